@@ -47,6 +47,13 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
         Command("trace", "trace", "Write the workloads that a PyTorch program calls."),
         Command("targets", "lists", "List the targets that candidates can run on."),
     ),
+    "Write a kernel": (
+        Command("new", "new", "Write a kernel or a template to start from."),
+        Command("lint", "lint", "Check a kernel's files without running a candidate."),
+        Command(
+            "import", "import_kernel", "Make a kernel of a CUDA file with #defines.", "import_"
+        ),
+    ),
     "Follow and control searches": (
         Command("searches", "lists", "List searches, newest first."),
         Command("show", "show", "Show a search, or one trial of it."),

@@ -32,7 +32,7 @@ from greenfast.search.strategies import STRATEGIES
 from greenfast.search.text import shortened
 from greenfast.search.verdict import Rejected, Trial, verdict_name
 
-EXIT_FAILED, EXIT_INTERRUPTED = 3, 130
+EXIT_MISTAKE, EXIT_FAILED, EXIT_INTERRUPTED = 2, 3, 130
 LOOK_S = 0.5
 LONGEST_SENTENCE = 160  # of a rejected trial, in the progress
 
@@ -180,7 +180,8 @@ def search(
 
     Ctrl-C pauses the search after the trials in flight; --resume continues it.
 
-    Exit codes: 0 a correct candidate was found, 1 none was, 3 the search failed, 130 Ctrl-C.
+    Exit codes: 0 a correct candidate was found, 1 none was, 2 the kernel's files have a mistake, 3
+    the search failed, 130 Ctrl-C.
     """
     if (kernel is None) == (resume is None):
         raise UsageError(
@@ -395,6 +396,9 @@ def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
     if report.left is Left.STOPPED:
         return EXIT_INTERRUPTED
     if report.ended is Ended.FAILED:
+        if report.is_authors_mistake:
+            say(f"greenfast: the search failed: {detail.why}")
+            return EXIT_MISTAKE
         say(f"greenfast: {failure_sentence(detail.why)}")
         return EXIT_FAILED
     return 0 if detail.best is not None or report.ended is not Ended.COMPLETED else 1

@@ -8,17 +8,18 @@ import signal
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from greenfast.app.wiring import Services
 from greenfast.db.faults import LeaseLost
 from greenfast.db.rows import Claim
-from greenfast.search.errors import Fault, GreenfastError
+from greenfast.search.errors import Fault, GreenfastError, SpecError
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.run import Control, Ended, History, RunResult, SearchRun, Sink
 from greenfast.search.render import RenderedSource
@@ -147,6 +148,7 @@ class RunReport:
     left: Left
     ended: Ended | None = None
     why: str = ""
+    is_authors_mistake: bool = False
 
 
 def run_claim(
@@ -177,6 +179,13 @@ def run_claim(
         if stop.requested:  # our own stop may have made it fail
             return RunReport(Left.STOPPED, why="stopped")
         result = RunResult(Ended.FAILED, str(error))
+        if isinstance(error, SpecError):
+            report = _finished(services, claim, result, patience)
+            return replace(report, is_authors_mistake=True)
+    except Exception as error:  # a search never stays "running" after a bug
+        if services.settings.debug:
+            traceback.print_exc()
+        result = RunResult(Ended.FAILED, f"a bug of greenfast: {type(error).__name__}: {error}")
     return _finished(services, claim, result, patience)
 
 

@@ -94,7 +94,6 @@ def _run(
     """Whole byte images of the outputs by name."""
     from greenfast.search.oracle.cases import Case
     from greenfast.search.oracle.problem import (
-        DTYPES,
         POISON,
         LaunchPlan,
         Problem,
@@ -102,6 +101,7 @@ def _run(
         Tensor,
         WorkspaceMemory,
     )
+    from greenfast.search.oracle.storage import DTYPES
 
     items: dict[str, Any] = {
         name: WorkspaceMemory(name, size, zero) for name, size, zero in shapes.scratch_bytes

@@ -60,7 +60,8 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.tables import Table
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.problem import DTYPES, POISON, LaunchPlan, Problem, Scalar, Tensor
+from greenfast.search.oracle.problem import POISON, LaunchPlan, Problem, Scalar, Tensor
+from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.render import RenderedSource, assemble
 from greenfast.search.rendering import LARGEST_SOURCE_CHARACTERS
 

@@ -26,7 +26,7 @@ from greenfast.search.oracle.far import far_cases
 from greenfast.search.oracle.judged_reference import JUDGEMENTS, weakness_sentence
 from greenfast.search.oracle.not_finite import not_finite_cases
 from greenfast.search.oracle.problem import POISON, Problem, Tensor, lay_out
-from greenfast.search.oracle.reference import CaseData, Expected, precompute
+from greenfast.search.oracle.reference import CaseData, Expected, kernel_module, precompute
 from greenfast.search.space.space import resolve
 from greenfast.search.targets.base import Execution
 from greenfast.search.verdict import (
@@ -99,7 +99,9 @@ def _weak_tests(subject: Subject) -> tuple[str, ...]:
     weaknesses = JUDGEMENTS.of(
         subject.kernel, cases, lambda case: subject.target.case_data(subject.kernel, case)
     )
-    return tuple(weakness.sentence for weakness in weaknesses)
+    # A reference may say that its truth is no float64 computation but another kernel.
+    truth = getattr(kernel_module(subject.kernel), "TRUTH", "")
+    return (*((truth,) if truth else ()), *(weakness.sentence for weakness in weaknesses))
 
 
 def _problems(subject: Subject) -> list[Problem]:

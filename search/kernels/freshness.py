@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from greenfast.search.kernels.reference_text import module_places
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.shipped import KERNEL_TEMPLATES
 
@@ -52,6 +53,10 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _references(kernel: KernelSpec, folder: Path) -> Iterator[Path]:
     for name, _ in kernel.reference_uses:
+        module, colon, _ = name.partition(":")
+        if colon:
+            yield from module_places(module, folder)
+            continue
         for root in (folder.parent, KERNEL_TEMPLATES):
             yield root / name / "reference.py"
 

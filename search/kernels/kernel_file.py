@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.kernels.argument_specs import read_arguments
 from greenfast.search.kernels.expressions import Expression, expression, require_names
+from greenfast.search.kernels.mistakes import Mistakes
+from greenfast.search.kernels.places import located
 from greenfast.search.kernels.probe_spec import check_template_probes, read_probes
 from greenfast.search.kernels.reference_text import used_names, used_reference
 from greenfast.search.kernels.spec import (
-    Argument,
     Check,
     KernelSpec,
     TemplateSpec,
@@ -20,6 +23,7 @@ from greenfast.search.kernels.tables import Table, checked_name, unreserved
 from greenfast.search.kernels.template_file import read_template
 from greenfast.search.kernels.template_text import read_text
 from greenfast.search.kernels.workloads import (
+    LARGEST_DIM,
     Dim,
     Option,
     Requirement,
@@ -30,17 +34,29 @@ from greenfast.search.kernels.workloads import (
 from greenfast.search.shipped import KERNEL_TEMPLATES
 
 LAYOUTS = ("contiguous", "padded", "bshd")
-DTYPES = ("dtype", "fp16", "bf16", "float32", "int32", "int64", "uint8")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,47}\Z", re.ASCII)
 TMA_BYTES = 16  # every tensor map starts at a multiple of it
-_STRIDE = re.compile(r"stride\((\w+), (\d)\)\Z")
 
 
 def load_kernel(folder: Path) -> KernelSpec:
-    """The kernel of a folder; SpecError when its files are invalid.
+    """The kernel of a folder; SpecError with every mistake found when its files are invalid.
 
     The folder holds kernel.toml, reference.py, and for each template a .toml and a .cu.j2, which
     may be divided into parts. Kernels whose reference.py this one imports are looked up beside the
-    folder, then among the shipped ones.
+    folder, then among the shipped ones. A workload with a mistake is left out; naming it raises
+    the SpecError of that mistake.
+    """
+    mistakes = Mistakes(folder)
+    kernel = mistakes.value(lambda: _read_kernel(folder, mistakes), None)
+    mistakes.raise_any()
+    assert kernel is not None, "a kernel without mistakes is read to its end"
+    return kernel
+
+
+def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
+    """The kernel; not to be used once there is one of the `mistakes`, and None after some.
+
+    Raises SpecError for a mistake that makes reading on pointless.
     """
     table = Table.read(folder / "kernel.toml", f"{folder.name}/kernel.toml")
     name = checked_name(table.get("name", str), table.where)
@@ -48,22 +64,42 @@ def load_kernel(folder: Path) -> KernelSpec:
         raise SpecError(
             f"{table.where}: name is {name!r} in a folder called {folder.name!r}", code="bad_spec"
         )
-    options, dims = _options(table.table("options")), _dims(table.table("dims"))
-    constants = _constants(table.table("constants"))
+    options = _options(table.table("options"), mistakes)
+    dims = _dims(table.table("dims"), mistakes)
+    constants = mistakes.value(lambda: _constants(table.table("constants")), ())
+    _check_names_differ(options, dims, constants, table.where, mistakes)
+    if mistakes:  # further ones would follow from these
+        return None
     known = {option.name for option in options} | {dim.name for dim in dims}
     known |= {key for key, _ in constants}
-    work_flop, work_bytes = _work(table.table("work"), known)
-    pointer_bytes, stride_elements = _alignment(table.table("alignment"))
-    arguments = _arguments(table, known)
-    templates = tuple(
-        read_template(path, folder, dims, options, arguments)
-        for path in sorted(folder.glob("*.toml"))
-        if path.name != "kernel.toml"
+    arguments = read_arguments(table, known, dims, options, mistakes)
+    nothing = Expression("0", frozenset())
+    work_flop, work_bytes = mistakes.value(
+        lambda: _work(table.table("work"), known), (nothing, nothing)
     )
+    pointer_bytes, stride_elements = mistakes.value(
+        lambda: _alignment(table.table("alignment")), (16, 1)
+    )
+    title, baseline = (
+        mistakes.value(partial(table.get, key, str), "") for key in ("title", "baseline")
+    )
+    workloads, broken_workloads = _workloads(table, dims, options, folder)
+    reference_text = mistakes.value(
+        lambda: read_text(folder / "reference.py", f"{folder.name}/reference.py"), ""
+    )
+    reference_uses = mistakes.value(lambda: _reference_uses(table, folder), ())
+    requirements = mistakes.value(lambda: _requirements(table, known), ())
+    empty_dims = mistakes.value(lambda: table.strings("empty_dims", []), ())
+    templates = mistakes.each(
+        (path for path in sorted(folder.glob("*.toml")) if path.name != "kernel.toml"),
+        lambda path: read_template(path, folder, dims, options, arguments, mistakes),
+    )
+    if mistakes:  # checks are sized by tiles, which a broken template does not tell
+        return None
     kernel = KernelSpec(
         name=name,
-        title=table.get("title", str),
-        baseline=table.get("baseline", str),
+        title=title,
+        baseline=baseline,
         options=options,
         dims=dims,
         arguments=arguments,
@@ -72,22 +108,49 @@ def load_kernel(folder: Path) -> KernelSpec:
         work_bytes=work_bytes,
         pointer_bytes=pointer_bytes,
         stride_elements=stride_elements,
-        workloads=tuple(
-            _workload(key, workload, dims, options) for key, workload in table.named("workloads")
-        ),
-        checks=_checks(table, dims, options, templates),
+        workloads=workloads,
+        checks=_checks(table, dims, options, templates, mistakes),
         templates=templates,
-        reference_text=read_text(folder / "reference.py", f"{folder.name}/reference.py"),
+        reference_text=reference_text,
         folder=folder,
-        probes=read_probes(table, known | set(tile_names(templates))),
-        probe_cases=table.strings("probe_cases", []),
-        reference_uses=_reference_uses(table, folder),
-        requirements=_requirements(table, known),
-        empty_dims=table.strings("empty_dims", []),
+        probes=mistakes.value(lambda: read_probes(table, known | set(tile_names(templates))), ()),
+        probe_cases=mistakes.value(lambda: table.strings("probe_cases", []), ()),
+        reference_uses=reference_uses,
+        requirements=requirements,
+        empty_dims=empty_dims,
+        broken_workloads=broken_workloads,
     )
-    table.finish()
-    _check_consistent(kernel, table.where)
+    mistakes.value(table.finish, None)
+    if not mistakes:
+        mistakes.value(lambda: _check_consistent(kernel, table.where), None)
     return kernel
+
+
+def _check_names_differ(
+    options: tuple[Option, ...],
+    dims: tuple[Dim, ...],
+    constants: tuple[tuple[str, Expression], ...],
+    where: str,
+    mistakes: Mistakes,
+) -> None:
+    """An option, a dim and a constant of one name would hide each other in expressions."""
+    tables = (
+        ("options", tuple(option.name for option in options)),
+        ("dims", tuple(dim.name for dim in dims)),
+        ("constants", tuple(name for name, _ in constants)),
+    )
+    first: dict[str, str] = {}
+    for table, names in tables:
+        for name in names:
+            if name in first:
+                mistakes.add(
+                    SpecError(
+                        f"{where}, [{table}] {name}: [{first[name]}] has this name too",
+                        code="bad_spec",
+                        mend="rename one of them",
+                    )
+                )
+            first.setdefault(name, table)
 
 
 def _check_consistent(kernel: KernelSpec, where: str) -> None:
@@ -107,34 +170,39 @@ def _check_consistent(kernel: KernelSpec, where: str) -> None:
         raise SpecError(f"{where}: the baseline: {error}", code="bad_spec") from error
 
 
-def _options(table: Table) -> tuple[Option, ...]:
-    options = []
-    for name, data in table.items():
+def _options(table: Table, mistakes: Mistakes) -> tuple[Option, ...]:
+    def option(item: tuple[str, object]) -> Option:
+        name, data = item
         entry = Table(data, f"{table.where} {name}")
         values = entry.strings("values")
         default = entry.one_of("default", values)
-        options.append(
-            Option(unreserved(checked_name(name, entry.where), entry.where), values, default)
-        )
         entry.finish()
-    return tuple(options)
+        return Option(unreserved(checked_name(name, entry.where), entry.where), values, default)
+
+    return mistakes.each(table.items(), option)
 
 
-def _dims(table: Table) -> tuple[Dim, ...]:
-    dims = []
-    for name, data in table.items():
+def _dims(table: Table, mistakes: Mistakes) -> tuple[Dim, ...]:
+    def dim(item: tuple[str, object]) -> Dim:
+        name, data = item
         entry = Table(data, f"{table.where} {name}")
-        dims.append(
-            Dim(
-                unreserved(name, entry.where),
-                entry.one_of("time", ("compile", "run")),
-                entry.get("doc", str, ""),
-                entry.optional_expression("default"),
-                tuple(entry.get("values", list, [])),
+        if not _IDENTIFIER.match(name):
+            raise SpecError(
+                f"{entry.where}: the name {name!r}; a dim's name is letters, digits and _",
+                code="bad_spec",
             )
-        )
+        values = tuple(entry.get("values", list, []))
+        if not all(type(value) is int and 0 <= value <= LARGEST_DIM for value in values):
+            raise SpecError(
+                f"{entry.where}: values must be whole numbers, not {list(values)!r}",
+                code="bad_spec",
+            )
+        time = entry.one_of("time", ("compile", "run"))
+        doc, default = entry.get("doc", str, ""), entry.optional_expression("default")
         entry.finish()
-    return tuple(dims)
+        return Dim(unreserved(name, entry.where), time, doc, default, values)
+
+    return mistakes.each(table.items(), dim)
 
 
 def _constants(table: Table) -> tuple[tuple[str, Expression], ...]:
@@ -164,52 +232,26 @@ def _reference_uses(table: Table, folder: Path) -> tuple[tuple[str, str], ...]:
     """Name and reference.py of each kernel that this one's reference.py imports."""
     roots = (folder.parent, KERNEL_TEMPLATES)
     return tuple(
-        (checked_name(name, table.where), used_reference(name, folder, roots))
+        (
+            name if ":" in name else checked_name(name, table.where),
+            used_reference(name, folder, roots),
+        )
         for name in used_names(table)
     )
 
 
-def _arguments(table: Table, known: set[str]) -> tuple[Argument, ...]:
-    arguments: list[Argument] = []
-    for entry in table.tables("arguments"):
-        kind = entry.one_of("kind", ("input", "output", "scalar"))
-        value, stride_of = _scalar(entry, known, arguments) if kind == "scalar" else (None, None)
-        shape = () if kind == "scalar" else entry.strings("shape")
-        arguments.append(
-            Argument(
-                entry.get("name", str),
-                kind,
-                entry.one_of("dtype", DTYPES),
-                shape,
-                value,
-                stride_of,
-                entry.get("optional", bool, False),
-                entry.get("contiguous", bool, False),
-            )
-        )
-        entry.finish()
-    if not any(argument.kind == "output" for argument in arguments):
-        raise SpecError(f"{table.where}: no [[arguments]] of kind output", code="bad_spec")
-    return tuple(arguments)
-
-
-def _scalar(
-    entry: Table, known: set[str], earlier: list[Argument]
-) -> tuple[Expression | None, tuple[str, int] | None]:
-    """A scalar's expression, or the tensor and axis whose stride it is."""
-    text = str(entry.get("value", (str, int, float)))
-    match = _STRIDE.match(text)
-    if match is None:
-        value = expression(text, f"{entry.where}, value")
-        require_names(value, known)
-        return value, None
-    name, axis = match.group(1), int(match.group(2))
-    owner = next((argument for argument in earlier if argument.name == name), None)
-    if owner is None or axis >= len(owner.shape):
-        raise SpecError(
-            f"{entry.where}: {text} names no axis of an argument before it", code="bad_spec"
-        )
-    return None, (name, axis)
+def _workloads(
+    table: Table, dims: tuple[Dim, ...], options: tuple[Option, ...], folder: Path
+) -> tuple[tuple[Workload, ...], tuple[tuple[str, str], ...]]:
+    """The workloads, and the names of those with a mistake, each with its sentence."""
+    workloads, broken = [], []
+    for name, data in table.items_of("workloads"):
+        where = f"{table.where}, [workloads.{name}]"
+        try:
+            workloads.append(_workload(name, Table(data, where), dims, options))
+        except SpecError as error:
+            broken.append((name, str(located(error, folder))))
+    return tuple(workloads), tuple(broken)
 
 
 def _workload(
@@ -219,6 +261,14 @@ def _workload(
     values = dict(table.table("options").items())
     title = table.get("title", str, name)
     table.finish()
+    for dim, size in sizes.items():
+        if type(size) is not int or not 0 <= size <= LARGEST_DIM:
+            raise SpecError(
+                f"{table.where}, [dims] {dim}: {size!r} is not a whole number from 0 to "
+                f"{LARGEST_DIM}",
+                code="bad_spec",
+                mend=f"write {dim} = 32" + (", without quotes" if isinstance(size, str) else ""),
+            )
     return Workload(
         checked_name(name, table.where),
         title,
@@ -242,17 +292,19 @@ def _checks(
     dims: tuple[Dim, ...],
     options: tuple[Option, ...],
     templates: tuple[TemplateSpec, ...],
+    mistakes: Mistakes,
 ) -> tuple[Check, ...]:
     compiled = {dim.name for dim in dims if dim.time == "compile"}
     known = set(tile_names(templates)) | compiled | {option.name for option in options}
-    checks = []
-    for entry in table.tables("checks"):
+    all_dims = {dim.name for dim in dims}
+
+    def check(entry: Table) -> Check:
         sizes = tuple(
             (name, expression(text, f"{entry.where}, {name}"))
             for name, text in entry.table("dims").items()
         )
         when = entry.optional_expression("when")
-        check = Check(
+        result = Check(
             checked_name(entry.get("name", str), entry.where),
             sizes,
             entry.get("inputs", str),
@@ -260,8 +312,26 @@ def _checks(
             entry.get("seeds", int, 3),
             when,
         )
-        for needed in check.expressions:
+        for name, _ in sizes:
+            if name not in all_dims:
+                raise SpecError(
+                    f"{entry.where}, [dims] {name}: there is no such dim",
+                    code="unknown_dim",
+                    mend="known: " + ", ".join(dim.name for dim in dims),
+                )
+        sized = {name for name, _ in sizes} | compiled
+        missing = [dim.name for dim in dims if dim.default is None and dim.name not in sized]
+        if missing:
+            raise SpecError(
+                f"{entry.where}: the size of {', '.join(missing)} is missing",
+                code="bad_spec",
+                mend=f'write dims = {{ {missing[0]} = "32" }}',
+            )
+        if result.seeds < 1:
+            raise SpecError(f"{entry.where}: seeds must be at least 1", code="bad_spec")
+        for needed in result.expressions:
             require_names(needed, known)
-        checks.append(check)
         entry.finish()
-    return tuple(checks)
+        return result
+
+    return mistakes.each(table.tables("checks"), check)

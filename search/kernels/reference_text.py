@@ -3,6 +3,10 @@
 With `reference_uses = ["attention"]` in its kernel.toml, a reference.py may import attention's as
 `attention_reference`. A bundle holds that text as attention_reference.py beside reference.py, where
 plain Python finds it.
+
+An entry MODULE:FUNCTION names a function of the author's own, in the file MODULE.py beside
+reference.py, in the folder above it, or among the modules that greenfast ships
+(greenfast_bounds.py). It is imported as MODULE, and its text is carried in the same way.
 """
 
 from __future__ import annotations
@@ -14,10 +18,27 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.tables import Table
 from greenfast.search.kernels.template_text import read_text
 
+SHIPPED_MODULES = Path(__file__).parent / "modules"
 
-def importable_name(kernel: str) -> str:
-    """The module name by which other references import that of `kernel`."""
-    return f"{kernel}_reference"
+
+def importable_name(used: str) -> str:
+    """The module name by which a reference imports an entry of reference_uses."""
+    module, colon, _ = used.partition(":")
+    return module if colon else f"{used}_reference"
+
+
+def file_and_function(used: str) -> tuple[str, str]:
+    """The file of an entry, as messages name it, and the function that it names, if any.
+
+    A kernel's own name gives its reference.py.
+    """
+    module, _, function = used.partition(":")
+    return (f"{module}.py", function) if function else (f"{used}/reference.py", "")
+
+
+def module_places(module: str, folder: Path) -> tuple[Path, ...]:
+    """Where MODULE.py of the kernel in `folder` may be, in this order."""
+    return tuple(place / f"{module}.py" for place in (folder, folder.parent, SHIPPED_MODULES))
 
 
 def used_names(table: Table) -> tuple[str, ...]:
@@ -32,6 +53,8 @@ def used_reference(name: str, folder: Path, roots: Sequence[Path]) -> str:
     Raises SpecError when none has it, or when it imports another reference itself.
     """
     carried, where = folder / f"{importable_name(name)}.py", f"{folder.name}/kernel.toml"
+    if ":" in name:
+        return _module_text(name, folder, where)
     if carried.is_file():
         return read_text(carried, f"{folder.name}/{carried.name}")
     for root in roots:
@@ -48,4 +71,22 @@ def used_reference(name: str, folder: Path, roots: Sequence[Path]) -> str:
         f"{where}: reference_uses names {name!r}, and no such kernel is beside it or shipped",
         code="unknown_kernel",
         mend="known: " + ", ".join(known),
+    )
+
+
+def _module_text(name: str, folder: Path, where: str) -> str:
+    module, function = name.split(":", 1)
+    if not (module.isidentifier() and function.isidentifier()) or module == "reference":
+        raise SpecError(
+            f"{where}: reference_uses holds {name!r}",
+            code="bad_spec",
+            mend="write MODULE:FUNCTION for a function of MODULE.py, or the name of a kernel",
+        )
+    for path in module_places(module, folder):
+        if path.is_file():
+            return read_text(path, f"{module}.py")
+    raise SpecError(
+        f"{where}: reference_uses names {name!r}, and there is no {module}.py",
+        code="unknown_module",
+        mend="it may be beside reference.py or in the folder above",
     )

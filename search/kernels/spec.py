@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from greenfast.search.errors import UsageError, unknown_name
+from greenfast.search.errors import SpecError, UsageError, unknown_name
 from greenfast.search.kernels.expressions import Expression, Value
 from greenfast.search.kernels.probe_spec import ProbeSpec, TemplateProbe
 from greenfast.search.kernels.reference_text import importable_name
@@ -249,8 +249,10 @@ class KernelSpec:
     # They restrict workloads, of which no candidate's source depends.
     requirements: tuple[Requirement, ...] = ()
     empty_dims: tuple[str, ...] = ()  # dims that may be 0
+    # Workloads that kernel.toml names and that cannot be used: name and sentence.
+    broken_workloads: tuple[tuple[str, str], ...] = ()
 
-    DIGEST_EXCLUDES = frozenset({"folder", "requirements", "empty_dims"})
+    DIGEST_EXCLUDES = frozenset({"folder", "requirements", "empty_dims", "broken_workloads"})
     DIGEST_WHEN_SET = frozenset({"reference_uses"})
 
     @property
@@ -290,6 +292,8 @@ class KernelSpec:
         for workload in self.workloads:
             if workload.name == name:
                 return workload
+        if sentence := dict(self.broken_workloads).get(name):
+            raise SpecError(sentence, code="bad_workload")
         raise unknown_name(
             "workload",
             name,

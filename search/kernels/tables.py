@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,12 @@ class Table:
         self._read.add(key)
         if key not in self._data:
             if default is _REQUIRED:
-                raise SpecError(f"{self.where}: {key!r} is missing", code="bad_spec")
+                close = get_close_matches(key, self._data, n=1)
+                raise SpecError(
+                    f"{self.where}: {key!r} is missing",
+                    code="bad_spec",
+                    mend=f"did you mean it by {close[0]!r}?" if close else "",
+                )
             return default
         value = self._data[key]
         kinds = kind if isinstance(kind, tuple) else (kind,)
@@ -108,6 +114,10 @@ class Table:
             (name, Table(data, f"{self.where}, [{key}.{name}]"))
             for name, data in self.get(key, dict, {}).items()
         )
+
+    def items_of(self, key: str) -> tuple[tuple[str, Any], ...]:
+        """The names and unread values of a sub-table whose keys are the author's own names."""
+        return tuple(self.get(key, dict, {}).items())
 
     def items(self) -> tuple[tuple[str, Any], ...]:
         """All keys with their values, for tables whose keys are the author's own names."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import (
@@ -12,6 +13,7 @@ from greenfast.search.kernels.expressions import (
     expression,
     require_names,
 )
+from greenfast.search.kernels.mistakes import Mistakes
 from greenfast.search.kernels.probe_spec import read_template_probes
 from greenfast.search.kernels.spec import (
     Argument,
@@ -40,11 +42,13 @@ def read_template(
     folder: Path,
     dims: tuple[Dim, ...],
     options: tuple[Option, ...],
-    arguments: tuple[Argument, ...] = (),
+    arguments: tuple[Argument, ...],
+    mistakes: Mistakes,
 ) -> TemplateSpec:
-    """The template whose .toml is `path`, in a kernel's `folder`; SpecError when it is invalid.
+    """The template whose .toml is `path`, in a kernel's `folder`.
 
-    `arguments`: the kernel's, of which tensor maps are made.
+    `arguments`: the kernel's, of which tensor maps are made. The template must not be used once
+    there is one of the `mistakes`. Raises SpecError for a mistake that makes reading on pointless.
     """
     shown = f"{folder.name}/{path.name}"
     table = Table.read(path, shown)
@@ -55,42 +59,63 @@ def read_template(
         )
     dim_names, option_names = {dim.name for dim in dims}, {option.name for option in options}
     compiled = {dim.name for dim in dims if dim.time == "compile"} | option_names
-    parameters = _parameters(table, compiled)
-    own_names = {parameter.name for parameter in parameters}
-    local = _locals(table.table("locals"), own_names | compiled | {SM_COUNT})
+    parameters = _parameters(table, compiled, dim_names, mistakes)
+    # A parameter or local with a mistake of its own is known to the expressions that use it.
+    own_names = {key for key, _ in table.items_of("parameters")}
+    local = _locals(table.table("locals"), own_names | compiled | {SM_COUNT}, mistakes)
     # Names that are known when a candidate is rendered, and those known when it is launched.
-    known = own_names | compiled | {SM_COUNT} | {key for key, _ in local}
+    known = own_names | compiled | {SM_COUNT} | {key for key, _ in table.items_of("locals")}
     run_known = known | dim_names
     text = read_template_text(folder, name)
-    tiles = _tiles(table.table("tiles"), known)
+    tiles = mistakes.value(lambda: _tiles(table.table("tiles"), known), ())
     probes, warp_rows = read_template_probes(
         table.table("probes"), known, run_known | {tile for tile, _ in tiles}
     )
-    workspaces = tuple(_workspace(entry, known, run_known) for entry in table.tables("workspaces"))
+    workspaces = mistakes.each(
+        table.tables("workspaces"), lambda entry: _workspace(entry, known, run_known)
+    )
     template = TemplateSpec(
         name=name,
         kernel=folder.name,
-        idea=table.get("idea", str),
-        minimum_sm=table.get("minimum_sm", int, 70),
-        supports=_supports(table.table("supports"), dim_names | option_names),
+        idea=mistakes.value(lambda: table.get("idea", str), ""),
+        minimum_sm=mistakes.value(lambda: table.get("minimum_sm", int, 70), 70),
+        supports=mistakes.value(
+            lambda: _supports(table.table("supports"), dim_names | option_names), ()
+        ),
         parameters=parameters,
         locals=local,
-        constraints=_constraints(table, known),
+        constraints=mistakes.each(
+            table.tables("constraints"), lambda entry: _constraint(entry, known)
+        ),
         tiles=tiles,
-        launches=tuple(_launch(entry, known, run_known) for entry in table.tables("launches")),
+        launches=mistakes.each(
+            table.tables("launches"), lambda entry: _launch(entry, known, run_known)
+        ),
         workspaces=workspaces,
-        presets=tuple(_preset(key, entry, parameters) for key, entry in table.named("presets")),
-        deterministic=table.get("deterministic", bool, True),
-        deterministic_when=_optional(table, "deterministic_when", own_names),
+        presets=()
+        if mistakes  # of a parameter, whose values would be missing
+        else mistakes.each(table.named("presets"), lambda item: _preset(*item, parameters)),
+        deterministic=mistakes.value(lambda: table.get("deterministic", bool, True), True),
+        deterministic_when=mistakes.value(
+            lambda: _optional(table, "deterministic_when", own_names), None
+        ),
         text=text.text,
         lines=text.lines,
         path=folder / f"{name}.cu.j2",
         probes=probes,
         warp_rows=warp_rows,
         arch_specific=table.get("arch_specific", bool, False),
-        tensor_maps=_tensor_maps(table, arguments, workspaces, known, run_known),
+        tensor_maps=()
+        if mistakes  # of a workspace, of which a map may be made
+        else _tensor_maps(table, arguments, workspaces, known, run_known),
     )
-    table.finish()
+    if not mistakes:
+        table.finish()
+        _check_whole(template, shown)
+    return template
+
+
+def _check_whole(template: TemplateSpec, shown: str) -> None:
     if not template.launches:
         raise SpecError(f"{shown}: no [[launches]]", code="bad_spec")
     if (template.arch_specific or template.tensor_maps) and template.minimum_sm < TMA_SM:
@@ -100,7 +125,6 @@ def read_template(
             code="bad_spec",
             mend=f"minimum_sm = {TMA_SM}",
         )
-    return template
 
 
 def _tensor_maps(
@@ -151,12 +175,31 @@ def _supports(table: Table, known: set[str]) -> tuple[tuple[str, tuple[Value, ..
     return tuple((name, tuple(values)) for name, values in table.items())
 
 
-def _parameters(table: Table, compiled: set[str]) -> tuple[Parameter, ...]:
-    parameters = tuple(_parameter(key, entry) for key, entry in table.named("parameters"))
-    known = {parameter.name for parameter in parameters} | compiled
-    for parameter in parameters:
-        if parameter.when is not None:
-            require_names(parameter.when, known)
+def _parameters(
+    table: Table, compiled: set[str], dim_names: set[str], mistakes: Mistakes
+) -> tuple[Parameter, ...]:
+    known = {name for name, _ in table.items_of("parameters")} | compiled
+
+    def parameter(item: tuple[str, Table]) -> Parameter:
+        name, entry = item
+        if name in compiled or name in dim_names:
+            raise SpecError(
+                f"{entry.where}: the kernel has a dim or option of this name",
+                code="bad_spec",
+                mend="rename the parameter",
+            )
+        read = _parameter(name, entry)
+        if read.when is not None:
+            require_names(read.when, known)
+        return read
+
+    parameters = mistakes.each(table.named("parameters"), parameter)
+    if not parameters and not mistakes:
+        raise SpecError(
+            f"{table.where}: there is no [parameters.NAME], so there is nothing to search",
+            code="no_parameters",
+            mend="declare a parameter, also if it has a single value: [parameters.threads]",
+        )
     return parameters
 
 
@@ -191,23 +234,33 @@ def _parameter(name: str, table: Table) -> Parameter:
     return parameter
 
 
-def _locals(table: Table, known: set[str]) -> tuple[tuple[str, Expression], ...]:
+def _locals(
+    table: Table, known: set[str], mistakes: Mistakes
+) -> tuple[tuple[str, Expression], ...]:
     """Each may use the locals before it."""
-    local: list[tuple[str, Expression]] = []
-    for name, text in table.items():
+    earlier: set[str] = set()
+
+    def local(item: tuple[str, Any]) -> tuple[str, Expression]:
+        name, text = item
+        names = known | earlier
+        earlier.add(name)
         unreserved(name, table.where)
-        earlier = {key for key, _ in local}
-        local.append((name, _known(expression(text, f"{table.where} {name}"), known | earlier)))
-    return tuple(local)
+        if name in known:
+            raise SpecError(
+                f"{table.where} {name}: a parameter, dim or option has this name",
+                code="bad_spec",
+                mend="rename the local",
+            )
+        return name, _known(expression(text, f"{table.where} {name}"), names)
+
+    return mistakes.each(table.items(), local)
 
 
-def _constraints(table: Table, known: set[str]) -> tuple[Constraint, ...]:
-    constraints = []
-    for entry in table.tables("constraints"):
-        condition = _known(entry.expression("expr"), known)
-        constraints.append(Constraint(condition, entry.get("because", str)))
-        entry.finish()
-    return tuple(constraints)
+def _constraint(table: Table, known: set[str]) -> Constraint:
+    condition = _known(table.expression("expr"), known)
+    constraint = Constraint(condition, table.get("because", str))
+    table.finish()
+    return constraint
 
 
 def _launch(table: Table, known: set[str], run_known: set[str]) -> LaunchSpec:

@@ -33,6 +33,7 @@ from greenfast.search.targets.base import (
 )
 from greenfast.search.text import file_line
 from greenfast.search.toolchain import CompileFailed, Cubin, Toolchain
+from greenfast.search.toolchain.signature import passed_arguments, signature_fault
 from greenfast.search.verdict import (
     Accepted,
     Failed,
@@ -171,11 +172,28 @@ def prepare(
     compiled = context.toolchain.compile(rendered, arch)
     if isinstance(compiled, CompileFailed):
         return Rejected(Stage.COMPILE, compiled.reason, compiled.sentence, log=compiled.log)
+    if wrong := _wrong_signature(candidate, rendered, compiled, context, probe):
+        return Rejected(Stage.COMPILE, Reason.COMPILE_ERROR, wrong)
     try:
         _examine(rendered, context)
     except SourceRefused as refused:
         return _refused(refused)
     return context.subject(candidate, rendered, compiled)
+
+
+def _wrong_signature(
+    candidate: Candidate,
+    source: RenderedSource,
+    cubin: Cubin,
+    context: EvaluationContext,
+    probe: str,
+) -> str:
+    """How the entries differ from what a launch passes; empty when they do not."""
+    kernel, template = context.kernel, context.kernel.template(candidate.template)
+    point = resolve(template, candidate.parameters, context.compiled, context.target.device)
+    writes = any(each.name == probe and each.writes for each in kernel.probes)
+    passed = passed_arguments(kernel, template, dict(point.values), writes)
+    return signature_fault(source.entries, passed, cubin.ptx, template.name)
 
 
 def _examine(source: RenderedSource, context: EvaluationContext) -> None:
@@ -274,8 +292,13 @@ def _through_gates(
             result = spared or gate.judge(subject, baseline)
         except SourceRefused as refused:
             return _refused(refused)
-        except (Fault, SpecError) as error:
-            return Faulted(Stage(gate.name), error.code, str(error), tuple(results))
+        except Fault as fault:
+            return Faulted(Stage(gate.name), fault.code, str(fault), tuple(results))
+        except SpecError as error:
+            if error.code == "reference_failed":  # no candidate can be judged
+                raise
+            # The author's expressions have no value for this candidate.
+            return Rejected(Stage.RENDER, Reason.RENDER_ERROR, str(error))
         context.on_result(result)
         if isinstance(result, Failed):
             return rejection(results, result)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import ml_dtypes
 import numpy as np
 
 from greenfast.search.devices.clusters import ALONE, Shape, misfit
@@ -19,17 +18,10 @@ from greenfast.search.kernels.spec import Argument, KernelSpec, TemplateSpec
 from greenfast.search.oracle import far
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.reference import CaseData
+from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.oracle.tensor_maps import tensor_maps
 from greenfast.search.space.space import Resolved
 
-DTYPES = {
-    "fp16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "float32": np.dtype(np.float32),
-    "int32": np.dtype(np.int32),
-    "int64": np.dtype(np.int64),
-    "uint8": np.dtype(np.uint8),  # codes of a format that one of the kernel's options names
-}
 POISON = 0xFF  # NaN in fp16, bf16, fp32, e4m3 and e5m2
 
 

@@ -20,11 +20,19 @@ from greenfast.search import compute_turns
 from greenfast.search.cores import usable_cores
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import Fault, SpecError
-from greenfast.search.kernels.reference_text import importable_name
+from greenfast.search.kernels.reference_text import file_and_function, importable_name
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.not_finite import Planted, planted, with_planted
 from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
+from greenfast.search.oracle.reference_contract import (
+    check_functions,
+    check_named_function,
+    input_fault,
+    output_fields,
+    place_of,
+)
+from greenfast.search.oracle.storage import DTYPES
 
 KEPT_BYTES = 2 * 2**30  # of case data; beyond it the least recently used is dropped
 
@@ -221,8 +229,13 @@ def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -
                 outputs = module.reference(dims, options, inputs)
     except Fault:
         raise
-    except Exception as error:  # every error of the author's code is the author's
-        raise _failed(kernel, f"case {case.name}: {type(error).__name__}: {error}") from error
+    except MemoryError as error:  # of this machine: another one may have more
+        raise Fault(
+            f"the reference of case {case.name} needs more memory than there is",
+            code="reference_memory",
+        ) from error
+    except Exception as error:  # every other error of the author's code is the author's
+        raise _raised(kernel, case, error) from error
     return _checked(kernel, case, inputs, outputs)
 
 
@@ -245,7 +258,7 @@ def _planted_data(kernel: KernelSpec, case: Case, put: Planted) -> CaseData:
             expected = {name: Expected(rounded=None, **fields) for name, fields in arrays.items()}
             return CaseData(inputs, expected)
     except Exception as error:
-        raise _failed(kernel, f"case {case.name}: {type(error).__name__}: {error}") from error
+        raise _raised(kernel, case, error) from error
 
 
 def _from_child(
@@ -271,25 +284,34 @@ def _checked(
     kernel: KernelSpec, case: Case, inputs: dict[str, np.ndarray], arrays: Any
 ) -> CaseData:
     """The results of reference.py, after checking that they keep its contract."""
-    dims = dict(case.dims)
-    try:
-        outputs = {name: Expected(**fields) for name, fields in arrays.items()}
-    except Exception as error:
-        raise _failed(kernel, f"case {case.name}: {type(error).__name__}: {error}") from error
+    dims, options = dict(case.dims), dict(case.options)
+    outputs = {}
     for argument in kernel.arguments:
-        name, shape = argument.name, tuple(int(dims[dim]) for dim in argument.shape)
-        if argument.kind == "input" and inputs.get(name, np.empty(0)).shape != shape:
-            raise _failed(kernel, f"make_inputs gave {name} another shape than {shape}")
-        if argument.kind == "output":
-            if name not in outputs or outputs[name].value.shape != shape:
-                raise _failed(kernel, f"reference gave {name} another shape than {shape}")
-            if np.isnan(outputs[name].value).any() or np.isnan(outputs[name].bound).any():
-                raise _failed(kernel, f"case {case.name}: the reference of {name} holds NaN")
+        shape = tuple(int(dims[dim]) for dim in argument.shape)
+        if argument.kind == "input":
+            dtype = str(options["dtype"]) if argument.dtype == "dtype" else argument.dtype
+            fault = input_fault(argument, inputs, shape, DTYPES[dtype])
+        elif argument.kind == "output":
+            fields, fault = output_fields(argument, arrays, shape)
+            if not fault:
+                outputs[argument.name] = Expected(**fields)  # type: ignore[arg-type]
+        else:
+            continue
+        if fault:
+            raise _failed(kernel, f"case {case.name}: {fault}")
     return CaseData(inputs, outputs)
 
 
 def _failed(kernel: KernelSpec, sentence: str) -> SpecError:
     return SpecError(f"{kernel.name}/reference.py: {sentence}", code="reference_failed")
+
+
+def _raised(kernel: KernelSpec, case: Case, error: Exception) -> SpecError:
+    """The error of the author's code, with its line."""
+    place = place_of(error, f"{kernel.folder.name}/reference.py")
+    return SpecError(
+        f"{place}: case {case.name}: {type(error).__name__}: {error}", code="reference_failed"
+    )
 
 
 def kernel_module(kernel: KernelSpec) -> types.ModuleType:
@@ -313,22 +335,22 @@ def reference_module(
     used = {
         importable_name(other): reference_module(other, other_text) for other, other_text in uses
     }
+    file, function = file_and_function(name)
     texts = "".join((text, *(other_text for _, other_text in uses)))
     module = types.ModuleType(f"greenfast_reference_{name}_{text_digest(texts)[:8]}")
     module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _importing(used)}
     sys.modules[module.__name__] = module
     try:
-        exec(compile(text, f"{name}/reference.py", "exec"), module.__dict__)
+        exec(compile(text, file, "exec"), module.__dict__)
     except Exception as error:
         raise SpecError(
-            f"{name}/reference.py does not load: {type(error).__name__}: {error}",
+            f"{place_of(error, file)} does not load: {type(error).__name__}: {error}",
             code="reference_failed",
         ) from error
-    for function in ("make_inputs", "reference"):
-        if not callable(getattr(module, function, None)):
-            raise SpecError(
-                f"{name}/reference.py has no function {function}", code="reference_failed"
-            )
+    if function:
+        check_named_function(module, function, file)
+    else:
+        check_functions(module, file)
     return module
 
 

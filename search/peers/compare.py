@@ -20,7 +20,8 @@ from greenfast.search.gates.base import Subject
 from greenfast.search.gates.correctness import compare
 from greenfast.search.gates.performance import timed_problems
 from greenfast.search.loop.comparison import Peer
-from greenfast.search.oracle.problem import DTYPES, Problem, Scalar, Tensor
+from greenfast.search.oracle.problem import Problem, Scalar, Tensor
+from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.peers.offers import unavailable
 from greenfast.search.peers.process import (
     PYTHON_VARIABLE,

@@ -32,6 +32,9 @@ CARRIED = (
     "greenfast/album/album.toml",
     "greenfast/app/dashboard/static/dashboard.css",
     "greenfast/app/bundle/files/host.cu",
+    "greenfast/app/cli/scaffold/reference.py.txt",
+    "greenfast/search/kernels/modules/greenfast_bounds.py",
+    "greenfast/search/kernels/schemas/kernel.schema.json",
     "greenfast/db/migrations/env.py",
 )
 OTHER_PYTHONS = tuple(
@@ -269,3 +272,26 @@ def test_it_works_on_another_python_with_dependencies_of_its_own(name, wheel, tm
     assert entries
     assert all(entry["ok"] for entry in entries)
     assert list(command.folder.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_new_user_writes_searches_and_bundles_a_kernel(installed):
+    """From the wheel in an empty folder to a bundle that is checked again elsewhere."""
+    kernels = installed.folder.with_name("kernels")
+    user = Installation(
+        installed.command,
+        {**installed.environment, "GREENFAST_TEMPLATE_PATH": str(kernels)},
+        installed.folder,
+    )
+    kernels.mkdir()
+    user.run("new", "kernel", "first")
+    assert user.run("lint", "first") == "first: no problems\n"
+    search = user.run("search", "first", "--trials", "3", "--json")
+    assert search["status"] == "completed" and search["best"] is not None
+    bundle = installed.folder.with_name("first.zip")
+    user.run("bundle", search["id"], "-o", str(bundle))
+    with zipfile.ZipFile(bundle) as archive:
+        names = {name.rpartition("/")[2] for name in archive.namelist()}
+    assert {"reference.py", "greenfast_bounds.py", "kernel.toml"} <= names
+    shutil.rmtree(kernels / "first")  # the bundle carries what it needs
+    user.run("verify", str(bundle), "--trust", "--json")

@@ -118,6 +118,8 @@ def test_the_presets_parameters_and_workloads_of_the_readme_exist(catalogue):
         words = shlex.split(line)
         if words[1] == "check" and words[2] != "attention":
             continue
+        if words[2:3] in (["softmax"], ["product"]):  # the tutorial's own, run by its own test
+            continue
         name = words[2] if len(words) > 2 and words[2] in catalogue.names() else "attention"
         kernel = catalogue.kernel(name)
         pairs = list(itertools.pairwise(words))

@@ -151,7 +151,7 @@ def test_who_waits_for_a_case_that_a_child_computes_gets_it(catalogue, children,
             "raise ValueError('no such thing'); return {\"y\"",
             "ValueError: no such thing",
         ),
-        ('return {"y"', 'return {"z"', "gave y another shape"),
+        ('return {"y"', 'return {"z"', "reference returns no y; it returns z"),
     ],
 )
 def test_what_is_wrong_with_a_reference_is_said_as_if_no_child_were_there(

@@ -144,7 +144,7 @@ def test_only_what_is_named_can_be_imported(kernels):
     kernels("axpy")
     user = load_kernel(kernels("user", (), BUILDS_ON_AXPY))
     with pytest.raises(
-        SpecError, match=r"user/reference.py does not load: ModuleNotFoundError"
+        SpecError, match=r"user/reference.py:2 does not load: ModuleNotFoundError"
     ) as refused:
         case_data(user, workload_case(user.workload("odd"), 1))
     assert refused.value.code == "reference_failed"

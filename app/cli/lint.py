@@ -1,0 +1,136 @@
+"""`greenfast lint`: a kernel's files checked without running a candidate."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from greenfast.app.cli.new_files import DEFAULT_FOLDER
+from greenfast.app.cli.options import AsJson
+from greenfast.app.cli.output import print_json
+from greenfast.app.cli.services import opened_services
+from greenfast.app.views.terminal import say
+from greenfast.app.wiring import Services
+from greenfast.search.devices.facts import device
+from greenfast.search.diagnose.lint import Problem, lint_kernel, sorted_problems, usable_toolchain
+from greenfast.search.errors import UsageError
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.text import visible
+
+EXIT_PROBLEMS = 2
+
+
+def lint(
+    kernel: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KERNEL|PATH]",
+            help="A kernel, its folder, or a folder of kernels. [default: all kernels that are "
+            "not shipped with greenfast]",
+        ),
+    ] = None,
+    gpu: Annotated[
+        str, typer.Option("--device", metavar="NAME", help="The GPU whose limits hold.")
+    ] = "h200",
+    as_json: AsJson = False,
+) -> int:
+    """Check a kernel's files without running a candidate, and print every problem.
+
+    It reads kernel.toml and the templates, looks for names that nothing uses, renders every preset
+    and a sample of points, calls reference.py at small sizes and judges it, and compares the
+    arguments of compiled entries with kernel.toml.
+
+    Exit codes: 0 no problem, 2 at least one.
+    """
+    with opened_services() as services:
+        folders = _folders(kernel or [], services.catalogue)
+        toolchain = usable_toolchain(lambda: services.toolchain)
+        reports = {
+            folder: sorted_problems(
+                lint_kernel(folder, _headers(services, folder), device(gpu), toolchain)
+            )
+            for folder in folders
+        }
+    problems = [problem for report in reports.values() for problem in report]
+    if as_json:
+        print_json(
+            {
+                "kernels": [str(folder) for folder in folders],
+                "problems": [asdict(problem) for problem in problems],
+            }
+        )
+    else:
+        _show(reports)
+    if toolchain is None:
+        say("greenfast: no CUDA compiler here, so the entries' arguments were not compared")
+    return EXIT_PROBLEMS if problems else 0
+
+
+def _show(reports: Mapping[Path, Sequence[Problem]]) -> None:
+    for folder, problems in reports.items():
+        for problem in problems:
+            print(f"{visible(problem.sentence)} [{problem.code}]")
+        if not problems:
+            print(f"{visible(folder.name)}: no problems")
+    count = sum(map(len, reports.values()))
+    if count:
+        print(f"{count} problem{'s' if count > 1 else ''}")
+
+
+def _folders(names: list[str], catalogue: Catalogue) -> tuple[Path, ...]:
+    """The kernels' folders; UsageError for a name that is no kernel and no folder."""
+    if not names:
+        from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
+
+        own = [
+            folder
+            for folder in (*catalogue.folders.values(), *_below(Path(DEFAULT_FOLDER)))
+            if not folder.resolve().is_relative_to(REPOSITORY_TEMPLATES.resolve())
+        ]
+        if not own:
+            raise UsageError(
+                "there is no kernel of your own",
+                code="no_kernels",
+                mend="`greenfast new kernel NAME` writes one; or name a kernel or folder",
+            )
+        return tuple(dict.fromkeys(folder.resolve() for folder in own))
+    folders: list[Path] = []
+    for name in names:
+        path = Path(name)
+        here = Path(DEFAULT_FOLDER) / name
+        if os.sep in name or path.is_dir():
+            folders += _of_path(path)
+        elif name not in catalogue.folders and (here / "kernel.toml").is_file():
+            folders.append(here)
+        elif name in catalogue.folders:
+            folders.append(catalogue.folders[name])
+        else:
+            catalogue.kernel(name)
+    return tuple(dict.fromkeys(folder.resolve() for folder in folders))
+
+
+def _of_path(path: Path) -> list[Path]:
+    if (path / "kernel.toml").exists():
+        return [path]
+    below = _below(path)
+    if not below:
+        raise UsageError(
+            f"{visible(path)} holds no kernel",
+            code="no_kernels",
+            mend="a kernel's folder holds kernel.toml",
+        )
+    return below
+
+
+def _below(root: Path) -> list[Path]:
+    return [path.parent for path in sorted(root.glob("*/kernel.toml"))]
+
+
+def _headers(services: Services, folder: Path) -> tuple[Path, ...]:
+    own = folder.parent / "include"
+    return ((own,) if own.is_dir() else ()) + services.catalogue.include_dirs

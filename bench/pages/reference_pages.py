@@ -1,0 +1,352 @@
+"""The generated pages of docs/reference/: files' keys, device primitives, commands, REST.
+
+    python -m bench.pages.reference_pages [--save]
+
+tests/unit/test_reference_pages.py compares them with the code.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from bench.pages.sections import DOCS, run_page
+from greenfast.app.cli.commands import SECTIONS
+from greenfast.app.cli.main import make_app
+from greenfast.app.service.application import create_app
+from greenfast.app.settings import Settings
+from greenfast.app.wiring import Services
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
+from greenfast.search.kernels.forms import TABLES, Form
+
+FOLDER = DOCS / "reference"
+NOTICE = "<!-- Generated: python -m bench.pages.reference_pages --save -->"
+SCHEMA_ADVICE = """Unknown keys are refused, so a misspelt key does not go unnoticed.
+`greenfast lint KERNEL` prints every problem. Editors complete and check the file with its JSON
+Schema: in VS Code with *Even Better TOML*, elsewhere with
+[Taplo](https://taplo.tamasfe.dev). The first line names the schema, and `greenfast new` writes it:
+
+```toml
+#:schema /path/to/greenfast/search/kernels/schemas/{kind}.schema.json
+```
+
+Values called *expression* are described in [expressions](expressions.md)."""
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page with its text."""
+    return {
+        FOLDER / "kernel-toml.md": form_page("kernel", "kernel.toml"),
+        FOLDER / "template-toml.md": form_page("template", "Template files"),
+        FOLDER / "gf.md": primitives_page(),
+        FOLDER / "cli.md": commands_page(),
+        FOLDER / "rest.md": rest_page(),
+    }
+
+
+def _page(title: str, *blocks: str) -> str:
+    return "\n\n".join((f"# {title}", NOTICE, *blocks)) + "\n"
+
+
+# ---- kernel.toml and template files ----
+
+
+def form_page(kind: str, title: str) -> str:
+    whole, *parts = TABLES[kind]
+    files = {
+        "kernel": "A kernel is a folder with kernel.toml, [reference.py](reference-py.md), and "
+        "for each template a "
+        "[.toml](template-toml.md) and a .cu.j2.",
+        "template": "A template is two files: NAME.toml, described here, and NAME.cu.j2, CUDA "
+        "C++ with "
+        "[Jinja](https://jinja.palletsprojects.com) in it. The text sees parameters, locals, "
+        "options, compile-time dims "
+        "and `sm_count`, and includes [device primitives](gf.md) by name. Parts of a long text "
+        "lie in a folder of the "
+        'template\'s name and are included by `{% include "NAME/PART.cu.j2" %}`, alone on a '
+        "line. Each entry is an "
+        '`extern "C" __global__` function whose parameters are the `[[arguments]]` of '
+        "kernel.toml, then the workspaces.",
+    }
+    return _page(
+        title,
+        whole.doc + " " + files[kind],
+        SCHEMA_ADVICE.format(kind=kind),
+        "## Top level",
+        _keys_table(whole),
+        *(f"## `{form.header}`\n\n{form.doc}\n\n{_keys_table(form)}" for form in parts),
+    )
+
+
+def _keys_table(form: Form) -> str:
+    rows = []
+    for key in form.keys:
+        default = "required" if key.default is None else _code(key.default)
+        rows.append(f"| `{key.name}` | {_type(key.schema)} | {default} | {key.doc} |")
+    return "\n".join(("| key | type | default | |", "|---|---|---|---|", *rows))
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if re.match(r"[\[{\d]|true|false|own\Z|contiguous\Z", text) else text
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    kind = schema.get("type")
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if kind == ["string", "integer", "number", "boolean"]:
+        return "expression"
+    if kind == "array":
+        size = "three " if schema.get("minItems") == 3 else ""
+        return f"list of {size}{_type(schema.get('items', {})) or 'values'}s".replace("ss", "s")
+    if kind == "object":
+        inner = schema.get("additionalProperties")
+        return (
+            f"table of {_type(inner)}s"
+            if isinstance(inner, dict) and inner.get("type")
+            else "table"
+        )
+    if isinstance(kind, list):
+        return " or ".join(kind)
+    return str(kind or "")
+
+
+# ---- gf/ primitives ----
+
+
+def primitives_page() -> str:
+    headers = sorted((REPOSITORY_TEMPLATES / "include" / "gf").glob("*.cuh"))
+    return _page(
+        "Device primitives: gf/",
+        'A template includes a header by name, `#include "gf/reduce.cuh"`. Flattening puts its '
+        "text into the source, "
+        "so the source that is compiled and downloaded needs no other file. The emulator has "
+        "its own form of each "
+        "function. These headers are the only place for inline PTX: a template with its own "
+        "`asm` is not checked for "
+        "races.",
+        *(_header_section(path) for path in headers),
+    )
+
+
+def _header_section(path: Path) -> str:
+    blocks = [f"## gf/{path.name}"]
+    for comment, declaration in declarations(path.read_text("utf-8")):
+        blocks.append("\n\n".join(filter(None, (f"```cpp\n{declaration}\n```", comment))))
+    return "\n\n".join(blocks)
+
+
+def declarations(text: str) -> Iterator[tuple[str, str]]:
+    """(doc comment, declaration) of each function, type and macro outside other bodies."""
+    comment: list[str] = []
+    head: list[str] = []
+    depth = 0
+    for line in text.splitlines():
+        stripped = line.strip()
+        if depth:
+            depth += line.count("{") - line.count("}")
+            continue
+        if stripped.startswith("//"):
+            comment.append(stripped.removeprefix("//").removeprefix(" "))
+        elif re.match(r"#\s*define\s+\w", stripped):
+            yield _prose(comment), re.sub(r"\s*\\$", "", stripped).removeprefix("#define ")
+            comment = []
+        elif not stripped:
+            if not head:
+                comment = []
+        elif stripped.startswith(("#", "namespace", "}", "extern")) or (
+            not head
+            and not re.match(
+                r"(template|struct|using|__device__|constexpr|inline|enum|class)\b", stripped
+            )
+        ):
+            continue
+        else:
+            head.append(stripped)
+            joined = " ".join(head)
+            if "{" in joined or joined.endswith(";"):
+                depth = joined.count("{") - joined.count("}")
+                declaration = re.sub(r"\s*(\{.*|;)\Z", "", joined)
+                declaration = re.sub(r"\b__forceinline__ ", "", declaration)
+                yield _prose(comment), declaration
+                head = []
+                comment = (
+                    [] if depth == 0 and not joined.endswith("}") and "{" in joined else comment
+                )
+    return
+
+
+def _prose(comment: list[str]) -> str:
+    """The comment as Markdown; indented lines are kept as they are."""
+    if any(line.startswith("  ") for line in comment):
+        return "```\n" + "\n".join(comment) + "\n```"
+    return " ".join(comment).replace("<", "&lt;").replace("*", "\\*")
+
+
+# ---- commands ----
+
+
+def commands_page() -> str:
+    application = typer.main.get_command(make_app())
+    sections = []
+    for title, commands in SECTIONS.items():
+        sections.append(f"## {title}")
+        for command in commands:
+            loaded = application.commands[command.name]  # type: ignore[attr-defined]
+            sections.append(_command_section(f"greenfast {command.name}", loaded))
+    return _page(
+        "Command line",
+        "`greenfast COMMAND --help` prints the same. Exit codes are 0 for success, 1 where a "
+        "candidate is rejected or "
+        "something is found, 2 for a mistake of the caller or of a kernel's author, 3 for a "
+        "fault of greenfast or of "
+        "the machine, and 130 after Ctrl-C. With `--json` a command prints one JSON value, also "
+        "for an error.",
+        *sections,
+    )
+
+
+def _command_section(name: str, command: Any) -> str:
+    inner = getattr(command, "commands", {})
+    if inner:
+        return "\n\n".join(_command_section(f"{name} {key}", each) for key, each in inner.items())
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [
+        each for each in command.params if each.param_type_name == "option" and each.name != "help"
+    ]
+    usage = " ".join(
+        (name, *(_metavar(each) for each in arguments), *(["[OPTIONS]"] if options else []))
+    )
+    blocks = [f"### {name}", f"Usage: `{usage}`", _help(command.help or "")]
+    rows = [(f"`{_metavar(each)}`", each.help or "") for each in arguments]
+    for option in options:
+        words = ", ".join(f"`{word}`" for word in (*option.opts, *option.secondary_opts))
+        takes = "" if option.is_flag else f" `{option.metavar or 'VALUE'}`"
+        rows.append((words + takes, option.help or ""))
+    if rows:
+        lines = [f"| {_cell(left)} | {_cell(right)} |" for left, right in rows]
+        blocks.append(
+            "\n".join(("| | |", "|---|---|", *(line.replace("| `", "| `") for line in lines)))
+        )
+    return "\n\n".join(filter(None, blocks))
+
+
+def _metavar(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper()).replace("|", "/")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _help(text: str) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in text.replace("\b", "").split("\n\n"))
+
+
+# ---- REST ----
+
+
+def rest_page() -> str:
+    schema = openapi()
+    operations = [
+        (path, method, operation)
+        for path, methods in sorted(schema["paths"].items())
+        for method, operation in methods.items()
+    ]
+    return _page(
+        "REST",
+        "The service describes itself at `/api/v1/openapi.json`. Errors are "
+        "`application/problem+json` with a stable "
+        "`code`. A service that is not bound to the loopback address needs `Authorization: "
+        "Bearer TOKEN`.",
+        *(
+            _operation(*each, schema)
+            for each in operations
+            if each[0].startswith(("/api", "/health", "/ready", "/metr"))
+        ),
+        "## Objects",
+        *(_object(name, each) for name, each in sorted(schema["components"]["schemas"].items())),
+    )
+
+
+def openapi() -> dict[str, Any]:
+    """The contract of a service with an empty database."""
+    with tempfile.TemporaryDirectory() as folder:
+        services = Services(Settings(data=Path(folder)))
+        try:
+            return create_app(services).openapi()
+        finally:
+            services.close()
+
+
+def _operation(
+    path: str, method: str, operation: Mapping[str, Any], schema: Mapping[str, Any]
+) -> str:
+    text = operation.get("description") or operation.get("summary") or ""
+    blocks = [f"## {method.upper()} {path}", _help(text)]
+    rows = [
+        f"| `{each['name']}` | {each['in']} | {_json_type(each.get('schema', {}))} "
+        f"| {_cell(each.get('description', ''))} |"
+        for each in operation.get("parameters", [])
+    ]
+    if rows:
+        blocks.append("\n".join(("| parameter | in | type | |", "|---|---|---|---|", *rows)))
+    body = operation.get("requestBody", {}).get("content", {})
+    if body:
+        kinds = ", ".join(
+            f"{_json_type(each.get('schema', {}))} ({kind})" for kind, each in body.items()
+        )
+        blocks.append(f"Body: {kinds}")
+    answers, refusals = [], []
+    for code, answer in operation.get("responses", {}).items():
+        kinds = {_json_type(each.get("schema", {})) for each in answer.get("content", {}).values()}
+        if code.startswith(("2", "3")):
+            answers.append(f"{code} {', '.join(sorted(kinds - {'any'}))}".strip())
+        else:
+            refusals.append(code)
+    blocks.append("Answers: " + "; ".join(answers))
+    if refusals:
+        blocks.append(f"Refusals: {', '.join(refusals)}, each a [Problem](#problem)")
+    return "\n\n".join(filter(None, blocks))
+
+
+def _object(name: str, schema: Mapping[str, Any]) -> str:
+    required = schema.get("required", [])
+    rows = [
+        f"| `{key}` | {_json_type(each)} | {'required' if key in required else _default(each)} "
+        f"| {_cell(each.get('description', ''))} |"
+        for key, each in schema.get("properties", {}).items()
+    ]
+    blocks = [f"### {name}", _help(schema.get("description", ""))]
+    if rows:
+        blocks.append("\n".join(("| field | type | default | |", "|---|---|---|---|", *rows)))
+    elif "enum" in schema:
+        blocks.append(_json_type(schema))
+    return "\n\n".join(filter(None, blocks))
+
+
+def _default(schema: Mapping[str, Any]) -> str:
+    return f"`{schema['default']!r}`" if "default" in schema else ""
+
+
+def _json_type(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    for key in ("anyOf", "oneOf", "allOf"):
+        if key in schema:
+            return " or ".join(dict.fromkeys(map(_json_type, schema[key])))
+    if schema.get("type") == "array":
+        return f"list of {_json_type(schema.get('items', {}))}"
+    return str(schema.get("type", "any"))
+
+
+if __name__ == "__main__":
+    run_page(__doc__, pages)

@@ -1,0 +1,361 @@
+"""Everything about a kernel's files that can be checked without running a candidate.
+
+The checks go from cheap to dear: the files, names that nothing uses, every preset and a sample of
+points rendered, the reference called at small sizes and judged, and the entries' parameter lists.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from greenfast.search.devices.facts import Device
+from greenfast.search.errors import Fault, GreenfastError, SpecError, UsageError
+from greenfast.search.kernels.expressions import Expression, Value
+from greenfast.search.kernels.kernel_file import load_kernel
+from greenfast.search.kernels.mistakes import SpecErrors
+from greenfast.search.kernels.places import located
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Items
+from greenfast.search.oracle.cases import derived_cases
+from greenfast.search.oracle.problem import launches
+from greenfast.search.oracle.reference_lint import reference_faults
+from greenfast.search.render import RenderedSource, RenderFailed, render
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
+from greenfast.search.space.space import Space, resolve
+from greenfast.search.text import file_line
+from greenfast.search.toolchain import CompileFailed, Toolchain
+from greenfast.search.toolchain.signature import passed_arguments, signature_fault
+
+SAMPLED_POINTS = 8  # of each template and compile-time choice, beside the presets
+MOST_CHOICES = 4  # of compile-time values, beside those that a preset needs
+SEED = 0
+_PLACE = re.compile(r"(?P<file>[\w./-]+\.(?:toml|py|j2))(?::(?P<line>\d+))?")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing to correct; `line` is 0 where none is known."""
+
+    file: str
+    line: int
+    code: str
+    message: str
+    mend: str = ""
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.message} ({self.mend})" if self.mend else self.message
+
+
+def problem_of(error: GreenfastError) -> Problem:
+    place = _PLACE.match(error.message)
+    file, line = (place["file"], int(place["line"] or 0)) if place else ("", 0)
+    return Problem(file, line, error.code, error.message, error.mend)
+
+
+def lint_kernel(
+    folder: Path,
+    include_dirs: tuple[Path, ...],
+    device: Device,
+    toolchain: Toolchain | None,
+) -> tuple[Problem, ...]:
+    """All problems of the kernel in `folder`; without a toolchain signatures are not compared."""
+    try:
+        kernel = load_kernel(folder)
+    except SpecErrors as errors:
+        return tuple(map(problem_of, errors.mistakes))
+    except SpecError as error:
+        return (problem_of(error),)
+    problems = [
+        problem_of(SpecError(sentence, code="bad_workload"))
+        for _, sentence in kernel.broken_workloads
+    ]
+    problems += _workload_problems(kernel)
+    problems += _unused(kernel)
+    for template in kernel.templates:
+        problems += _template_problems(kernel, template, include_dirs, device, toolchain)
+    problems += _reference_problems(kernel, device)
+    return tuple(dict.fromkeys(problems))
+
+
+def _workload_problems(kernel: KernelSpec) -> Iterator[Problem]:
+    """Named workloads that values of the same sizes would not be accepted as."""
+    file = f"{kernel.name}/kernel.toml"
+    if not kernel.workloads:
+        yield Problem(file, 0, "no_workloads", f"{file}: there is no [workloads.NAME] to time")
+    if not kernel.checks:
+        yield Problem(
+            file,
+            0,
+            "no_checks",
+            f"{file}: there are no [[checks]], so only the workloads are compared with the "
+            "reference",
+        )
+    for workload in kernel.workloads:
+        where = f"{file}, [workloads.{workload.name}]"
+        try:
+            kernel.workload_form.workload(dict((*workload.dims, *workload.options)), where=where)
+            for work in (kernel.work_flop, kernel.work_bytes):
+                work(kernel.values_of(dict(workload.dims), dict(workload.options)))
+        except GreenfastError as error:
+            yield problem_of(located(SpecError(error.message, code=error.code), kernel.folder))
+
+
+def _choices(kernel: KernelSpec, template: TemplateSpec) -> tuple[Items, ...]:
+    """Compile-time values of workloads that the template supports."""
+    choices = []
+    for workload in kernel.workloads:
+        try:
+            template.check_supports(workload)
+        except UsageError:
+            continue
+        choices.append(workload.compile_time(kernel))
+    return tuple(dict.fromkeys(choices))
+
+
+# ---- names that nothing uses ----
+
+
+def _unused(kernel: KernelSpec) -> Iterator[Problem]:
+    for template in kernel.templates:
+        file = f"{kernel.name}/{template.name}.toml"
+        text_names = set(_WORD.findall(_COMMENT.sub("", template.text)))
+        expressions = list(_expressions(template))
+        for parameter in template.parameters:
+            used = {name for table, each in expressions for name in each.names if table}
+            if parameter.name not in used | text_names:
+                yield _unused_problem(kernel, file, "parameters", parameter.name)
+        for name, _ in template.locals:
+            used = {used for table, each in expressions for used in each.names if table != name}
+            if name not in used | text_names:
+                yield _unused_problem(kernel, file, "locals", name)
+    shapes = {name for argument in kernel.arguments for name in argument.shape}
+    scalars = {
+        name
+        for argument in kernel.arguments
+        if argument.value is not None
+        for name in argument.value.names
+    }
+    texts = set(_WORD.findall("\n".join(template.text for template in kernel.templates)))
+    for dim in kernel.dims:
+        if dim.name not in shapes | scalars | texts:
+            yield _unused_problem(kernel, f"{kernel.name}/kernel.toml", "dims", dim.name)
+
+
+def _expressions(template: TemplateSpec) -> Iterator[tuple[str, Expression]]:
+    """Every expression of a template with the local that it defines, or another word."""
+    yield from template.locals
+    yield from (("constraints", constraint.expression) for constraint in template.constraints)
+    yield from (("tiles", tile) for _, tile in template.tiles)
+    yield from (
+        ("parameters", parameter.when)
+        for parameter in template.parameters
+        if parameter.when is not None
+    )
+    for launch in template.launches:
+        sizes = (*launch.grid, *launch.block, *launch.cluster, launch.smem_dynamic_bytes)
+        yield from (("launches", size) for size in sizes)
+        if launch.when is not None:
+            yield "launches", launch.when
+    for workspace in template.workspaces:
+        yield "workspaces", workspace.bytes
+        if workspace.when is not None:
+            yield "workspaces", workspace.when
+
+
+def _unused_problem(kernel: KernelSpec, file: str, table: str, name: str) -> Problem:
+    kind = table.removesuffix("s")
+    key = f"[{table}.{name}]" if table == "parameters" else f"[{table}] {name}"
+    uses = {
+        "parameters": "the text, a constraint or a launch",
+        "locals": "the text or an expression",
+        "dims": "a shape, a scalar's value or a template",
+    }[table]
+    return problem_of(
+        located(
+            SpecError(
+                f"{file}, {key}: the {kind} {name} is not used in {uses}",
+                code=f"unused_{kind}",
+                mend="use it or remove it",
+            ),
+            kernel.folder,
+        )
+    )
+
+
+# ---- rendering and launches ----
+
+
+def _template_problems(
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    include_dirs: tuple[Path, ...],
+    device: Device,
+    toolchain: Toolchain | None,
+) -> list[Problem]:
+    file = f"{kernel.name}/{template.name}.toml"
+    problems: list[Problem] = []
+    reasons: dict[str, str | None] = {}  # by preset: why it is impossible; None: it is possible
+    for number, compiled in enumerate(_choices(kernel, template)):
+        try:
+            space = Space(template, compiled, device)
+            candidates = _candidates(space, reasons, with_sample=number < MOST_CHOICES)
+        except SpecError as error:
+            problems.append(problem_of(located(error, kernel.folder)))
+            continue
+        if not candidates and number < MOST_CHOICES:
+            shown = ", ".join(f"{name}={value}" for name, value in compiled)
+            problems.append(
+                Problem(
+                    file,
+                    0,
+                    "empty_space",
+                    f"{file}: no parameter values satisfy the constraints on {device.name}"
+                    + (f" for {shown}" if shown else ""),
+                )
+            )
+        to_compile = toolchain
+        for candidate in candidates:
+            problem = _candidate_problem(
+                kernel, template, candidate, compiled, include_dirs, device, to_compile
+            )
+            to_compile = None  # the first one tells whether the arguments are right
+            if problem is not None:
+                problems.append(problem)
+    if device.sm >= template.minimum_sm:
+        problems += (
+            _impossible_preset(kernel, file, preset, reason)
+            for preset, reason in reasons.items()
+            if reason is not None
+        )
+    return problems
+
+
+def _impossible_preset(kernel: KernelSpec, file: str, preset: str, reason: str) -> Problem:
+    sentence = f"{file}, [presets.{preset}]: the preset is not possible for any workload: {reason}"
+    return problem_of(located(SpecError(sentence, code="impossible_preset"), kernel.folder))
+
+
+def _candidates(
+    space: Space, reasons: dict[str, str | None], *, with_sample: bool
+) -> list[Candidate]:
+    """The possible presets and a drawn sample of points; `reasons` learns of the presets.
+
+    Without a sample only presets that were not possible before.
+    """
+    template, candidates = space.template, []
+    for preset in template.presets:
+        if not with_sample and reasons.get(preset.name, "") is None:
+            continue
+        candidate = preset_candidate(template, preset.name, space.compiled)
+        reason = space.why_not(candidate.parameters)
+        if reason is None:
+            reasons[preset.name] = None
+            candidates.append(candidate)
+        else:
+            reasons.setdefault(preset.name, reason)
+    points = space.points if with_sample else ()
+    drawn = random.Random(SEED).sample(range(len(points)), min(SAMPLED_POINTS, len(points)))
+    candidates += (
+        Candidate(template.kernel, template.name, points[number], Origin(OriginKind.SAMPLED))
+        for number in sorted(drawn)
+    )
+    return list({candidate.parameters: candidate for candidate in candidates}.values())
+
+
+def _candidate_problem(
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    candidate: Candidate,
+    compiled: Items,
+    include_dirs: tuple[Path, ...],
+    device: Device,
+    toolchain: Toolchain | None,
+) -> Problem | None:
+    shown = ", ".join(f"{name}={value}" for name, value in candidate.parameters)
+    text_file = f"{kernel.name}/{template.name}.cu.j2"
+    try:
+        point = resolve(template, candidate.parameters, compiled, device)
+        for workload in kernel.workloads:
+            if workload.compile_time(kernel) == compiled:
+                values = kernel.values_of(dict(workload.dims), dict(workload.options))
+                launches(template, {**values, **point.values})
+        source = render(kernel, template, candidate, point, include_dirs)
+        if isinstance(source, RenderFailed):
+            file, line = (source.line.file, source.line.number) if source.line else (text_file, 0)
+            place = file_line(file, line) if line else file
+            return Problem(file, line, "render_error", f"{place}: {source.message} (with {shown})")
+        return _signature_problem(kernel, template, source, point.values, device, toolchain)
+    except SpecError as error:
+        return problem_of(located(error, kernel.folder))
+
+
+def _signature_problem(
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    source: RenderedSource,
+    values: Mapping[str, Value],
+    device: Device,
+    toolchain: Toolchain | None,
+) -> Problem | None:
+    if toolchain is None:
+        return None
+    text_file = f"{kernel.name}/{template.name}.cu.j2"
+    arch = device.compiled_arch(specific=source.arch_specific)
+    compiled = toolchain.compile(source, arch)
+    if isinstance(compiled, CompileFailed):
+        return Problem(text_file, 0, "compile_error", f"{text_file}: {compiled.sentence}")
+    passed = passed_arguments(kernel, template, dict(values), False)
+    fault = signature_fault(source.entries, passed, compiled.ptx, template.name)
+    return Problem(text_file, 0, "signature", f"{text_file}: {fault}") if fault else None
+
+
+# ---- the reference ----
+
+
+def _reference_problems(kernel: KernelSpec, device: Device) -> list[Problem]:
+    """The reference at the checks' sizes for the smallest tiles, for each compile-time choice."""
+    problems: list[Problem] = []
+    file = f"{kernel.name}/reference.py"
+    for template in kernel.templates[:1]:
+        for compiled in _choices(kernel, template)[:MOST_CHOICES]:
+            try:
+                points = Space(template, compiled, device).points
+                if not len(points):
+                    continue
+                tiles = min(
+                    (
+                        resolve(template, point, compiled, device).tiles
+                        for point in points[:: max(1, len(points) // 64)]
+                    ),
+                    key=lambda tiles: tuple(tiles.values()),
+                )
+                cases = derived_cases(kernel, compiled, tiles, SEED)
+                problems += (
+                    problem_of(SpecError(sentence, code=code))
+                    for code, sentence in reference_faults(kernel, cases, file)
+                )
+            except SpecError as error:
+                problems.append(problem_of(located(error, kernel.folder)))
+    return problems
+
+
+def usable_toolchain(open_toolchain: Callable[[], Toolchain]) -> Toolchain | None:
+    """The toolchain, where this machine has one."""
+    try:
+        toolchain = open_toolchain()
+        _ = toolchain.identity
+    except Fault:
+        return None
+    return toolchain
+
+
+def sorted_problems(problems: Iterable[Problem]) -> Sequence[Problem]:
+    """By file and line, in the order in which an author goes through them."""
+    return sorted(problems, key=lambda problem: (problem.file, problem.line))

@@ -1,0 +1,141 @@
+"""A plain kernel taken as truth: what the unmodified text computes, run on the emulator.
+
+reference.py of a kernel that `greenfast import` wrote calls `plain_outputs`. Such a reference finds
+where a candidate differs from the plain kernel. It cannot find a mistake that both make.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from greenfast.search.errors import SpecError
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.expressions import expression
+from greenfast.search.kernels.template_text import Line
+from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.problem import POISON, LaunchPlan, Problem, Scalar, Tensor
+from greenfast.search.oracle.storage import DTYPES
+from greenfast.search.render import assemble
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.base import Runner, runner
+
+TARGET = "emulator:h200"
+
+
+@dataclass(frozen=True)
+class PlainKernel:
+    """A CUDA text, its entry, and the sizes of its launch."""
+
+    text: str
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    smem_dynamic_bytes: int = 0
+
+
+def value_of(text: str, values: Mapping[str, float]) -> float:
+    """The value of an expression of the launch, in kernel.toml's language."""
+    return float(expression(text, "the launch of the plain kernel")(values))
+
+
+def three(sizes: Sequence[float]) -> tuple[int, int, int]:
+    """One to three sizes of a launch as three whole numbers."""
+    x, y, z = (*(int(size) for size in sizes), 1, 1)[:3]
+    return x, y, z
+
+
+def plain_outputs(
+    kernel: PlainKernel,
+    inputs: Mapping[str, np.ndarray],
+    outputs: Mapping[str, tuple[str, tuple[int, ...]]],
+    arguments: Sequence[str | tuple[str, float]],
+) -> dict[str, np.ndarray]:
+    """The outputs of one run, in float64.
+
+    `outputs` gives type and shape by name. `arguments` are names of tensors, or (type, value) for
+    scalars. SpecError when the plain kernel does not run to its end or leaves an output unwritten.
+    """
+    tensors = {name: _tensor(name, "input", array) for name, array in inputs.items()}
+    for name, (dtype, shape) in outputs.items():
+        poison = np.full(int(np.prod(shape)) * DTYPES[dtype].itemsize, POISON, np.uint8)
+        tensors[name] = _tensor(name, "output", poison.view(DTYPES[dtype]).reshape(shape))
+    passed = tuple(
+        tensors[argument]
+        if isinstance(argument, str)
+        else Scalar(argument[0], float(argument[1]) if "float" in argument[0] else int(argument[1]))
+        for argument in arguments
+    )
+    launch = LaunchPlan(kernel.entry, kernel.grid, kernel.block, kernel.smem_dynamic_bytes, passed)
+    problem = Problem(
+        Case("plain", (), (), "", "contiguous", 0, ()),
+        tuple(tensors.values()), (), passed, (launch,), 0.0, 0.0,
+    )  # fmt: skip
+    lines = [
+        (text, Line("plain.cu", number)) for number, text in enumerate(kernel.text.split("\n"), 1)
+    ]
+    target = _target()
+    program = target.load(
+        assemble(lines, [kernel.entry], Catalogue.from_environment().include_dirs), None
+    )
+    (execution,) = target.execute(program, [problem])
+    if execution.failure is not None:
+        raise SpecError(
+            f"the plain kernel {kernel.entry} does not run: {execution.failure.sentence}",
+            code="reference_failed",
+        )
+    results = {}
+    for name in outputs:
+        image = execution.outputs[name]
+        if image.size and (image == POISON).all():
+            raise SpecError(
+                f"the plain kernel {kernel.entry} writes nothing to {name}",
+                code="reference_failed",
+            )
+        results[name] = tensors[name].view(image).astype(np.float64)
+    return results
+
+
+def _tensor(name: str, role: str, array: np.ndarray) -> Tensor:
+    array = np.ascontiguousarray(array)
+    image = array.reshape(-1).view(np.uint8).copy()
+    image.flags.writeable = False
+    strides = tuple(stride // array.dtype.itemsize for stride in array.strides)
+    return Tensor(name, role, array.dtype, array.shape, strides, image)
+
+
+@cache
+def _target() -> Runner:
+    """An emulator of its own: the one that runs candidates may be in use."""
+    folder = Path(os.environ.get("GREENFAST_DATA", "greenfast-data")) / "cache"
+    if not folder.is_dir():  # this is not a command of greenfast
+        folder = Path(tempfile.mkdtemp(prefix="greenfast-plain-"))
+    target = runner(
+        open_target(TARGET, TargetSettings(folder, Catalogue.from_environment().include_dirs, 1))
+    )
+    target.prepare()
+    return target
+
+
+def with_defines(text: str, defines: Mapping[str, object]) -> str:
+    """The text with a #define for each name; its own #define of a name is replaced."""
+    return "".join(
+        f"#define {name} {value}\n" for name, value in defines.items()
+    ) + own_defines_off(text, defines)
+
+
+def own_defines_off(text: str, names: Mapping[str, object]) -> str:
+    """The text without its own #define of these names."""
+    lines = []
+    for line in text.split("\n"):
+        define = re.match(r"\s*#\s*define\s+(\w+)(?!\()", line)
+        off = define is not None and define[1] in names
+        lines.append(f"// {line.strip()}  (a parameter)" if off else line)
+    return "\n".join(lines)

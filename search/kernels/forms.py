@@ -1,0 +1,428 @@
+"""The keys of kernel.toml and of a template's .toml: for JSON Schemas and the reference pages.
+
+The loader reads the same keys: tests/unit/test_schemas.py compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from greenfast.search.kernels.argument_specs import DTYPES, KINDS
+
+Schema = dict[str, Any]
+
+SCHEMA_FOLDER = Path(__file__).parent / "schemas"
+
+NAME_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
+IDENTIFIER_PATTERN = "^[A-Za-z_][A-Za-z0-9_]{0,47}$"
+EXPRESSION: Schema = {"type": ["string", "integer", "number", "boolean"]}
+TEXT: Schema = {"type": "string"}
+NAME: Schema = {"type": "string", "pattern": NAME_PATTERN}
+INTEGER: Schema = {"type": "integer"}
+FLAG: Schema = {"type": "boolean"}
+STRINGS: Schema = {"type": "array", "items": TEXT}
+SIZES: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+THREE: Schema = {"type": "array", "items": EXPRESSION, "minItems": 3, "maxItems": 3}
+EXPRESSIONS: Schema = {"type": "object", "additionalProperties": EXPRESSION}
+VALUES: Schema = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a table."""
+
+    name: str
+    schema: Schema
+    doc: str
+    default: str | None = None  # None: it is required
+
+
+@dataclass(frozen=True)
+class Form:
+    """A table: its header in the file, what it is, and its keys."""
+
+    header: str  # "[options] NAME", "[[arguments]]"
+    doc: str
+    keys: tuple[Key, ...]
+
+    def key(self, name: str) -> Key:
+        return next(key for key in self.keys if key.name == name)
+
+
+OPTION = Form(
+    "[options] NAME",
+    "A compile-time choice of a workload, such as its type. The template sees its value.",
+    (
+        Key("values", STRINGS, "the allowed texts"),
+        Key("default", TEXT, "the value of a workload that does not choose"),
+    ),
+)
+DIM = Form(
+    "[dims] NAME",
+    "A size of the operation. Workloads and checks give it a value.",
+    (
+        Key(
+            "time",
+            {"enum": ["compile", "run"]},
+            "`run`: an argument of the launch; `compile`: a constant in the source",
+        ),
+        Key("doc", TEXT, "what the size is", ""),
+        Key("default", EXPRESSION, "an expression over the dims before it", "none: it is required"),
+        Key("values", SIZES, "the only allowed sizes", "any size"),
+    ),
+)
+ARGUMENT = Form(
+    "[[arguments]]",
+    "The parameter list of every entry of every template, in this order; workspaces follow.",
+    (
+        Key("name", {"type": "string", "pattern": IDENTIFIER_PATTERN}, "a name of its own"),
+        Key("kind", {"enum": list(KINDS)}, "`input` and `output` are pointers, `scalar` a value"),
+        Key(
+            "dtype",
+            {"enum": list(DTYPES)},
+            "the storage type; `dtype`: the one that the option `dtype` names. A scalar is "
+            "`int32`, `int64` or `float32`",
+        ),
+        Key("shape", STRINGS, "names of dims, the contiguous one last; not for scalars", "-"),
+        Key(
+            "value",
+            EXPRESSION,
+            "of a scalar: an expression over dims, options and constants, or `stride(q, 0)` for "
+            "the element stride of an axis of a tensor before it",
+            "-",
+        ),
+        Key(
+            "optional", FLAG, "an output that may be a null pointer: it is off when timed", "false"
+        ),
+        Key("contiguous", FLAG, "rows have no gaps, in no check", "false"),
+    ),
+)
+WORK = Form(
+    "[work]",
+    "The operation's cost, for the bound on its time. Expressions over dims, options, constants.",
+    (
+        Key("flop", EXPRESSION, "floating-point operations"),
+        Key("bytes", EXPRESSION, "bytes that every kernel must read and write"),
+    ),
+)
+ALIGNMENT = Form(
+    "[alignment]",
+    "What templates may rely on.",
+    (
+        Key("pointer_bytes", INTEGER, "every tensor starts at a multiple of it", "16"),
+        Key("stride_elements", INTEGER, "row, head and batch strides are multiples of it", "1"),
+    ),
+)
+WORKLOAD = Form(
+    "[workloads.NAME]",
+    "A shape to time, by name. A mistake in it disables this workload only.",
+    (
+        Key("title", TEXT, "a line for lists", "the name"),
+        Key("dims", {"type": "object", "additionalProperties": INTEGER}, "sizes by dim", "{}"),
+        Key(
+            "options",
+            {"type": "object", "additionalProperties": TEXT},
+            "values by option",
+            "the defaults",
+        ),
+    ),
+)
+REQUIREMENT = Form(
+    "[[requires]]",
+    "A condition on the sizes and options of a workload.",
+    (
+        Key("that", EXPRESSION, "it must hold"),
+        Key("because", TEXT, "the sentence for a workload that fails; may use `{NAME}`"),
+    ),
+)
+CHECK = Form(
+    "[[checks]]",
+    "A case on which every candidate is compared with the reference.",
+    (
+        Key("name", NAME, "for reports"),
+        Key(
+            "dims",
+            EXPRESSIONS,
+            "a size for each run-time dim: expressions over tiles, compile-time dims and options",
+            "{}",
+        ),
+        Key("inputs", TEXT, "a recipe of `make_inputs`"),
+        Key(
+            "layout",
+            {"enum": ["contiguous", "padded", "bshd"]},
+            "`padded`: gaps of NaN between rows; `bshd`: stored as [B, S, H, D]",
+            "contiguous",
+        ),
+        Key("seeds", {"type": "integer", "minimum": 1}, "how often it is drawn", "3"),
+        Key("when", EXPRESSION, "the check exists only when this holds", "always"),
+    ),
+)
+PROBE = Form(
+    "[probes.NAME]",
+    "A stage of the kernel that `greenfast probe` compares on its own (docs/probes.md).",
+    (
+        Key("doc", TEXT, "what the stage computes"),
+        Key("bound", TEXT, "the allowed error in words"),
+        Key("suspect", TEXT, "where to look when this stage is the first wrong one", ""),
+        Key("reference", TEXT, "a function of reference.py"),
+        Key("of", TEXT, "the output that is compared; or a shape is given", ""),
+        Key("shape", {"type": "array", "items": EXPRESSION}, "of the probe's own output", "-"),
+        Key("axes", STRINGS, "names of the axes, for reports"),
+        Key("tiles", EXPRESSIONS, "elements of a tile by axis", "{}"),
+        Key("values", EXPRESSIONS, "defaults of names that a template may redefine", "{}"),
+        Key(
+            "labels",
+            {"type": "object", "additionalProperties": STRINGS},
+            "names of an axis' positions",
+            "{}",
+        ),
+    ),
+)
+PARAMETER = Form(
+    "[parameters.NAME]",
+    "A tunable value: a name in the .cu.j2 and in expressions.",
+    (
+        Key("type", {"enum": ["int", "bool", "choice"]}, "whole numbers, true/false, or texts"),
+        Key(
+            "values",
+            {
+                "type": "array",
+                "items": {"type": ["integer", "boolean", "string"]},
+                "uniqueItems": True,
+                "minItems": 1,
+            },
+            "the values to search, all of the type",
+            "[false, true] for bool",
+        ),
+        Key("default", {"type": ["integer", "boolean", "string"]}, "one of the values"),
+        Key("doc", TEXT, "what it changes", ""),
+        Key(
+            "numerics",
+            {"enum": ["same", "own"]},
+            "`same`: results do not depend on it, bit for bit, and greenfast checks that",
+            "own",
+        ),
+        Key(
+            "when",
+            EXPRESSION,
+            "an expression over parameters, options and compile-time dims: where it does not "
+            "hold, the parameter has its default",
+            "always",
+        ),
+    ),
+)
+CONSTRAINT = Form(
+    "[[constraints]]",
+    "What is not worth compiling. What constraints exclude costs no trial.",
+    (
+        Key("expr", EXPRESSION, "it must hold: over parameters, locals, options, `sm_count`"),
+        Key("because", TEXT, "the sentence for a point that fails; may use `{NAME}`"),
+    ),
+)
+LAUNCH = Form(
+    "[[launches]]",
+    "One launch, in order. Block, cluster and shared memory may use what is known when rendering; "
+    "the grid may also use run-time dims.",
+    (
+        Key("entry", TEXT, 'the name of an `extern "C" __global__` function'),
+        Key("grid", THREE, "blocks along x, y and z"),
+        Key("block", THREE, "threads along x, y and z"),
+        Key("smem_dynamic_bytes", EXPRESSION, "bytes of dynamic shared memory", "0"),
+        Key("cluster", THREE, "blocks of a cluster", '["1", "1", "1"]'),
+        Key("when", EXPRESSION, "the launch exists only when this holds", "always"),
+    ),
+)
+WORKSPACE = Form(
+    "[[workspaces]]",
+    "Scratch memory, passed as a pointer after the kernel's arguments.",
+    (
+        Key("name", NAME, "for reports"),
+        Key("bytes", EXPRESSION, "its size; may use run-time dims"),
+        Key("zero_fill", FLAG, "zeros before the launches; else undefined", "false"),
+        Key("when", EXPRESSION, "it exists only when this holds", "always"),
+    ),
+)
+TENSOR_MAP = Form(
+    "[[tensor_maps]]",
+    "A tensor map, passed by value as one of the last arguments of every entry; needs "
+    "minimum_sm = 90.",
+    (
+        Key("name", NAME, "for reports"),
+        Key("tensor", TEXT, "an argument, or a workspace of this template"),
+        Key(
+            "dtype",
+            {"enum": ["fp16", "bf16", "float32", "int32", "int64", "uint8"]},
+            "of a workspace's elements; an argument has its own",
+            "the argument's",
+        ),
+        Key(
+            "axes",
+            {"type": "array", "items": INTEGER},
+            "axes of the tensor, innermost first",
+            "all of them",
+        ),
+        Key(
+            "sizes",
+            {"type": "array", "items": EXPRESSION},
+            "in place of `axes`: sizes of merged or split axes",
+            "-",
+        ),
+        Key(
+            "strides",
+            {"type": "array", "items": EXPRESSION},
+            "with `sizes`: in elements, of the axes after the first",
+            "[]",
+        ),
+        Key("box", {"type": "array", "items": EXPRESSION}, "elements that a copy moves, by axis"),
+        Key("swizzle_bytes", EXPRESSION, "0, 32, 64 or 128", "0"),
+        Key("fill", {"enum": ["zero", "nan"]}, "what a copy beyond the tensor reads", "zero"),
+        Key("l2_promotion_bytes", EXPRESSION, "0, 64, 128 or 256", "0"),
+        Key("when", EXPRESSION, "it is an argument only when this holds", "always"),
+    ),
+)
+PRESET = Form(
+    "[presets.NAME]",
+    "A named point: a documented design, run as TEMPLATE:NAME.",
+    (
+        Key("doc", TEXT, "the design in a sentence", ""),
+        Key(
+            "parameters",
+            {"type": "object", "additionalProperties": {"type": ["integer", "boolean", "string"]}},
+            "values; others have their defaults",
+            "{}",
+        ),
+    ),
+)
+
+
+def _map(form: Form, pattern: str = NAME_PATTERN) -> Schema:
+    return {
+        "type": "object",
+        "propertyNames": {"pattern": pattern},
+        "additionalProperties": table_schema(form),
+    }
+
+
+def _list(form: Form) -> Schema:
+    return {"type": "array", "items": table_schema(form)}
+
+
+def table_schema(form: Form) -> Schema:
+    """The JSON Schema of a table with these keys."""
+    return {
+        "type": "object",
+        "description": form.doc,
+        "additionalProperties": False,
+        "properties": {key.name: {**key.schema, "description": key.doc} for key in form.keys},
+        "required": [key.name for key in form.keys if key.default is None],
+    }
+
+
+KERNEL = Form(
+    "kernel.toml",
+    "The operation to compute, and what greenfast needs to check and time it.",
+    (
+        Key("name", NAME, "the name of the folder"),
+        Key("title", TEXT, "a line for lists"),
+        Key("baseline", TEXT, "`TEMPLATE:PRESET`: the candidate that others are compared with"),
+        Key("options", _map(OPTION), "compile-time choices", "{}"),
+        Key("dims", _map(DIM, IDENTIFIER_PATTERN), "sizes", "{}"),
+        Key("constants", EXPRESSIONS, "named numbers: expressions over dims and options", "{}"),
+        Key("arguments", _list(ARGUMENT), "the parameter list of every entry"),
+        Key("work", table_schema(WORK), "the operation's cost"),
+        Key("alignment", table_schema(ALIGNMENT), "what templates may rely on", "{}"),
+        Key("workloads", _map(WORKLOAD), "shapes to time, by name", "{}"),
+        Key("requires", _list(REQUIREMENT), "conditions on workloads", "[]"),
+        Key("checks", _list(CHECK), "cases on which candidates are checked", "[]"),
+        Key("probes", _map(PROBE), "stages for `greenfast probe`", "{}"),
+        Key("probe_cases", STRINGS, "names of the checks on which probes run", "[]"),
+        Key(
+            "reference_uses",
+            STRINGS,
+            "what reference.py imports: `KERNEL` for another kernel's reference, imported as "
+            "`KERNEL_reference`, or `MODULE:FUNCTION` for a function in MODULE.py beside it, in "
+            "the folder above, or shipped (`greenfast_bounds:summed`)",
+            "[]",
+        ),
+        Key("empty_dims", STRINGS, "dims that may be 0", "[]"),
+    ),
+)
+TEMPLATE = Form(
+    "TEMPLATE.toml",
+    "One way to write a kernel: parameters, constraints, launches.",
+    (
+        Key("name", NAME, "the name of the file"),
+        Key("kernel", NAME, "the name of the folder"),
+        Key("idea", TEXT, "what distinguishes it, in a sentence"),
+        Key("minimum_sm", INTEGER, "the least compute capability, times 10", "70"),
+        Key(
+            "supports",
+            {"type": "object", "additionalProperties": {"type": "array"}},
+            "by dim or option, the values that the template can compute",
+            "everything",
+        ),
+        Key("parameters", _map(PARAMETER), "what a search varies"),
+        Key(
+            "locals",
+            EXPRESSIONS,
+            "named values over parameters, options, compile-time dims, `sm_count` and the locals "
+            "before them; the text may use them",
+            "{}",
+        ),
+        Key("constraints", _list(CONSTRAINT), "what is not worth compiling", "[]"),
+        Key(
+            "tiles",
+            EXPRESSIONS,
+            "sizes at which the template may go wrong; the kernel's checks use them. Where a "
+            "template lacks a tile that others have, it is 1",
+            "{}",
+        ),
+        Key("launches", _list(LAUNCH), "what runs, in order"),
+        Key("workspaces", _list(WORKSPACE), "scratch memory", "[]"),
+        Key("tensor_maps", _list(TENSOR_MAP), "maps for bulk tensor copies", "[]"),
+        Key(
+            "arch_specific",
+            FLAG,
+            "compiled for `sm_90a` and the like: it runs on exactly `minimum_sm`",
+            "false",
+        ),
+        Key("presets", _map(PRESET), "named points", "{}"),
+        Key(
+            "probes",
+            {
+                "type": "object",
+                "properties": {"warp_rows": EXPRESSION},
+                "additionalProperties": {"type": "object", "additionalProperties": EXPRESSION},
+            },
+            "the kernel's probes that this template has, each with `when` and values; `warp_rows` "
+            "are the rows of a tile that a warp owns",
+            "{}",
+        ),
+        Key("deterministic", FLAG, "two runs give the same bits, which is checked", "true"),
+        Key(
+            "deterministic_when",
+            EXPRESSION,
+            "over parameters: where it does not hold, two runs may differ in their last bits",
+            "always",
+        ),
+    ),
+)
+TABLES: Mapping[str, tuple[Form, ...]] = {
+    "kernel": (
+        KERNEL, OPTION, DIM, ARGUMENT, WORK, ALIGNMENT, WORKLOAD, REQUIREMENT, CHECK, PROBE,
+    ),
+    "template": (TEMPLATE, PARAMETER, CONSTRAINT, LAUNCH, WORKSPACE, TENSOR_MAP, PRESET),
+}  # fmt: skip
+
+
+def file_schema(kind: str) -> Schema:
+    """The JSON Schema of a whole file: `kernel` or `template`."""
+    form = TABLES[kind][0]
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": form.header,
+        **table_schema(form),
+    }

@@ -1,0 +1,137 @@
+"""A reference called at small sizes in a confined child, and judged: for authors, before a search.
+
+The child opens no file and starts no process, so a reference that does is found here and not in a
+search. It has limits of time and memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits, serve_requests
+from greenfast.search.confinement import confine
+from greenfast.search.kernels.kernel_file import load_kernel
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Items
+from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.judged_reference import judged_reference
+from greenfast.search.oracle.reference import case_data, kernel_module
+
+DEADLINE_S = 60.0
+MEMORY_BYTES = 8 * 2**30
+LOG_BYTES = 64 * 1024
+MOST_FAULTS = 10
+# A reference that imports this compiles and runs a kernel, which no confined process can.
+RUNS_A_KERNEL = "greenfast.search.diagnose.plain_reference"
+
+
+def reference_faults(kernel: KernelSpec, cases: Sequence[Case], file: str) -> list[tuple[str, str]]:
+    """(code, sentence) of each fault of the kernel's reference on these cases."""
+    if not cases:
+        return []
+    if RUNS_A_KERNEL in kernel.reference_text:
+        return faults(kernel, cases)
+    request = {
+        "folder": str(kernel.folder.absolute()),
+        "cases": [
+            {
+                "name": case.name,
+                "dims": case.dims,
+                "options": case.options,
+                "inputs": case.inputs,
+                "layout": case.layout,
+                "seed": case.seed,
+                "tiles": case.tiles,
+            }
+            for case in cases
+        ],
+    }
+    child = Child(__spec__.name, Limits(memory_bytes=MEMORY_BYTES, file_bytes=LOG_BYTES))
+    try:
+        return [(code, sentence) for code, sentence in child.call(request, DEADLINE_S)["faults"]]
+    except ChildTimeout:
+        sentence = (
+            f"{file}: the checks' references take more than {DEADLINE_S:g} s together; make the "
+            "checks smaller"
+        )
+        return [("reference_slow", sentence)]
+    except ChildDied as died:
+        return [
+            ("reference_failed", f"{file}: the reference ended its process: {died.tail[-200:]}")
+        ]
+    finally:
+        child.close()
+
+
+def faults_of(request: Mapping[str, Any]) -> dict[str, Any]:
+    """In the child: {"faults": [(code, sentence), ...]}."""
+    kernel = load_kernel(Path(request["folder"]))
+    _confine_once()
+    cases = [
+        Case(
+            described["name"],
+            _items(described["dims"]),
+            _items(described["options"]),
+            described["inputs"],
+            described["layout"],
+            described["seed"],
+            tuple((name, int(size)) for name, size in described["tiles"]),
+        )
+        for described in request["cases"]
+    ]
+    return {"faults": faults(kernel, cases)}
+
+
+def faults(kernel: KernelSpec, cases: Sequence[Case]) -> list[tuple[str, str]]:
+    """(code, sentence) of each fault, found in this process."""
+    found: list[tuple[str, str]] = []
+    working: list[Case] = []
+    for case in cases:
+        try:
+            data = case_data(kernel, case)
+        except Exception as error:
+            found.append((getattr(error, "code", "reference_failed"), str(error)))
+            continue
+        working.append(case)
+        if fault := _unrepeatable(kernel, case, data.inputs):
+            found.append(("reference_not_repeatable", fault))
+    found += (
+        ("weak_test", f"{kernel.name}/kernel.toml: the checks are weak: {weakness.sentence}")
+        for weakness in judged_reference(kernel, working, lambda case: case_data(kernel, case))
+    )
+    return list(dict.fromkeys(found))[:MOST_FAULTS]
+
+
+def _unrepeatable(kernel: KernelSpec, case: Case, inputs: Mapping[str, Any]) -> str:
+    """Why a second call of make_inputs gives other bits; empty when it does not."""
+    again = kernel_module(kernel).make_inputs(
+        dict(case.dims), dict(case.options), case.inputs, case.seed, dict(case.tiles)
+    )
+    for name, array in inputs.items():
+        if name in again and again[name].tobytes() != array.tobytes():
+            return (
+                f"{kernel.name}/reference.py: make_inputs gives {name} other bits when it is "
+                "called again with the same seed: draw from numpy.random.default_rng(seed)"
+            )
+    return ""
+
+
+def _items(pairs: Sequence[Sequence[Any]]) -> Items:
+    return tuple((str(name), value) for name, value in pairs)
+
+
+_confined: list[bool] = []
+
+
+def _confine_once() -> None:
+    """Once NumPy and the kernel's files are loaded, the process reads only Python's own files."""
+    if not _confined:
+        confine(sorted({path for path in sys.path if path and Path(path).is_dir()}))
+        _confined.append(True)
+
+
+if __name__ == "__main__":
+    serve_requests(faults_of, int(sys.argv[1]), int(sys.argv[2]))

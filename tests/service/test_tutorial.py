@@ -1,0 +1,100 @@
+"""docs/tutorial.md: its files are written and its commands run, in their order."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from service_home import Home
+
+from greenfast.app.cli.new import kernel_files_of
+from greenfast.search.devices.facts import device
+from greenfast.search.diagnose.lint import lint_kernel
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "tutorial.md").read_text()
+STEP = re.compile(
+    r"^`(?P<file>kernels/[\w./]+)`\n\n```\w+\n(?P<body>.*?)^```"
+    r"|^```\n(?P<commands>.*?)^```",
+    re.DOTALL | re.MULTILINE,
+)
+FILES = {match["file"]: match["body"] for match in STEP.finditer(TEXT) if match["file"]}
+
+
+def written(folder: Path) -> Path:
+    for name, body in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(body)
+    return folder / "kernels"
+
+
+def test_the_tutorial_has_files_and_commands():
+    assert len(FILES) == 8
+    lines = [
+        line for match in STEP.finditer(TEXT) for line in (match["commands"] or "").split("\n")
+    ]
+    commands = [line for line in lines if line]
+    assert len(commands) >= 12
+    assert all(
+        line.startswith(("greenfast ", "export GREENFAST_TEMPLATE_PATH")) for line in commands
+    )
+
+
+@pytest.mark.parametrize("name", ["softmax", "product"])
+def test_the_kernels_of_the_tutorial_have_no_problem(tmp_path, toolchain, name):
+    headers = (REPOSITORY_TEMPLATES / "include",)
+    assert lint_kernel(written(tmp_path) / name, headers, device("h200"), toolchain) == ()
+
+
+@pytest.mark.slow
+def test_every_command_of_the_tutorial_runs(tmp_path, artifacts):
+    home = Home(tmp_path / "home", artifacts)
+    environment = {**home.environment}
+    del environment["GREENFAST_TEMPLATE_PATH"]
+    ran = 0
+    for match in STEP.finditer(TEXT):
+        if match["file"]:
+            (home.data / match["file"]).write_text(match["body"])
+            continue
+        for line in filter(None, match["commands"].split("\n")):
+            if line.startswith("export "):
+                name, _, value = line.removeprefix("export ").partition("=")
+                environment[name] = value.replace("$PWD", str(home.data))
+                continue
+            done = subprocess.run(
+                [sys.executable, "-m", *shlex.split(line)],
+                env=environment,
+                cwd=home.data,
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+            assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+            ran += 1
+    assert ran >= 10
+    assert "correct candidate" not in done.stderr
+
+
+def test_what_is_new_equals_what_new_writes(home):
+    """The path of a new user without the searches: write, look, be told of a mistake."""
+    environment = {"GREENFAST_TEMPLATE_PATH": str(home.data / "kernels")}
+    os.mkdir(home.data / "kernels")
+    assert home.run("new", "kernel", "mine", **environment).code == 0
+    folder = home.data / "kernels" / "mine"
+    assert {path.name: path.read_text() for path in folder.iterdir()} == kernel_files_of("mine")
+    path = folder / "reference.py"
+    path.write_text(path.read_text().replace('"c": summed', '"d": summed'))
+    ended = home.run("search", "mine", "--trials", "2", **environment)
+    assert ended.code == 2, ended.err
+    assert "mine/reference.py: case" in ended.err and "reference returns no c" in ended.err
+    assert "fault" not in ended.err
+    listed = home.run("searches", "--json", **environment).json
+    rows = listed["items"] if isinstance(listed, dict) else listed
+    assert [row["status"] for row in rows] == ["failed"]

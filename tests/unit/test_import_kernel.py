@@ -1,0 +1,189 @@
+"""`greenfast import`: a plain CUDA file becomes a kernel, or a sentence says what does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from greenfast.app.cli import main
+from greenfast.app.cli.import_source import read_tune_file
+from greenfast.search.devices.facts import device
+from greenfast.search.errors import UsageError
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.kernel_file import load_kernel
+from greenfast.search.render import RenderedSource, render
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.space.space import Space, resolve
+
+SAXPY = """#ifndef block_size_x
+#define block_size_x 128
+#endif
+#define per_thread 2
+// __global__ void commented(int x) {
+__global__ void saxpy(const float* __restrict__ x, float *y, int n, float a) {
+    for (int s = 0; s < per_thread; ++s) {
+        int i = (blockIdx.x * per_thread + s) * block_size_x + threadIdx.x;
+        if (i < n) y[i] = a * x[i] + 1.0f;  // {{ not Jinja }} {% nor this %}
+    }
+}
+"""
+ARGUMENTS = (
+    "--arg", "x:float32[n]:input", "--arg", "y:float32[n]:output", "--arg", "n:int32=1000",
+    "--arg", "a:float32=2.5", "--grid", "ceil_div(n, block_size_x * per_thread)",
+)  # fmt: skip
+TUNE = ("--tune", "block_size_x=32,64,128", "--tune", "per_thread=1,2,4")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, artifacts, capsys):
+    """`run("import", ...)` in an empty folder with saxpy.cu: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GREENFAST_DATA", str(tmp_path / "data"))
+    monkeypatch.delenv("GREENFAST_TEMPLATE_PATH", raising=False)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "cache").symlink_to(artifacts)
+    (tmp_path / "saxpy.cu").write_text(SAXPY)
+
+    def command(*arguments: str):
+        code = main.run(arguments)
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return command
+
+
+def test_a_plain_file_becomes_a_kernel_with_its_defines_as_parameters(run):
+    code, out, _ = run("import", "saxpy.cu", *TUNE, *ARGUMENTS,
+                       "--restrict", "block_size_x*per_thread<=256", "--json")  # fmt: skip
+    assert code == 0 and len(json.loads(out)["files"]) == 4
+    kernel = load_kernel(Path("kernels/saxpy"))
+    template = kernel.templates[0]
+    assert dict(template.preset("defaults").parameters) == {"block_size_x": 128, "per_thread": 2}
+    assert len(Space(template, (), device("h200")).points) == 8
+    candidate = preset_candidate(template, "defaults", ())
+    source = render(kernel, template, candidate, resolve(
+        template, candidate.parameters, (), device("h200")
+    ), Catalogue.from_environment().include_dirs)  # fmt: skip
+    assert isinstance(source, RenderedSource)
+    assert "#define block_size_x 128\n#define per_thread 2\n" in source.text
+    assert 'extern "C" __global__ void saxpy(' in source.text
+    assert "{{ not Jinja }} {% nor this %}" in source.text
+    assert source.text.count("#define per_thread") == 2  # the second is in a comment
+    assert "is the unmodified kernel" in kernel.reference_text
+
+
+@pytest.mark.slow
+def test_an_imported_kernel_is_linted_searched_and_tells_its_truth(run):
+    run("import", "saxpy.cu", *TUNE, *ARGUMENTS)
+    assert run("lint", "saxpy")[0] == 0
+    code, out, _ = run("trial", "saxpy", "--template", "plain", "--set", "per_thread=4", "--json")
+    # ./kernels is not on the template path of the other commands
+    assert code == 2
+    import os
+
+    os.environ["GREENFAST_TEMPLATE_PATH"] = str(Path("kernels").absolute())
+    try:
+        code, out, _ = run("trial", "saxpy", "--template", "plain", "--set", "per_thread=4",
+                           "--json")  # fmt: skip
+    finally:
+        del os.environ["GREENFAST_TEMPLATE_PATH"]
+    report = json.loads(out)
+    assert code == 0 and report["verdict"] == "green"
+    assert any("the unmodified kernel saxpy" in weak
+               for weak in report["gates"]["correctness"]["weak_tests"])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((*ARGUMENTS,), "nothing to tune"),
+        ((*TUNE,), "--arg is missing for 4 (for example --arg x:float32[1024]:input"),
+        ((*TUNE, *ARGUMENTS[:-2]), "--grid is given 0 times"),
+        ((*TUNE, *ARGUMENTS, "--restrict", "block_size_y < 3"), "which is no parameter"),
+        ((*TUNE, *ARGUMENTS, "--restrict", "__import__('os')"), "unknown function"),
+        ((*TUNE, *ARGUMENTS, "--grid", "(1).real"), "Attribute is not allowed"),
+        ((*TUNE, *ARGUMENTS, "--name", "../up"), "names are small letters"),
+        ((*TUNE, *ARGUMENTS, "--entry", "other"), "known: saxpy"),
+        ((*TUNE, *ARGUMENTS, "--arg", "z:float32[4]"), "--arg names z"),
+        ((*TUNE, *ARGUMENTS, "--arg", "x:float32[m]:input"), "'m' is no number and no scalar"),
+        ((*TUNE, *ARGUMENTS, "--arg", "x:int32[n]:input"), "declares it as float32[...]"),
+        ((*TUNE, *ARGUMENTS, "--arg", "x:float32[n]:output"), "declares it const"),
+        ((*TUNE, *ARGUMENTS, "--arg", "n:int32=many"), "many is no int32"),
+        ((*TUNE, *ARGUMENTS, "--arg", "x"), "is not understood"),
+        ((*TUNE, *ARGUMENTS, "--tune", "block_size_x=32,a"), "all must be whole numbers"),
+        ((*TUNE, *ARGUMENTS, "--tune", "Tile=1"), "is not in small letters"),
+        ((*TUNE, *ARGUMENTS, "--tune", "n=1"), "n is a parameter and an argument"),
+        ((*TUNE, *ARGUMENTS, "--tune", "x=a;b"), "not a name"),
+        ((*TUNE, *ARGUMENTS, "--tolerance", "nan"), "--tolerance must be"),
+    ],
+)
+def test_what_does_not_fit_is_told_and_nothing_is_written(run, arguments, sentence):
+    code, _, err = run("import", "saxpy.cu", *arguments)
+    assert code == 2 and sentence in err
+    assert not Path("kernels").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("#ifndef", '#include "mine.h"\n#ifndef', "saxpy.cu:1: it includes 'mine.h'"),
+        ("// __global__", "{% endraw %}", "which a template cannot hold"),
+        ("__global__ void saxpy", "template <int N>\n__global__ void saxpy", "a template of C++"),
+        ("__global__ void saxpy", "void saxpy", "has 0 __global__ functions"),
+        ("float *y", "float **y", "a launch passes pointers to tensors and numbers"),
+    ],
+)
+def test_a_text_that_no_launch_can_call_is_refused(run, old, new, sentence):
+    Path("saxpy.cu").write_text(SAXPY.replace(old, new))
+    code, _, err = run("import", "saxpy.cu", *TUNE, *ARGUMENTS)
+    assert code == 2 and sentence in err and not Path("kernels").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'tune_params = {"a": [1, 2, 4], "b": [0, 1]}',
+        "tune_params = dict(a=[1, 2, 4], b=[0, 1])",
+        """from collections import OrderedDict
+tune_params = OrderedDict()
+tune_params["a"] = [2**i for i in range(3)]
+tune_params["b"] = list(range(2))""",
+        """def tune():
+    tune_params = {}
+    tune_params["a"] = [1, 2, 4]
+    tune_params["b"] = range(0, 2)
+    return launch_the_missiles(tune_params)""",
+    ],
+)  # fmt: skip
+def test_a_tune_file_is_read_and_never_run(tmp_path, text):
+    path = tmp_path / "tune.py"
+    path.write_text(text + '\n\nrestrictions = ["a * b <= 4"]\nimport nothing_of_that_name\n'
+                    if not text.startswith("def") else text)  # fmt: skip
+    tuning = read_tune_file(path)
+    assert tuning.parameters == {"a": (1, 2, 4), "b": (0, 1)}
+    assert tuning.restrictions == (() if text.startswith("def") else ("a * b <= 4",))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("x = 1", "assigns no tune_params"),
+        ("tune_params = {", "is not valid Python"),
+        ("tune_params = {'a': [open('/etc/passwd').read()]}", "cannot be read, because"),
+        ("tune_params = {'a': values()}", "tune.py:1: the values cannot be read"),
+        ("tune_params = {'a': [1]}\nrestrictions = [lambda p: p['a'] > 1]", "tune.py:2: a funct"),
+        ("tune_params = {'a': range(10**9)}", "more than 4096 values"),
+        ("tune_params = {'a': range(1, 9, 0)}", "cannot be read"),
+        ("tune_params = {'a': [9**9**9]}", "cannot be read"),
+        ("tune_params = {'a': [1.5, 2.5]}", "all must be whole numbers"),
+        ("tune_params = " + "(" * 5000 + ")" * 5000, "not valid Python"),
+    ],
+)
+def test_a_tune_file_that_would_have_to_run_is_refused(tmp_path, text, sentence):
+    path = tmp_path / "tune.py"
+    path.write_text(text)
+    with pytest.raises(UsageError) as refused:
+        read_tune_file(path)
+    assert sentence in str(refused.value)
