@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=SETS)
     parser.add_argument("--all", action="store_true", help="make rules from every shape")
     options = parser.parse_args()
-    result = read_json(options.table)["table"]
+    result = read_json(options.table)
     rows = [row for row in result["rows"] if "times" in row]
     used = [row for row in rows if options.all or row["tuned"]]
     content, groups, labels = measured_set(used)

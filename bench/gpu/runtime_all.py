@@ -33,12 +33,12 @@ def main() -> int:
     require_gpu()
     options.folder.mkdir(parents=True, exist_ok=True)
     parts: dict[str, Callable[[], Any]] = {
-        "checks": checks,
+        "checks": lambda: {"rows": checks()},
         "overhead": lambda: _rows(*runtime_overhead.measured()),
-        "calls": lambda: runtime_calls.calls(500, 1),
-        "end_to_end": lambda: [
-            end_to_end.measured(case, compiled=True) for case in end_to_end.cases()
-        ],
+        "calls": lambda: _calls(500, 1),
+        "end_to_end": lambda: {
+            "rows": [end_to_end.measured(case, compiled=True) for case in end_to_end.cases()]
+        },
         "table": lambda: _table(options.seconds, options.pool),
     }
     failed = 0
@@ -46,7 +46,7 @@ def main() -> int:
         began = time.perf_counter()
         result: Row = {"environment": runtime_calls.environment()}
         try:
-            result[name] = part()
+            result.update(part())
         except Exception:
             result["error"] = traceback.format_exc()[-3000:]
             failed += 1
@@ -60,13 +60,16 @@ def shown(result: Row, name: str) -> Any:
     """What of a part goes to the terminal; the table prints its rows itself."""
     if "error" in result:
         return result["error"]
-    if name == "table":
-        return result[name]["summary"]
-    return result[name]["counts"] if name == "calls" and not result[name]["wrong"] else result[name]
+    return result["summary"] if name == "table" else result["rows"]
 
 
 def _rows(rows: list[Row], notes: Row) -> Row:
     return {"rows": rows, "unavailable": notes}
+
+
+def _calls(count: int, seed: int) -> Row:
+    outcome = runtime_calls.calls(count, seed)
+    return {"rows": [outcome["counts"]], "wrong": outcome["wrong"], "faults": outcome["faults"]}
 
 
 def _table(seconds: float, pool: bool) -> Row:
