@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from runtime_bundles import SETS, built_stub, files_of, use
+from runtime_bundles import RECORDED, SETS, built_stub, files_of, use
 
 import greenfast
 from greenfast.runtime import nvrtc
@@ -39,7 +39,7 @@ def stub(stub_library, monkeypatch):
 
 @pytest.fixture(scope="module")
 def attention():
-    return greenfast.load(SETS / "attention-h200.zip").kernels
+    return greenfast.load(RECORDED).kernels
 
 
 @pytest.fixture(scope="module")

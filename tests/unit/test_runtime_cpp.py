@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runtime_bundles import SETS, STUB
+from runtime_bundles import RECORDED, SETS, STUB
 
 import greenfast
 from greenfast.runtime.cpp_expression import cpp
@@ -30,7 +30,7 @@ def gpp(*arguments) -> None:
 def folder(tmp_path_factory) -> Path:
     """The header of the shipped attention set, and the stub as libcuda."""
     place = tmp_path_factory.mktemp("cpp")
-    written(SETS / "attention-h200.zip", place)
+    written(RECORDED, place)
     gpp("-shared", "-fPIC", "-o", place / "libcuda.so", STUB)
     return place
 

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from runtime_bundles import SETS, built_stub, use  # noqa: E402
+from runtime_bundles import RECORDED, built_stub, use  # noqa: E402
 
 import greenfast  # noqa: E402
 from greenfast.runtime import fallbacks, frameworks, torch_front  # noqa: E402
@@ -222,7 +222,7 @@ def test_the_operators_are_whole(stub):
 
 
 def test_a_loaded_bundle_serves_tensors_and_falls_back(stub):
-    kernels = greenfast.load(SETS / "attention-h200.zip")
+    kernels = greenfast.load(RECORDED)
     q, k, v = inputs()
     o = kernels(q, k, v, mask="none")
     assert stub.launches()[-1]["arguments"][3] == o.data_ptr()
@@ -254,6 +254,6 @@ def test_arrays_of_other_libraries_come_through_dlpack(stub):
     o = greenfast.attention(*(Foreign(tensor) for tensor in (q, k, v)))
     words = stub.launches()[-1]["arguments"]
     assert words[:4] == [tensor.data_ptr() for tensor in (q, k, v, o)]
-    kernels = greenfast.load(SETS / "attention-h200.zip")
+    kernels = greenfast.load(RECORDED)
     kernels(*(Foreign(tensor) for tensor in (q, k, v)), mask="none")
     assert len(stub.launches()) == 2

@@ -43,7 +43,8 @@ def encoded(numbers: Mapping[str, Any], address: int) -> np.void:
         len(sizes),
         address,
         [driver.cuuint64_t(size) for size in sizes],
-        [driver.cuuint64_t(stride) for stride in numbers["strides_bytes"]],
+        # An empty list would be a null pointer, which the driver refuses for a map of one axis.
+        [driver.cuuint64_t(stride) for stride in numbers["strides_bytes"] or [0]],
         [driver.cuuint32_t(size) for size in numbers["box"]],
         [driver.cuuint32_t(1) for _ in sizes],
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,

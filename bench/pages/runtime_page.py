@@ -1,0 +1,115 @@
+"""The tables of docs/runtime.md: what calls cost, 60 shapes, and whole models, on an H200.
+
+    python -m bench.pages.runtime_page [--save]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, log
+from pathlib import Path
+
+from bench.gpu.runtime_calls import PEERS
+from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
+from bench.results import Row, find_result
+
+PAGE = DOCS / "runtime.md"
+OVERHEAD, TABLE, CALLS, MODELS = (
+    f"h200/runtime_{name}" for name in ("overhead", "table", "calls", "end_to_end")
+)
+
+
+def overhead() -> str:
+    lines = [
+        (
+            row["way"],
+            f"{row['host_us']:.1f} [{row['low']:.1f}, {row['high']:.1f}]",
+            f"{row['in_graph_us']:.2f}" if "in_graph_us" in row else "",
+        )
+        for row in rows(OVERHEAD)
+    ]
+    return f"{table(('way', 'host, us', 'in a graph, us'), lines)}\n\n{_from(OVERHEAD)}"
+
+
+def calls() -> str:
+    row = rows(CALLS)[0]
+    return (
+        f"Of {row['calls']} random calls (shapes, masks, strides, types, grouped heads), "
+        f"{row['kernels']} were served by a kernel and {row['fallbacks']} by PyTorch; "
+        f"{row['wrong']} were wrong, and in {row['faults']} PyTorch's own operation refused the "
+        f"inputs ({source_of(CALLS)})."
+    )
+
+
+def shapes() -> str:
+    timed = [row for row in rows(TABLE) if "times" in row]
+    lines = []
+    for name, chosen in _families(timed):
+        ratios = [_ratio(row) for row in chosen]
+        worst = max(zip(ratios, chosen, strict=True), key=lambda pair: pair[0])
+        lines.append(
+            (
+                name,
+                len(chosen),
+                sum(row["kernel"] is not None for row in chosen),
+                f"{_mean(ratios):.3f}",
+                f"{worst[0]:.2f} ({worst[1]['shape']})",
+            )
+        )
+    titles = ("shapes", "number", "by a kernel", "time / best peer, geometric mean", "worst")
+    return f"{table(titles, lines)}\n\n{_from(TABLE)}"
+
+
+def models() -> str:
+    lines = []
+    for row in rows(MODELS):
+        rate = "images" if "images_per_second" in row else "tokens"
+        speeds = row[f"{rate}_per_second"]
+        lines.append(
+            (
+                row["model"],
+                "a kernel" if row["kernel"] else "PyTorch's",
+                f"{row['graph_us']['torch']:.0f}",
+                f"{row['graph_us']['greenfast']:.0f}",
+                f"{speeds['torch']:,.0f}",
+                f"{speeds['greenfast']:,.0f} {rate}",
+                f"{row['difference']:.1e}",
+            )
+        )
+    titles = ("model", "attention by", "torch, us", "greenfast, us", "torch, per s")
+    titles = (*titles, "greenfast, per s", "outputs differ by")
+    return f"{table(titles, lines)}\n\n{_from(MODELS)}"
+
+
+def pages() -> dict[Path, str]:
+    sections = {"overhead": overhead, "calls": calls, "shapes": shapes, "models": models}
+    return {PAGE: filled_page(PAGE, "runtime_page", sections)}
+
+
+def _families(timed: list[Row]) -> list[tuple[str, list[Row]]]:
+    kinds = dict.fromkeys(row["shape"].split()[0] for row in timed)
+    families = [(kind, [row for row in timed if row["shape"].startswith(kind)]) for kind in kinds]
+    tuned = [row for row in timed if row["tuned"]]
+    others = [row for row in timed if not row["tuned"]]
+    return [*families, ("tuned on", tuned), ("not tuned on", others), ("all", timed)]
+
+
+def _ratio(row: Row) -> float:
+    times = row["times"]
+    ours: float = times["greenfast"]["us"]
+    return ours / min(times[name]["us"] for name in PEERS if name in times)
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    return exp(sum(map(log, ratios)) / len(ratios))
+
+
+def _from(name: str) -> str:
+    environment = find_result(name)["environment"]
+    return f"{environment['gpu']}, PyTorch {environment['torch']}, {environment['date']}; " + (
+        f"{source_of(name)}."
+    )
+
+
+if __name__ == "__main__":
+    run_page(__doc__, pages)
