@@ -321,11 +321,40 @@ def test_a_forged_report_is_not_even_written(emulator, libraries, monkeypatch):
     assert blamed(HostileKernel(emulator, FORGE % secret, libraries).once(), "write")
 
 
+# Where the program's variables and its heap lie, for native code that may read no file. The heap
+# begins somewhere above the program: its lowest allocation is the lowest that a variable points to.
+MEMORY = """
+#include <link.h>
+extern "C" void* sbrk(long);
+namespace {
+using Word = unsigned long;
+Word program_end = 0, heap = 0, heap_end = 0;
+template <class Visit> int each_writable(dl_phdr_info* info, Word, void* visit) {
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const auto& segment = info->dlpi_phdr[i];
+        if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_W)) continue;
+        const Word from = (info->dlpi_addr + segment.p_vaddr + 7) & ~7ul;
+        const Word to = info->dlpi_addr + segment.p_vaddr + segment.p_memsz;
+        if (!program_end) program_end = to;
+        (*(Visit*)visit)((const char*)from, (const char*)to);
+    }
+    return 0;
+}
+template <class Visit> void writable(Visit visit) {
+    dl_iterate_phdr(each_writable<Visit>, &visit);
+}
+void find_heap() {
+    heap = heap_end = (Word)sbrk(0);
+    writable([](const char* from, const char* to) {
+        for (const Word* at = (const Word*)from; at + 1 <= (const Word*)to; at++)
+            if (*at > program_end && *at < heap) heap = *at & ~15ul;
+    });
+}
+}
+"""
 # Counts a text in its own allocations' neighbourhood, in all writable segments of all libraries and
 # in the rest of the heap. The text is given in two halves, so that it finds no copy of its own.
 SEARCH = """
-#include <link.h>
-extern "C" void* sbrk(long);
 extern "C" void* malloc(unsigned long);
 namespace {
 const char first[] = "%s", second[] = "%s";
@@ -340,20 +369,12 @@ __attribute__((optimize("no-tree-vectorize"))) void look(const char* from, const
         found += i == half + other;
     }
 }
-int segments(dl_phdr_info* info, unsigned long, void*) {
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const auto& segment = info->dlpi_phdr[i];
-        const char* from = (const char*)info->dlpi_addr + segment.p_vaddr;
-        if (segment.p_type == PT_LOAD && segment.p_flags & PF_W) look(from, from + segment.p_memsz);
-    }
-    return 0;
-}
 }
 extern "C" __global__ void k(float* out) {
     if (threadIdx.x) return;
-    dl_iterate_phdr(segments, nullptr);
-    const char* top = (const char*)sbrk(0);
-    look(top - (128 << 10), top);  // the first thread's heap
+    writable(look);
+    find_heap();
+    look((const char*)heap, (const char*)heap_end);  // the first thread's
     char* own = (char*)malloc(64);
     look((const char*)((unsigned long)own & ~((64ul << 20) - 1)), own);  // this thread's
     out[0] = found;
@@ -366,7 +387,7 @@ def test_the_secret_is_nowhere_to_be_read(emulator, libraries, monkeypatch):
     monkeypatch.setattr(executing.secrets, "token_hex", lambda size: secret if size == 16 else tag)
 
     def copies(text: str) -> int:
-        kernel = HostileKernel(emulator, SEARCH % (text[:5], text[5:]), libraries)
+        kernel = HostileKernel(emulator, MEMORY + SEARCH % (text[:5], text[5:]), libraries)
         return int(values(kernel.once(), "out")[0])
 
     assert copies(tag) > 0, "the search finds what is there"
@@ -376,33 +397,25 @@ def test_the_secret_is_nowhere_to_be_read(emulator, libraries, monkeypatch):
 # The report object holds the address of the vault's object, in the heap, whose first word is the
 # vault's address: native code can follow them.
 BREAK_IN = """
-#include <link.h>
 extern "C" {
 int mprotect(void*, unsigned long, int);
 int munmap(void*, unsigned long);
 void* mmap(void*, unsigned long, int, int, int, long);
-void* sbrk(long);
 }
 namespace {
 char* vault = nullptr;
-int segments(dl_phdr_info* info, unsigned long, void*) {
-    const unsigned long heap_end = (unsigned long)sbrk(0), heap = heap_end - (128 << 10);
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const auto& segment = info->dlpi_phdr[i];
-        if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_W)) continue;
-        const unsigned long* at = (unsigned long*)(info->dlpi_addr + segment.p_vaddr);
-        for (unsigned long k = 0; k + 8 <= segment.p_memsz; k += 8, at++) {
-            if (*at < heap || *at >= heap_end || *at %% 16) continue;
-            const unsigned long page = *(unsigned long*)*at;
-            if (page >> 44 >= 1 && page >> 44 < 4 && page %% 4096 == 0) vault = (char*)page;
-        }
+void look(const char* from, const char* to) {
+    for (const Word* at = (const Word*)from; at + 1 <= (const Word*)to; at++) {
+        if (*at < heap || *at >= heap_end || *at %% 16) continue;
+        const Word page = *(const Word*)*at;
+        if (page >> 44 >= 1 && page >> 44 < 4 && page %% 4096 == 0) vault = (char*)page;
     }
-    return 0;
 }
 }
 extern "C" __global__ void k(float* out) {
     if (threadIdx.x) return;
-    dl_iterate_phdr(segments, nullptr);
+    find_heap();
+    writable(look);
     if (!vault) return;
     %s;
     out[0] = *(volatile char*)vault;
@@ -421,7 +434,7 @@ extern "C" __global__ void k(float* out) {
     ],
 )
 def test_the_vault_of_the_secret_is_neither_read_nor_opened(emulator, libraries, deed, call):
-    result = HostileKernel(emulator, BREAK_IN % deed, libraries).once()
+    result = HostileKernel(emulator, MEMORY + BREAK_IN % deed, libraries).once()
     if call:
         assert blamed(result, call), result
     else:
