@@ -1,12 +1,12 @@
 """Removing searches and trials for good, with everything that only they refer to.
 
 What a champion refers to stays, former champions included: its trial, the confirmation that it
-rests on, and the trials and peers beside which it was timed.
+rests on, and the trials and peers beside which it was timed. The searches of a tuning go together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
@@ -26,6 +26,8 @@ from greenfast.db.models import (
     SearchRecord,
     SourceRecord,
     TrialRecord,
+    TuningRecord,
+    TuningSearchRecord,
 )
 from greenfast.db.trials import trial_record
 from greenfast.search.errors import UsageError
@@ -40,6 +42,7 @@ Named = tuple[str, int | None]  # a search, or a trial of one
 class Removal:
     """What goes, in numbers, and what stays because a champion refers to it."""
 
+    tunings: int = 0
     searches: int = 0
     trials: int = 0
     sources: int = 0
@@ -72,8 +75,8 @@ class Removals(Part):
     def remove(self, names: Sequence[Named]) -> Removal:
         """Remove searches, and single trials of ended searches; all of them or none.
 
-        UsageError `search_running`, `search_not_ended`, `trial_kept`, `unknown_search`,
-        `unknown_trial`.
+        UsageError `search_running`, `search_not_ended`, `trial_kept`, `search_of_tuning`,
+        `unknown_search`, `unknown_trial`.
         """
         with self._database.writing() as session:
             return _remove(session, names)
@@ -90,12 +93,43 @@ def _remove(session: Session, names: Sequence[Named]) -> Removal:
                 code="search_running",
                 mend=f"`greenfast cancel {record.id}` ends it",
             )
-    done = Removal()
+    done = Removal(tunings=_remove_tunings(session, records, whole))
     for search_id, number in single:
         done += _remove_trial(session, records[search_id], cast(int, number))
     for search_id in whole:
         done += _remove_search(session, records[search_id])
     return done + _remove_orphans(session)
+
+
+def _remove_tunings(
+    session: Session, records: Mapping[str, SearchRecord], whole: Collection[str]
+) -> int:
+    """Remove the tunings of these searches; UsageError where one would lose a part of them."""
+    keys = [record.key for record in records.values()]
+    tuning_keys: set[int] = set()
+    for part in _parts(keys):
+        in_part = TuningSearchRecord.search_key.in_(part)
+        tuning_keys |= set(session.scalars(select(TuningSearchRecord.tuning_key).where(in_part)))
+    for key in sorted(tuning_keys):
+        members = session.scalars(
+            select(SearchRecord.id)
+            .join(TuningSearchRecord, TuningSearchRecord.search_key == SearchRecord.key)
+            .where(TuningSearchRecord.tuning_key == key)
+            .order_by(TuningSearchRecord.position)
+        ).all()
+        if not set(members) <= set(whole):
+            tuning_id = session.get_one(TuningRecord, key).id
+            named = next(search_id for search_id in members if search_id in records)
+            raise UsageError(
+                f"search {named} belongs to tuning {tuning_id}, whose bundle needs all of its "
+                "searches with all of their trials",
+                code="search_of_tuning",
+                mend=f"`greenfast rm {' '.join(members)}` removes the tuning with its searches",
+            )
+        of_it = TuningSearchRecord.tuning_key == key
+        session.execute(delete(TuningSearchRecord).where(of_it), **_PLAIN)
+        session.execute(delete(TuningRecord).where(TuningRecord.key == key), **_PLAIN)
+    return len(tuning_keys)
 
 
 def _remove_search(session: Session, record: SearchRecord) -> Removal:

@@ -17,6 +17,7 @@ from greenfast.db.removal import Removal
 from greenfast.search.errors import UsageError
 
 NAMES = {
+    "tunings": ("tuning", "tunings"),
     "searches": ("search", "searches"),
     "trials": ("trial", "trials"),
     "sources": ("source", "sources"),
@@ -40,7 +41,8 @@ def rm(
     """Remove searches or trials for good, with the sources and evidence that only they have.
 
     What a champion refers to stays: its trial, its confirmation, and the trials that it was
-    compared with. A running search is refused.
+    compared with. A running search is refused. The searches of a tuning are removed together, and
+    the tuning with them.
     """
     with opened_services() as services:
         store = services.store

@@ -20,6 +20,7 @@ from greenfast.app.views.trial_names import TrialName
 from greenfast.db.rows import SearchRow, TrialDetail
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.plan import SearchPlan
+from greenfast.search.verdict import VerdictName
 
 if TYPE_CHECKING:
     from greenfast.db.store import Store
@@ -174,7 +175,7 @@ def _searches(store: Store, left: Side, right: Side) -> list[FigureOut]:
         pair("trials", [row.trials_done for row in rows]),
         *(
             pair(verdict, [count.by_verdict.get(verdict, 0) for count in counts])
-            for verdict in ("accepted", "green", "rejected", "faulted")
+            for verdict in VerdictName
         ),
         pair("spent", [round(row.spent_s, 1) for row in rows], "s"),
         pair("best", [row.best_time_us for row in rows], "us"),

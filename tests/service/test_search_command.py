@@ -79,8 +79,9 @@ def test_the_same_plan_makes_the_same_choices(home):
 )  # one handler
 def test_a_signal_ends_it_cleanly_and_it_is_resumed_without_loss(home, number):
     add_patient_kernel(home)
-    process = home.start(*COMMAND, "--trials", "4")
-    lines = [process.stderr.readline() for _ in range(3)]  # its id, and two trials
+    # The two trials in flight may end first, and a third that begins before the signal arrives.
+    process = home.start(*COMMAND, "--trials", "6")
+    lines = [process.stderr.readline() for _ in range(2)]  # its id, and a trial
     search_id = lines[0].split()[1].rstrip(":")
     process.send_signal(number)
     rest = process.stderr.read()
@@ -90,12 +91,12 @@ def test_a_signal_ends_it_cleanly_and_it_is_resumed_without_loss(home, number):
         and "Traceback" not in rest
     )
     paused = home.run("searches", "--json").json[0]
-    assert paused["status"] == "paused" and 2 <= paused["trials_done"] < 4
+    assert paused["status"] == "paused" and 1 <= paused["trials_done"] < 6
     ended = home.run("search", "--resume", search_id, "--json")
     assert (
-        ended.code == 0 and ended.json["status"] == "completed" and ended.json["trials_done"] == 4
+        ended.code == 0 and ended.json["status"] == "completed" and ended.json["trials_done"] == 6
     )
-    assert numbers(home, search_id) == dict.fromkeys(range(4), 1)
+    assert numbers(home, search_id) == dict.fromkeys(range(6), 1)
 
 
 def test_the_second_ctrl_c_does_not_wait_and_the_candidate_in_flight_is_tried_again(home):
