@@ -21,8 +21,8 @@ ALBUM = Path(__file__).parent / "kernels"
 # says that Python shall keep no bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# pytest loads readline, which sets these for the processes of pytest-xdist. A command would fold the
-# tables that it writes to a pipe.
+# pytest loads readline, which sets these for the processes of pytest-xdist. A command would fold
+# the tables that it writes to a pipe.
 for variable in ("COLUMNS", "LINES"):
     os.environ.pop(variable, None)
 
