@@ -41,7 +41,7 @@ MANIFEST_KEYS = {
     "kernels",
     "files",
 }
-_NAME = re.compile(r"(?:kernels/k[0-9]{1,4}/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\Z")
+_NAME = re.compile(r"(?:kernels/k[0-9]{1,4}/|cpp/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\Z")
 _KERNEL_ID = re.compile(r"k[0-9]{1,4}\Z")
 _PLAIN = re.compile(r"[a-z][a-z0-9_]{0,99}\Z")
 

@@ -209,9 +209,8 @@ def rechecked(
         if subject.machine_code.compile_s
         else "from the cache"
     )
-    items = [
-        Item("compile", Finding.AGREES, f"kernel.cu compiles for {target.device.arch} ({spent})")
-    ]
+    arch = target.device.compiled_arch(specific=subject.source.arch_specific)
+    items = [Item("compile", Finding.AGREES, f"kernel.cu compiles for {arch} ({spent})")]
     for gate in (CorrectnessGate(), SafetyGate()):
         if gate.name == "safety" and target.measures:
             items.append(

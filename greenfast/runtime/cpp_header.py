@@ -274,14 +274,18 @@ def tvm_ffi_source(operation: Operation) -> str:
     )
 
 
-def written(bundle: Path, folder: Path) -> list[Path]:
-    """Write both files into `folder`."""
-    kernels = kernel_set(read_archive(bundle), bundle.name)
+def cpp_files(kernels: KernelSet) -> dict[str, str]:
+    """Both files by name; UsageError for kernels that the header does not launch."""
     name = kernels.operation.name
-    texts = {
+    return {
         f"greenfast_{name}.h": header(kernels),
         f"greenfast_{name}_tvm_ffi.cc": tvm_ffi_source(kernels.operation),
     }
+
+
+def written(bundle: Path, folder: Path) -> list[Path]:
+    """Write both files into `folder`."""
+    texts = cpp_files(kernel_set(read_archive(bundle), bundle.name))
     folder.mkdir(parents=True, exist_ok=True)
     for file_name, text in texts.items():
         (folder / file_name).write_text(text, "utf-8")

@@ -193,14 +193,7 @@ def _parameters(
             require_names(read.when, known)
         return read
 
-    parameters = mistakes.each(table.named("parameters"), parameter)
-    if not parameters and not mistakes:
-        raise SpecError(
-            f"{table.where}: there is no [parameters.NAME], so there is nothing to search",
-            code="no_parameters",
-            mend="declare a parameter, also if it has a single value: [parameters.threads]",
-        )
-    return parameters
+    return mistakes.each(table.named("parameters"), parameter)
 
 
 def _parameter(name: str, table: Table) -> Parameter:

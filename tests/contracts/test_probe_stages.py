@@ -57,8 +57,15 @@ def _served(kernel, template):
     return served
 
 
+# `greenfast probe` says that they have none.
+WITHOUT_PROBES = {("attention", "wgmma"), ("gemm", "mma"), ("gemm", "wgmma")}
+
+
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
 def test_a_template_has_every_probe_of_its_kernel(kernel, template):
+    if (kernel.name, template.name) in WITHOUT_PROBES:
+        assert not template.probes
+        return
     assert kernel.probes and {probe.name for probe in template.probes} == {
         probe.name for probe in kernel.probes
     }

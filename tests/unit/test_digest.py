@@ -98,6 +98,7 @@ def test_only_places_and_origins_are_left_out():
         ("KernelSpec", "folder"),
         ("KernelSpec", "requirements"),
         ("KernelSpec", "empty_dims"),
+        ("KernelSpec", "broken_workloads"),
         ("TemplateSpec", "path"),
         ("TemplateSpec", "lines"),
         ("Candidate", "origin"),

@@ -164,7 +164,53 @@ def norm(case, images, **wrong):
     return after
 
 
+def layer(case, images, **wrong):
+    """c = activation(a b^T + bias) + residual in float64, or with one mistake."""
+    after = {name: image.copy() for name, image in images.items()}
+    a, b, bias, residual = (
+        numbers(images[name], case["tensors"][name]) for name in ("a", "b", "bias", "residual")
+    )
+    terms = slice(None, -1) if "last" in wrong else slice(None)
+    c = a[:, terms] @ b[:, terms].T
+    if case["bias"] == "yes" and "bias" not in wrong:
+        c = c + bias
+    c = c * wrong.get("factor", 1.0)
+    if "activation" not in wrong:
+        c = {"gelu": gelu, "silu": silu, "none": lambda x: x}[case["activation"]](c)
+    if case["residual"] == "yes":
+        c = c + residual * (2.0 if "residual" in wrong else 1.0)
+    if "shifted" in wrong:
+        c = np.roll(c, 1, axis=1)
+    elements(after["c"], case["tensors"]["c"])[...] = encoded(c, case["dtype"])
+    if "row" in wrong:
+        elements(after["c"], case["tensors"]["c"])[-1] = 0
+    if "input" in wrong:
+        after["a"][case["tensors"]["a"]["offset"]] ^= 1
+    if "beyond" in wrong:
+        after["c"][-1] = 0
+    if "unwritten" in wrong:
+        elements(after["c"], case["tensors"]["c"])[-1, -1] = STORED[case["dtype"]][1]
+    return after
+
+
+def gelu(x):
+    return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def silu(x):
+    return x / (1.0 + np.exp(np.minimum(-x, 700.0)))
+
+
 KERNELS = {
+    "gemm": (
+        layer,
+        {"tile_rows": 32, "tile_columns": 48, "tile_depth": 32, "depth": 2},
+        [
+            {"dtype": dtype, "activation": activation, "bias": more, "residual": more}
+            for dtype in ("fp16", "bf16")
+            for activation, more in (("none", "no"), ("gelu", "yes"), ("silu", "yes"))
+        ],
+    ),
     "attention": (
         half_attention,
         TILES,
@@ -250,9 +296,24 @@ NORM_MISTAKES = [
 ]
 
 
+LAYER_MISTAKES = [
+    {"last": True},
+    {"bias": True},
+    {"factor": 1.01},
+    {"activation": True},
+    {"residual": True},
+    {"shifted": True},
+    {"row": True},
+    {"input": True},
+    {"beyond": True},
+    {"unwritten": True},
+]
+
+
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
+        *(("gemm", mistake) for mistake in LAYER_MISTAKES),
         *(("attention", mistake) for mistake in ATTENTION_MISTAKES),
         *(("attention_fp8", mistake) for mistake in FP8_MISTAKES),
         *(("rmsnorm", mistake) for mistake in NORM_MISTAKES),

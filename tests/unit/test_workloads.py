@@ -109,7 +109,7 @@ def test_a_label_changes_no_scope(catalogue, attention):
 )
 def test_a_workload_beyond_the_machine_is_refused_before_the_search(catalogue, text, code, part):
     with pytest.raises(UsageError) as refusal:
-        make_plan(SearchRequest("attention", workloads=(text,)), catalogue)
+        make_plan(SearchRequest("attention", workloads=(text,), templates=("mma",)), catalogue)
     assert refusal.value.code == code
     assert part in str(refusal.value)
 

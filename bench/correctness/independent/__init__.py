@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from bench.correctness.independent import attention, attention_fp8, rmsnorm
+from bench.correctness.independent import attention, attention_fp8, gemm, rmsnorm
 
 # Each has draw_cases(rng, tiles, compiled, offsets), images(case), arguments(case),
 # judged(case, before, after) and OUTPUTS.
 CHECKERS: dict[str, ModuleType] = {
     "attention": attention,
     "attention_fp8": attention_fp8,
+    "gemm": gemm,
     "rmsnorm": rmsnorm,
 }
