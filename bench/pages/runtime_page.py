@@ -106,9 +106,8 @@ def _mean(ratios: Sequence[float]) -> float:
 
 def _from(name: str) -> str:
     environment = find_result(name)["environment"]
-    return f"{environment['gpu']}, PyTorch {environment['torch']}, {environment['date']}; " + (
-        f"{source_of(name)}."
-    )
+    gpu, torch, date = (environment[key] for key in ("gpu", "torch", "date"))
+    return f"{gpu}, PyTorch {torch}, {date}; {source_of(name)}."
 
 
 if __name__ == "__main__":

@@ -199,7 +199,7 @@ def test_when_the_service_ends_its_workers_end_and_the_search_waits_for_the_next
         lambda: len(children(process.pid)) == 2 and children(process.pid), "two workers"
     )
     with Client(url) as client:
-        search_id = client.submit(**PATIENT)["id"]
+        search_id = client.submit(**{**PATIENT, "budget": {"trials": 60}})["id"]
         until(lambda: done(client, search_id) >= 1, "a trial")
     process.send_signal(number)
     assert process.wait(30) == (-9 if number == signal.SIGKILL else 0)

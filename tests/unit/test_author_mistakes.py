@@ -174,19 +174,6 @@ def test_a_kernel_without_options_and_compile_time_dims_can_be_searched(edited):
     assert case_data(kernel, workload_case(kernel.workload("small"), 0)).outputs["c"].value.any()
 
 
-def test_a_template_without_parameters_is_refused(edited):
-    text = kernel_files_of("vecsum")["block.toml"]
-    start, end = text.index("[parameters.threads]"), text.index("# Values made of")
-    with pytest.raises(SpecError, match="nothing to search"):
-        edited(
-            ("block.toml", text[start:end], ""),
-            ("block.toml", 'warps = "threads // 32"', 'warps = "2"'),
-            ("block.toml", '"threads * unroll"', '"64"'),
-            ("block.toml", 'expr = "threads * unroll <= 1024"', 'expr = "warps > 0"'),
-            ("block.toml", 'block = ["threads"', 'block = ["64"'),
-        )
-
-
 @pytest.mark.parametrize(
     ("file", "old", "new", "sentence"),
     [
