@@ -1,6 +1,6 @@
 """The tables of docs/runtime.md: what calls cost, 60 shapes, and whole models, on an H200.
 
-    python -m bench.pages.runtime_page [--save]
+python -m bench.pages.runtime_page [--save]
 """
 
 from __future__ import annotations
