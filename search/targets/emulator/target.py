@@ -64,7 +64,7 @@ SAMPLED_BLOCKS = 16  # counted for the modelled time
 COMPILE_DEADLINE_S = 60.0
 # The deadline of a checked run, in deadlines of a plain run: slow checks are not the candidate's.
 CHECKED_PATIENCE = 4.0
-MEMORY_BYTES = 12 * 2**30
+MEMORY_BYTES = 4 * 2**30
 WORKSPACE_BYTES = 2**30  # of a run, at most: this process lays them out and keeps them, too
 WORKER_BYTES = 256 * 2**20  # of address space for the heap and stacks of each worker thread
 LONGEST_MESSAGE = 300  # characters, of a compiler's
