@@ -11,6 +11,7 @@ from pathlib import Path
 import cpu_report
 import pytest
 
+import greenfast.app  # noqa: F401 - before NumPy: it says that BLAS starts no threads
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.toolchain import Toolchain
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -44,6 +45,18 @@ def refused(tmp_path, files) -> str:
     assert caught.value.code == "bad_bundle"
     assert caught.value.message.count("\n") == 0
     return caught.value.message
+
+
+def test_a_program_that_calls_kernels_keeps_its_environment():
+    script = (
+        "import os; before = dict(os.environ); import greenfast; greenfast.load; greenfast.explain;"
+        "greenfast.attention; greenfast.trace; print(before == dict(os.environ))"
+    )
+    clean = {name: value for name, value in os.environ.items() if "BLAS" not in name}
+    process = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=clean
+    )
+    assert process.stdout.strip() == "True"
 
 
 def test_loading_and_explaining_import_no_package_of_the_service():
