@@ -96,6 +96,7 @@ def test_workloads_that_do_not_go_together_are_said_at_the_workloads(page, probl
     problems.clear()
 
 
+@pytest.mark.slow
 def test_nothing_chosen_is_said(page, problems):
     page.goto("/new")
     page.locator("[name=templates]:checked").evaluate_all(
@@ -106,6 +107,7 @@ def test_nothing_chosen_is_said(page, problems):
     problems.clear()
 
 
+@pytest.mark.slow
 def test_a_target_that_is_not_there_is_said_with_the_mend(page, problems):
     page.goto("/new")
     page.get_by_label("Target").select_option("cuda:0")

@@ -7,7 +7,6 @@ from html import unescape
 
 import httpx
 import pytest
-from conftest import served
 from example_searches import (
     COMPILE_TRIAL,
     FAULTED_TRIAL,
@@ -79,7 +78,8 @@ def test_pages_load_without_an_error_fit_their_window_and_label_their_fields(pag
         assert unlabelled(page) == [], path
 
 
-def test_every_time_says_its_kind(page, site):
+def test_every_time_says_its_kind(plain_page, site):
+    page = plain_page
     for path in ("/", site.search, f"/searches/{site.measured.row.id}", site.trial(1)):
         page.goto(path)
         times = page.locator(".time").all_text_contents()
@@ -106,7 +106,8 @@ def test_running_searches_come_first(page, site):
     assert names.index(HOSTILE_NAME) < names.index(site.finished.plan.name)
 
 
-def test_the_funnel_adds_up(page, site):
+def test_the_funnel_adds_up(plain_page, site):
+    page = plain_page
     page.goto(site.search)
     counts = site.store.counts(site.finished.row.id)
     shown = {
@@ -179,7 +180,8 @@ def test_paging_shows_every_trial_once(plain_page, site):
     assert sorted(seen) == list(range(64))
 
 
-def test_a_rejected_trial_shows_the_failing_check_first_with_its_sentence(page, site):
+def test_a_rejected_trial_shows_the_failing_check_first_with_its_sentence(plain_page, site):
+    page = plain_page
     page.goto(site.trial(WRONG_TRIAL))
     assert "rejected" in page.locator(".title").first.inner_text()
     assert WRONG_SENTENCE in page.locator(".lead").inner_text()
@@ -216,12 +218,14 @@ def test_costs_stand_at_their_lines_in_words_and_are_not_copied_with_the_code(pa
     )
 
 
-def test_a_faulted_trial_explains_that_there_is_no_verdict(page, site):
+def test_a_faulted_trial_explains_that_there_is_no_verdict(plain_page, site):
+    page = plain_page
     page.goto(site.trial(FAULTED_TRIAL))
     assert "a fault of greenfast or of this machine" in page.locator(".lead").inner_text()
 
 
-def test_a_trial_links_to_its_parents_and_names_the_repaired_values(page, site):
+def test_a_trial_links_to_its_parents_and_names_the_repaired_values(plain_page, site):
+    page = plain_page
     trials = site.store.trials(site.finished.row.id, limit=64).items
     crossed = next(trial for trial in trials if trial.origin == "crossed")
     page.goto(site.trial(crossed.number))
@@ -235,7 +239,8 @@ def test_a_trial_links_to_its_parents_and_names_the_repaired_values(page, site):
     assert all(f"{name}={value}" in origin for name, value in repaired.wanted.items())
 
 
-def test_an_implausible_modelled_time_is_shown_as_not_ranked(page, site):
+def test_an_implausible_modelled_time_is_shown_as_not_ranked(plain_page, site):
+    page = plain_page
     page.goto(site.trial(IMPLAUSIBLE_TRIAL))
     assert "implausible, not ranked" in page.locator("dl.facts").first.inner_text()
     gate = page.locator("#gate-performance").inner_text()
@@ -362,16 +367,3 @@ def test_pages_work_without_javascript(plain_page, site):
     assert rows(plain_page) == [FAULTED_TRIAL]
     plain_page.goto(f"/searches/{site.running.row.id}")
     assert plain_page.locator("h1").inner_text() == HOSTILE_NAME
-
-
-def test_an_empty_database_says_how_to_begin(chromium, tmp_path):
-    with served(tmp_path) as url:
-        page = chromium.new_page(base_url=url)
-        page.goto("/")
-        text = page.locator("main").inner_text()
-        assert "No search yet" in text and "greenfast search attention" in text
-        page.get_by_role("link", name="Start one here").click()
-        page.wait_for_url("**/new")
-        page.goto("/negatives")
-        assert "Nothing was rejected yet" in page.locator("main").inner_text()
-        page.close()

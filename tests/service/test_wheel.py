@@ -220,6 +220,7 @@ def test_version_doctor_and_targets(installed):
     assert "replay:mission-mma-h200" in installed.run("targets")
 
 
+@pytest.mark.slow
 def test_a_search_ends_and_its_bundle_is_verified(installed):
     check_search_and_bundle(installed, 1)
 

@@ -160,6 +160,7 @@ def test_a_queued_search_is_paused_and_cancelled_without_a_worker(api):
     assert api.control(search_id, "cancel")["status"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_two_workers_share_the_queue_and_no_search_runs_twice(home, api):
     ids = [api.submit(**axpy())["id"] for _ in range(4)]
     workers = [home.start("worker", "--once") for _ in range(2)]
