@@ -1,0 +1,1 @@
+"""The emulator's checks on public suites whose files carry labels, from checkouts given by path."""
