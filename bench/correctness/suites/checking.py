@@ -16,6 +16,7 @@ from greenfast.search.errors import GreenfastError
 from greenfast.search.targets.base import Runner, SourceRefused
 
 RIGHT, MISSED, FALSE_ALARM, STOPPED = "right", "missed", "false_alarm", "stopped"
+DIFFERENT = "different"  # from its label, for a reason that the suite's module gives
 _KERNEL = re.compile(r"^\s*__global__\b", re.MULTILINE)
 
 
@@ -34,9 +35,11 @@ class Outcome:
     def outcome(self) -> str:
         if self.stop:
             return STOPPED
-        if self.kinds - self.case.expected:
-            return FALSE_ALARM
-        return RIGHT if self.kinds == self.case.expected else MISSED
+        if self.kinds == self.case.expected:
+            return RIGHT
+        if self.case.reason_to_differ:
+            return DIFFERENT
+        return FALSE_ALARM if self.kinds - self.case.expected else MISSED
 
     def row(self) -> Row:
         return {

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bench.correctness.suites.cases import BOUNDS, RACE
-from bench.correctness.suites.checking import FALSE_ALARM, MISSED, RIGHT, STOPPED
+from bench.correctness.suites.checking import DIFFERENT, FALSE_ALARM, MISSED, RIGHT, STOPPED
 from bench.results import Row
 
 
@@ -23,12 +23,11 @@ def summary(suite: str, rows: Sequence[Row], wall_s: float) -> Row:
         "what": "summary",
         "suite": suite,
         "files": len(rows),
-        **{name: outcomes[name] for name in (RIGHT, MISSED, FALSE_ALARM, STOPPED)},
-        "different": sum(bool(row["reason_to_differ"]) for row in rows),
+        **{name: outcomes[name] for name in (RIGHT, DIFFERENT, MISSED, FALSE_ALARM, STOPPED)},
         "by_label": {
             label: {
                 "files": len(members),
-                "right": sum(row["outcome"] == RIGHT for row in members),
+                **Counter(row["outcome"] for row in members),
             }
             for label in (RACE, BOUNDS, "clean")
             if (members := [row for row in rows if label_of(row) == label])
