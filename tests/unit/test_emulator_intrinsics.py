@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from device_values import f32, f64, mismatches
+from device_values import computed, f32, f64, mismatches
 
 M32, M64 = 2**32, 2**64
 
@@ -168,9 +168,103 @@ CONVERSIONS = [
 ]
 
 
+HALVES = [
+    ("__half_as_ushort(__float2half_rz(1e6f))", 0x7BFF),
+    ("__half_as_ushort(__float2half_ru(1e6f))", 0x7C00),
+    ("__half_as_ushort(__float2half_ru(-1e6f))", 0xFBFF),
+    ("__half_as_ushort(__float2half_rd(1e-9f))", 0),
+    ("__half_as_ushort(__float2half_ru(1e-9f))", 1),
+    ("__half_as_ushort(__float2half_rd(-1e-9f))", 0x8001),
+    ("__half_as_ushort(__float2half_rz(1.0009765f))", 0x3C00),
+    ("__half_as_ushort(__float2half_ru(1.0001f))", 0x3C01),
+    ("__half_as_ushort(__int2half_rz(2049))", 0x6800),
+    ("__half_as_ushort(__ll2half_ru(2049))", 0x6801),
+    ("__half2int_ru(__float2half(2.25f))", 3),
+    ("__half2short_rz(__float2half(6e4f))", 0x7FFF),
+    ("__half2uint_rd(__float2half(-2.0f))", 0),
+    ("__half2uchar_rz(__float2half(300.0f))", 255),
+    ("__half2ll_rn(__ushort_as_half(0x7c00))", 2**63 - 1),
+    ("__bfloat16_as_ushort(__float2bfloat16_rz(1.999f))", 0x3FFF),
+    ("__bfloat16_as_ushort(__float2bfloat16_ru(1.001f))", 0x3F81),
+    ("__bfloat16_as_ushort(__ull2bfloat16_ru((1ull << 63) + 1))", 0x5F01),
+    ("__bfloat162int_rd(__float2bfloat16(-2.5f))", M32 - 3),
+    ("__half_as_ushort(__hadd_sat(__float2half(0.75f), __float2half(0.5f)))", 0x3C00),
+    ("__half_as_ushort(__hfma_relu(__float2half(1.0f), __float2half(-2.0f), half(1.0f)))", 0),
+    ("__half_as_ushort(__hmax(__ushort_as_half(0x7e00), half(1.0f)))", 0x3C00),
+    ("__half_as_ushort(__hmax_nan(__ushort_as_half(0x7e00), half(1.0f)))", 0x7FFF),
+    ("__hltu(__ushort_as_half(0x7e00), half(1.0f))", 1),
+    ("__hne(__ushort_as_half(0x7e00), half(1.0f))", 1),
+    ("__hbgt2(make_half2(2.0f, 1.0f), make_half2(1.0f, 1.0f))", 0),
+    ("__hbge2(make_half2(2.0f, 1.0f), make_half2(1.0f, 1.0f))", 1),
+    ("__hgt2_mask(make_half2(2.0f, 1.0f), make_half2(1.0f, 1.0f))", 0xFFFF),
+    ("__half_as_ushort(__heq2(make_half2(2.0f, 1.0f), make_half2(1.0f, 1.0f)).y)", 0x3C00),
+    ("__half_as_ushort(__hcmadd(make_half2(1, 2), make_half2(3, 4), make_half2(0, 1)).x)", 0xC500),
+    ("__half_as_ushort(__hcmadd(make_half2(1, 2), make_half2(3, 4), make_half2(0, 1)).y)", 0x4980),
+    ("__half_as_ushort(h2floor(make_half2(-1.5f, 2.5f)).x)", 0xC000),
+    ("__half_as_ushort(hrint(half(2.5f)))", 0x4000),
+    ("__half_as_ushort(__highs2half2(make_half2(1, 2), make_half2(3, 4)).y)", 0x4400),
+]
+
+# Values from tables (Abramowitz and Stegun), with the error in units of float32's last place.
+FUNCTIONS = {
+    "erfinvf(0.5f)": 0.4769362762044699,
+    "erff(erfinvf(-0.999f))": -0.9990000128746033,
+    "erfinvf(1e-9f)": 8.862269254527581e-10,
+    "erfcinvf(1e-10f)": 4.572824967389486,
+    "erfcinv(1.75)": -0.8134198475976185,
+    "erfcxf(30.0f)": 0.0187958888614168,
+    "erfcxf(0.5f)": 0.6156903441929259,
+    "normcdff(1.0f)": 0.8413447460685429,
+    "normcdfinvf(0.975f)": 1.959963984540054,
+    "tgammaf(5.5f)": 52.34277778455352,
+    "lgammaf(10.0f)": 12.801827480081469,
+    "rcbrtf(8.0f)": 0.5,
+    "sinpif(0.25f)": 0.7071067811865476,
+    "sinpif(1e6f)": 0.0,
+    "cospif(0.5f)": 0.0,
+    "cospif(100001.0f)": -1.0,
+    "cospi(0.75)": -0.7071067811865476,
+    "rhypotf(3.0f, 4.0f)": 0.2,
+    "norm3df(1.0f, 2.0f, 2.0f)": 3.0,
+    "rnorm4df(1.0f, 1.0f, 1.0f, 1.0f)": 0.5,
+    "cyl_bessel_i0f(1.0f)": 1.2660658777520084,
+    "cyl_bessel_i1f(2.0f)": 1.5906368546373291,
+    "exp10f(2.0f)": 100.0,
+    "fdividef(1.0f, 4.0f)": 0.25,
+    "hypotf(3.0f, 4.0f)": 5.0,
+    "ldexpf(0.75f, 4)": 12.0,
+    "frexp_of(12.0f)": 0.75,
+    "modf_of(-3.25f)": -0.25,
+    "remainderf(5.0f, 3.0f)": -1.0,
+    "fmodf(-5.0f, 3.0f)": -2.0,
+    "sincospi_of(0.125f)": 0.3826834323650898 + 0.9238795325112867,
+    "rsqrt(4.0f)": 0.5,
+    "exp(1.0f)": math.e,
+    "__powf(2.0f, 0.5f)": math.sqrt(2),
+}
+FUNCTION_HELPERS = """
+__device__ float frexp_of(float x) { int exponent; const float part = frexpf(x, &exponent); return part * (exponent == 4); }
+__device__ float modf_of(float x) { float whole; const float part = modff(x, &whole); return part * (whole == -3.0f); }
+__device__ float sincospi_of(float x) { float s, c; sincospif(x, &s, &c); return s + c; }
+"""
+
+
 def test_integer_and_video_intrinsics(artifacts):
     assert mismatches(artifacts, INTEGERS + VIDEO) == []
 
 
 def test_rounding_modes_and_conversions(artifacts):
-    assert mismatches(artifacts, [*of_rounding_modes(), *CONVERSIONS]) == []
+    cases = [*of_rounding_modes(), *CONVERSIONS, *HALVES]
+    headers = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>"
+    assert mismatches(artifacts, cases, headers=headers) == []
+
+
+def test_mathematics(artifacts):
+    cases = [(f"float({text})", 0) for text in FUNCTIONS]
+    found = computed(artifacts, cases, helpers=FUNCTION_HELPERS)
+    values = np.array([found[text] for text, _ in cases], np.uint32).view(np.float32)
+    want = np.array(list(FUNCTIONS.values()))
+    wrong = np.abs(values - want) > 4 * np.spacing(np.abs(want).astype(np.float32))
+    assert not wrong.any(), [
+        (text, float(value)) for (text, _), value, bad in zip(cases, values, wrong) if bad
+    ]
