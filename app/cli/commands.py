@@ -92,6 +92,12 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     "Record a GPU": (
         Command("record", "record", "Measure a whole space on a GPU and keep it as a file."),
         Command("recording", "recording", "Show what a recording holds."),
+        Command(
+            "import-space",
+            "import_space",
+            "Make a target of a space that another tuner measured.",
+            "import_space",
+        ),
     ),
     "Test greenfast itself": (
         Command("album", "album", "Run kernels that are wrong on purpose; each must be caught."),
