@@ -12,7 +12,7 @@
     Negatives      negatives
     Sources        source
     FrozenFiles    frozen_files
-    Submissions    submissions
+    Submissions    submissions, waiting_submissions
     Confirmations  record_confirmation, record_peer, confirmation, peers
     Champions      promote, champion, champions, earlier_scopes, adopt
     Workers        worker_seen, worker_gone, queue_state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from greenfast.db import convert
 from greenfast.db.base import Part
@@ -11,6 +11,7 @@ from greenfast.db.paging import after, check_limit, page_of, values_of
 from greenfast.db.rows import Page, SearchRow
 from greenfast.db.searches import search_row
 from greenfast.search.kernels.submitted_name import PREFIX
+from greenfast.search.status import SearchStatus
 
 
 class Submissions(Part):
@@ -43,3 +44,12 @@ class Submissions(Part):
                 lambda row: (row[0].key,),
                 lambda row: search_row(session, row[0].id),
             )
+
+    def waiting_submissions(self) -> int:
+        """How many submissions no worker has ended."""
+        query = select(func.count()).where(
+            SearchRecord.status.in_((SearchStatus.QUEUED, SearchStatus.RUNNING)),
+            SearchRecord.plan.contains(f'"templates":["{PREFIX}', autoescape=True),
+        )
+        with self._database.reading() as session:
+            return session.scalar(query) or 0

@@ -13,8 +13,8 @@ from greenfast.app.cli.options import AsJson, Kernel, Seed, Target, Workloads
 from greenfast.app.cli.output import print_json
 from greenfast.app.cli.search import EXIT_FAILED, EXIT_INTERRUPTED, run_here
 from greenfast.app.cli.services import opened_services
-from greenfast.app.service.submissions import JudgeRequest, submission_report, submit_source
 from greenfast.app.service.worker import Left, Stop
+from greenfast.app.views.submitting import JudgeRequest, submission_report, submit_source
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.loop.submitted import Submission

@@ -336,9 +336,12 @@ class SearchRun:
             if proposal is None:
                 return None
             rendered = self._rendered(proposal.candidate)
-            is_known = isinstance(rendered, RenderedSource) and rendered.digest in self.sources
-            # A submission brings launches of its own, so that its text alone does not tell.
-            if is_known and self.plan.submitted is None:
+            # A submission brings launches of its own, so its text alone tells nothing.
+            if (
+                self.plan.submitted is None
+                and isinstance(rendered, RenderedSource)
+                and rendered.digest in self.sources
+            ):
                 told = self.sources[
                     rendered.digest
                 ]  # renders to a source that was tried: no new trial

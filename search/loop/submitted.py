@@ -151,10 +151,15 @@ def with_template(files: KernelFiles, other: KernelFiles, template: str) -> Kern
 
 def retold(message: str, folder: str, submission: Submission) -> str:
     """A message about the template's files, in words of the author's files."""
-    name = f"{folder}/{submission.template}"
-    return message.replace(f"{name}.toml", "the launch file").replace(
-        f"{name}/{SOURCE}", "the source"
-    )
+    name = submission.template
+    for written, meant in (
+        (f"{folder}/{name}.toml", "the launch file"),
+        (f"{folder}/{name}/{SOURCE}", "the source"),
+        (f"template {name}", "the submission"),
+        (name, "the submission"),
+    ):
+        message = message.replace(written, meant)
+    return message
 
 
 def _check_field(name: str, value: str, longest: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from greenfast.app.service.submission_feedback import feedback
+from greenfast.app.views.submission_feedback import feedback
 from greenfast.app.wiring import Services, own_version, toolchain_name
 from greenfast.db.rows import SearchRow, TrialDetail
 from greenfast.search.errors import SpecError, UsageError
@@ -91,7 +91,10 @@ def _with_parent(services: Services, submission: Submission) -> Submission:
     """The submission with the whole digest of its parent; UsageError where that is not stored."""
     if not submission.parent:
         return submission
-    parent = services.store.source(submission.parent)
+    try:
+        parent = services.store.source(submission.parent)
+    except UsageError as error:
+        raise UsageError(error.message, code="unknown_parent", mend=error.mend) from error
     if parent.kernel != submission.kernel:
         raise UsageError(
             f"the parent {parent.digest[:12]} is a source of kernel {parent.kernel}",
