@@ -12,6 +12,7 @@
     Negatives      negatives
     Sources        source
     FrozenFiles    frozen_files
+    Submissions    submissions, waiting_submissions
     Confirmations  record_confirmation, record_peer, confirmation, peers
     Champions      promote, champion, champions, earlier_scopes, adopt
     Workers        worker_seen, worker_gone, queue_state
@@ -44,6 +45,7 @@ from greenfast.db.search_ids import SearchIds
 from greenfast.db.searches import Searches
 from greenfast.db.session import Database
 from greenfast.db.sources import Sources
+from greenfast.db.submissions import Submissions
 from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from greenfast.db.trials import Trials
 from greenfast.db.tunings import Tunings
@@ -65,6 +67,7 @@ class Store(
     Negatives,
     Sources,
     FrozenFiles,
+    Submissions,
     Confirmations,
     Champions,
     Devices,

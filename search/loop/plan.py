@@ -99,6 +99,8 @@ class SearchPlan:
     weights: tuple[float, ...] = ()
     # Of a tuning: the kernels that serve its workloads are judged at the end.
     within_percent: float | None = None
+    # The one candidate beside the baseline, in place of those of a strategy (submitted.py).
+    submitted: Candidate | None = None
 
 
 ChampionOf = Callable[
