@@ -60,6 +60,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
         Command("trials", "trials", "List, select and sort the trials of a search."),
         Command("compare", "compare", "Compare two trials, or the best of two searches."),
         Command("importance", "importance", "Show which parameters the times depend on."),
+        Command("ablate", "ablate", "Switch each feature of a winner off, one at a time."),
         Command("pause", "control", "Pause a search."),
         Command("resume", "control", "Queue a paused search again, for a worker."),
         Command("cancel", "control", "End a search; its trials are kept."),
