@@ -61,6 +61,7 @@ class Services:
         self.stopping = threading.Event()  # set when the process is about to end: streams close
         self.open_streams = 0
         self.feeds: dict[str, Any] = {}  # of searches with followers (app/routes/feeds.py)
+        self.ledger_jobs: Any = None  # of the serving process (app/views/ledger_jobs.py)
         self.readiness: asyncio.Future[dict[str, Any]] | None = None  # a query in progress
         self._targets: dict[tuple[str, float, tuple[Path, ...]], Target] = {}
         self._gpu_turns: DeviceTurns | None = None

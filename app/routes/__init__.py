@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from greenfast.app.routes import choices, comparing, events, records, searches, tunings
+from greenfast.app.routes import choices, comparing, events, ledger, records, searches, tunings
 from greenfast.app.views.schemas import Problem
 
 ERRORS = {
@@ -32,6 +32,6 @@ def api() -> APIRouter:
             for status, words in ERRORS.items()
         },
     )
-    for subject in (comparing, choices, searches, tunings, events, records):
+    for subject in (comparing, ledger, choices, searches, tunings, events, records):
         router.include_router(subject.router)
     return router

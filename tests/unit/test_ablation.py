@@ -74,7 +74,9 @@ def test_neighbours_of_numbers_are_timed_in_turns_and_judged_with_numbers(ablate
     assert slower.effect is Effect.HELPS and slower.low > 1.08 and slower.ratio < 1.17
     assert faster.effect is Effect.HURTS and faster.high < 0.92
     assert same.effect is Effect.NO_EFFECT and same.low < 1 < same.high
-    assert slower.sentence.startswith(f"threads=128 helps: with threads=64 it takes {slower.ratio:.3f}")
+    assert slower.sentence.startswith(
+        f"threads=128 helps: with threads=64 it takes {slower.ratio:.3f}"
+    )
     assert len(slower.arm.alone.log_ratios) == 40  # all blocks, however clear
 
 
