@@ -22,6 +22,7 @@ from greenfast.search.gates.safety import like
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.frozen import frozen_catalogue, kernel_files
 from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.memory import Memory
 from greenfast.search.loop.plan import (
     DEFAULT_TARGET,
     SearchPlan,
@@ -254,6 +255,7 @@ class Services:
         history: History,
         on_trial: Callable[[Trial], None] = lambda trial: None,
         on_closing: Callable[[], None] = lambda: None,
+        memory: Memory | None = None,
     ) -> SearchRun:
         """A run of the search with the files that it was submitted with."""
         plan = self.store.plan(search_id)
@@ -264,6 +266,7 @@ class Services:
             history,
             on_trial,
             on_closing,
+            memory,
         )
 
     def environment(self, context: EvaluationContext) -> dict[str, str]:

@@ -53,6 +53,7 @@ class KnownTrial:
     stage: str | None
     reason: str | None
     ratio_to_baseline: float | None
+    is_baseline: bool
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,7 @@ def _known(search_id: str, trial: TrialRecord) -> KnownTrial:
         trial.stage,
         trial.reason,
         trial.ratio_to_baseline,
+        trial.is_baseline,
     )
 
 

@@ -80,6 +80,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     "Examine one candidate": (
         Command("trial", "trial", "Take one candidate through all gates."),
         Command("check", "check", "Look for races and bad memory accesses, also in your own .cu."),
+        Command("explain", "explain", "Tell why a trial is wrong: stage, step, and error."),
         Command("probe", "probe", "Find the stage at which a candidate's values go wrong."),
         Command("profile", "profile", "Run a trial under Nsight Compute or compute-sanitizer."),
     ),

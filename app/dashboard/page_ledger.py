@@ -1,7 +1,8 @@
-"""`/searches/{id}/ablation`: what each feature and each number of a winner is worth."""
+"""Pages of the ledger: the ablation of a winner, and why a trial is wrong."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -11,8 +12,10 @@ from starlette.concurrency import run_in_threadpool
 from greenfast.app.dashboard.pages import PageRoute, render, services_of
 from greenfast.app.views.ablation_schemas import JobOut
 from greenfast.app.views.ablations import stored_ablation
+from greenfast.app.views.explanations import can_explain, stored_explanation
 from greenfast.app.views.trial_names import TrialName, best_number
 from greenfast.app.wiring import Services
+from greenfast.db.rows import SearchRow, TrialRow
 from greenfast.search.errors import UsageError
 
 router = APIRouter(route_class=PageRoute)
@@ -40,6 +43,34 @@ async def start_ablation(request: Request, search_id: str) -> Response:
 
     number = await run_in_threadpool(start)
     return RedirectResponse(f"/searches/{search_id}/ablation?trial={number}", 303)
+
+
+@router.post("/searches/{search_id}/trials/{number}/explain")
+async def start_explanation(request: Request, search_id: str, number: int) -> Response:
+    services = services_of(request)
+
+    def start() -> None:
+        search, trial = services.store.search(search_id), services.store.trial(search_id, number)
+        if can_explain(search, trial):
+            services.ledger_jobs.start("explain", str(TrialName(search_id, number)))
+
+    await run_in_threadpool(start)
+    return RedirectResponse(f"/searches/{search_id}/trials/{number}#explanation", 303)
+
+
+def explanation_of(services: Services, search: SearchRow, trial: TrialRow) -> dict[str, Any]:
+    """The explanation of a trial for its page.
+
+    Where there is none, the page asks for it by itself, unless this service runs no work.
+    """
+    if not can_explain(search, trial):
+        return {"explains": False, "explanation": None, "explaining": None}
+    explanation = stored_explanation(services.store, search.id, trial.number)
+    job = _job(services, "explain", search.id, trial.number)
+    if explanation is None and job is None and services.settings.workers > 0:
+        with suppress(UsageError):  # too many wait: a later look at the page asks again
+            job = services.ledger_jobs.start("explain", str(TrialName(search.id, trial.number)))
+    return {"explains": True, "explanation": explanation, "explaining": job}
 
 
 def _number(services: Services, search_id: str, trial: int | None) -> int | None:

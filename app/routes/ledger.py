@@ -1,4 +1,4 @@
-"""The ledger over REST: ablations."""
+"""The ledger over REST: ablations and explanations."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from fastapi import APIRouter, Path, Query, Response
 from greenfast.app.routes.access import TheServices, TheStore
 from greenfast.app.views.ablation_schemas import AblationOut, JobOut
 from greenfast.app.views.ablations import stored_ablation
+from greenfast.app.views.explanations import (
+    ExplanationOut,
+    can_explain,
+    stored_explanation,
+)
 from greenfast.app.views.trial_names import TrialName, best_number, search_named
 from greenfast.app.wiring import LARGEST_SEED
 from greenfast.search.errors import UsageError
@@ -43,4 +48,36 @@ def start_ablation(
     )
     response.headers["location"] = f"/api/v1/searches/{search_id}/ablation?trial={number}"
     job: JobOut = services.ledger_jobs.start("ablate", str(TrialName(search_id, number)))
+    return job
+
+
+@router.get("/searches/{search}/trials/{trial}/explanation")
+def explanation(search: str, trial: TrialNumber, store: TheStore) -> ExplanationOut:
+    """Why a trial is wrong; 404 `no_explanation` while nobody has looked into it."""
+    search_id = search_named(store, search)
+    stored = stored_explanation(store, search_id, store.trial(search_id, trial).number)
+    if stored is None:
+        raise UsageError(
+            f"nobody has looked into trial {trial} of search {search_id} yet",
+            code="no_explanation",
+            mend="POST to the same path, or `greenfast explain`, does",
+        )
+    return stored
+
+
+@router.post("/searches/{search}/trials/{trial}/explanation", status_code=202)
+def start_explanation(
+    search: str, trial: TrialNumber, services: TheServices, response: Response
+) -> JobOut:
+    """Look into a wrong trial in the background. 409 `jobs_busy` when too many wait."""
+    store = services.store
+    row = store.search(search_named(store, search))
+    if not can_explain(row, store.trial(row.id, trial)):
+        raise UsageError(
+            f"trial {trial} of search {row.id} is not wrong in a way that can be looked into",
+            code="nothing_to_explain",
+            mend="trials rejected at correctness or safety are, on an emulator or a GPU",
+        )
+    response.headers["location"] = f"/api/v1/searches/{row.id}/trials/{trial}/explanation"
+    job: JobOut = services.ledger_jobs.start("explain", str(TrialName(row.id, trial)))
     return job

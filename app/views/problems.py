@@ -36,6 +36,7 @@ NOT_FOUND = (
     "unknown_tuning",
     "no_best",
     "no_ablation",
+    "no_explanation",
 )
 CONFLICT = (
     "bad_transition",
