@@ -25,7 +25,7 @@ from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.workload_files import read_workloads
 from greenfast.search.loop.plan import DEFAULT_STRATEGY, SearchRequest
-from greenfast.search.loop.run import Ended, failure_sentence, weak_tests_of
+from greenfast.search.loop.run import Ended, weak_tests_of
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.status import SearchStatus
 from greenfast.search.strategies import STRATEGIES
@@ -429,9 +429,6 @@ def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
     if report.left is Left.STOPPED:
         return EXIT_INTERRUPTED
     if report.ended is Ended.FAILED:
-        if report.is_authors_mistake:
-            say(f"greenfast: the search failed: {detail.why}")
-            return EXIT_MISTAKE
-        say(f"greenfast: {failure_sentence(detail.why)}")
-        return EXIT_FAILED
+        say(f"greenfast: the search failed: {detail.why}")
+        return EXIT_MISTAKE if report.is_authors_mistake else EXIT_FAILED
     return 0 if detail.best is not None or report.ended is not Ended.COMPLETED else 1

@@ -71,7 +71,6 @@ from greenfast.search.verdict import (
 )
 
 CONTROL_INTERVAL_S = 0.25
-FAILED = "The search failed"
 FAULTS_IN_A_ROW = 5  # after so many, the machine is broken, not the candidates
 DEATHS = 3  # a candidate that was in flight when a worker died this often is not tried again
 
@@ -240,10 +239,7 @@ class SearchRun:
         fault = self.last_fault
         assert fault is not None, "faults in a row end with a fault"
         message = fault.message.rstrip(".")
-        return (
-            f"{FAILED} after {FAULTS_IN_A_ROW} faults in a row. "
-            f"Last fault ({fault.code}): {message}."
-        )
+        return f"{FAULTS_IN_A_ROW} faults in a row. The last one ({fault.code}): {message}."
 
     def _closed(self, executor: LocalExecutor, result: RunResult) -> RunResult:
         """Confirm the winner of a complete search, unless it is paused or cancelled.
@@ -473,11 +469,6 @@ def weak_tests_of(verdict: Verdict) -> tuple[str, ...]:
     result = gate_result(verdict, Stage.CORRECTNESS)
     evidence = result.evidence if result is not None else None
     return evidence.weak_tests if isinstance(evidence, CorrectnessEvidence) else ()
-
-
-def failure_sentence(why: str) -> str:
-    """The sentence for a failed search: its own, or one made from the reason."""
-    return why if why.startswith(FAILED) else f"{FAILED}: {why}"
 
 
 def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
