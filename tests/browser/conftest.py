@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 from example_searches import ExampleSearch, accepted_search, finished_search, running_search
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from warm_command import WarmCommand
 
 from greenfast.db.store import Store
 
@@ -53,20 +52,18 @@ class Site:
 def served(folder: Path) -> Iterator[str]:
     """The real service in a child process, without workers; gives its URL."""
     environment = {**os.environ, "GREENFAST_DATA": str(folder), "GREENFAST_TOKEN": ""}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "greenfast", "serve", "--port", "0", "--workers", "0"],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        line = process.stdout.readline()
-        assert "http://" in line, f"the service did not start: {line!r}"
-        yield line.split()[-1]
-    finally:
-        process.terminate()
-        process.wait(20)
+    ours, theirs = os.pipe()
+    command = ("serve", "--port", "0", "--workers", "0")
+    with os.fdopen(ours) as output:
+        process = WarmCommand(command, environment, ROOT, theirs, stderr=2)
+        os.close(theirs)
+        try:
+            line = output.readline()
+            assert "http://" in line, f"the service did not start: {line!r}"
+            yield line.split()[-1]
+        finally:
+            process.terminate()
+            process.wait(20)
 
 
 @pytest.fixture(scope="session")
