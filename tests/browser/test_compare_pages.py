@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import served
 from example_searches import COMPILE_TRIAL, HOSTILE_NAME, WRONG_TRIAL
+from served_folder import served
 
 pytestmark = pytest.mark.browser
 
