@@ -168,6 +168,7 @@ def test_the_kernel_compiles_with_nvrtc_given_only_cudas_headers(folder):
         assert Program((folder / name).read_text(), "c++", options).compile("cubin").code
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("nvcc") is None, reason="NVCC IS NOT INSTALLED: the C++ example was not compiled"
 )
