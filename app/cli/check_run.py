@@ -38,7 +38,9 @@ class CheckOutcome:
     files: Mapping[str, Path]
 
 
-def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
+def check_candidate(
+    services: Services, request: TrialRequest, *, is_strict: bool = False
+) -> CheckOutcome:
     """Check a point of a template on all derived cases; count costs on the first workload.
 
     SpecError when the template does not render.
@@ -70,7 +72,13 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
         services,
         context.target.device,
         subject.source,
-        lambda: check_program(subject.target, subject.program, checked_problems(subject), counted),
+        lambda: check_program(
+            subject.target,
+            subject.program,
+            checked_problems(subject),
+            counted,
+            is_strict=is_strict,
+        ),
     )
     name = template.name + (f":{request.preset}" if request.preset else "")
     settings = "".join(f" {setting}" for setting in request.settings)
@@ -83,6 +91,8 @@ def check_file(
     launch_file: Path,
     target_name: str | None,
     seed: int | None,
+    *,
+    is_strict: bool = False,
 ) -> CheckOutcome:
     """Check the caller's own kernel with the buffers and launches of `launch_file`."""
     target = runner(services.target(target_name or DEFAULT_TARGET))
@@ -90,7 +100,10 @@ def check_file(
     _refuse_assembly(brought.source, str(cuda_file))
     _refuse_device(target.device, brought, launch_file)
     report = _compiled(
-        services, target.device, brought.source, lambda: check_brought(target, brought)
+        services,
+        target.device,
+        brought.source,
+        lambda: check_brought(target, brought, is_strict=is_strict),
     )
     return CheckOutcome(shown_name(cuda_file), target.name, report, brought.files)
 
