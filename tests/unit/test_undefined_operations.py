@@ -1,4 +1,4 @@
-"""Operations on numbers whose result CUDA C++ leaves open: findings, beside twins that are right."""
+"""Operations whose result CUDA C++ leaves open are findings; their twins are right."""
 
 from __future__ import annotations
 
