@@ -17,7 +17,7 @@ from greenfast.search.targets.base import Runner, SourceRefused
 
 RIGHT, MISSED, FALSE_ALARM, STOPPED = "right", "missed", "false_alarm", "stopped"
 DIFFERENT = "different"  # from its label, for a reason that the suite's module gives
-_KERNEL = re.compile(r"^\s*__global__\b", re.MULTILINE)
+_KERNEL = re.compile(r"^[ \t]*__global__\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ def check_case(
     """Check a file under all of its launches, each in every schedule of `greenfast check`."""
     begin_s = _cpu_s()
     try:
-        brought = [_brought(case, index, include_dirs, folder) for index in range(len(case.launches))]
-        program = target.load(brought[0].source, None)
-        problems = [
-            kernel.problem for kernel in brought for _ in range(ORDERS_OF_A_BROUGHT_KERNEL)
+        brought = [
+            _brought(case, index, include_dirs, folder) for index in range(len(case.launches))
         ]
+        program = target.load(brought[0].source, None)
+        problems = [kernel.problem for kernel in brought for _ in range(ORDERS_OF_A_BROUGHT_KERNEL)]
         checked = list(target.check(program, problems) or ())
     except (GreenfastError, SourceRefused) as error:
         return Outcome(case, frozenset(), (), 0, str(error), _cpu_s() - begin_s)

@@ -55,7 +55,9 @@ def main() -> int:
     parser.add_argument("checkout", type=Path, metavar="CHECKOUT")
     parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("words", nargs="*", metavar="WORD")
-    parser.add_argument("--jobs", type=int, default=usable_cores(), help="processes beside each other")
+    parser.add_argument(
+        "--jobs", type=int, default=usable_cores(), help="processes beside each other"
+    )
     options = parser.parse_args()
     words, begin = options.words or [""], time.monotonic()
     cases = SUITES[options.suite](options.checkout)

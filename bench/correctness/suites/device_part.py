@@ -9,11 +9,14 @@ import re
 from collections.abc import Iterator
 
 _SKIPPED = re.compile(
-    r"""//[^\n]* | /\*.*?\*/ | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | ^\s*\#(?:\\\n|[^\n])*""",
+    r"""
+    //[^\n]* | /\*.*?\*/ | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
+    | ^[ \t]*\#(?:\\\n|[^\n])*
+    """,
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 _DEVICE = re.compile(r"\b(?:__global__|__device__|__constant__|typedef|using|enum|struct)\b")
-_INCLUDE = re.compile(r"^\s*#\s*include\b[^\n]*", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ \t]*#\s*include\b[^\n]*", re.MULTILINE)
 
 
 def device_part(text: str) -> str:

@@ -84,6 +84,4 @@ def launch(graph: Graph, grid: int, block: int, name: str = "") -> LaunchCase:
         Memory("data1", "output", data1),
         Memory("data2", "output", data2),
     )
-    return LaunchCase(
-        name or graph.name, ENTRY, grid, block, memory, (*ARGUMENTS, graph.vertices)
-    )
+    return LaunchCase(name or graph.name, ENTRY, grid, block, memory, (*ARGUMENTS, graph.vertices))
