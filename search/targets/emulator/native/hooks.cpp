@@ -51,7 +51,7 @@ __attribute__((noinline)) void check(const void* address, const void* site) {
     checker.access_outside_frames(address, bytes, action, site);
     if (action == Action::volatile_write) {
         Worker::current().block().progresses();
-        checker.before_atomic(address, false);
+        checker.before_volatile_store(address);
     }
     if (action == Action::volatile_read) {
         look_at_flag(address, bytes, site);
