@@ -81,8 +81,15 @@ REFUSED = "refused"  # the reason of a ModuleFailed
 # by the same rules.
 RULES = (
     "device_preprocessor",
+    "inline_assembly",
     "object_check",
     "object_gaps",
+    "ptx_arithmetic",
+    "ptx_memory",
+    "ptx_statement",
+    "ptx_text",
+    "ptx_values",
+    "ptx_warp",
     "source_rules",
     "source_text",
     "source_tokens",
