@@ -137,7 +137,10 @@ def _extreme(instruction: Instruction, values: Values) -> str:
     a, b = _sources(instruction, values, kind)
     name = instruction.opcode
     if kind in _NARROW:
-        two, nan = ("2" if kind.endswith("x2") else ""), "_nan" if "NaN" in instruction.modifiers else ""
+        two, nan = (
+            ("2" if kind.endswith("x2") else ""),
+            "_nan" if "NaN" in instruction.modifiers else "",
+        )
         return values.write(instruction.operands[0], f"__h{name}{two}{nan}({a}, {b})")
     if "NaN" in instruction.modifiers:
         side = "largest" if name == "max" else "smallest"
@@ -172,14 +175,18 @@ def _approximation(single: str, narrow: str = "", pair_name: str = "", double: s
             letter = "f" if kind == "f32" else "d"
             name = f"__{letter}{instruction.opcode}_{direction}"
         else:
-            name = {
-                "f32": single,
-                "f64": double,
-                "f16": narrow,
-                "bf16": narrow,
-                "f16x2": pair_name,
-                "bf16x2": pair_name,
-            }[kind] if kind in (*_FLOATS, *_NARROW) else ""
+            name = (
+                {
+                    "f32": single,
+                    "f64": double,
+                    "f16": narrow,
+                    "bf16": narrow,
+                    "f16x2": pair_name,
+                    "bf16x2": pair_name,
+                }[kind]
+                if kind in (*_FLOATS, *_NARROW)
+                else ""
+            )
         if not name:
             raise Unsupported("of that type")
         return _result(instruction, values, kind, f"{name}({a})")
@@ -241,9 +248,7 @@ def _bit_field(instruction: Instruction, values: Values) -> str:
     texts = [values.read(kind, operand) for operand in instruction.operands[1 : 1 + count]]
     texts += [values.read("u32", operand) for operand in instruction.operands[1 + count :]]
     name = "with_bit_field" if inserts else "bit_field"
-    return values.write(
-        instruction.operands[0], f"{PTX}{name}<{TYPES[kind]}>({', '.join(texts)})"
-    )
+    return values.write(instruction.operands[0], f"{PTX}{name}<{TYPES[kind]}>({', '.join(texts)})")
 
 
 def _bits(narrow: str, wide: str) -> Handler:
@@ -447,8 +452,8 @@ def _converted(to: str, of: str, a: str, modifiers: tuple[str, ...]) -> str:
     if of in real:
         if not rounding:
             raise NotPtx("a conversion to a whole number names its rounding")
-        double = of == "f64"
-        return f"{PTX}to_integer<{TYPES[to]}>(__builtin_{rounding}{'' if double else 'f'}({'' if double else 'float'}({a})))"
+        call = f"__builtin_{rounding}({a})" if of == "f64" else f"__builtin_{rounding}f(float({a}))"
+        return f"{PTX}to_integer<{TYPES[to]}>({call})"
     if to in _FLOATS:
         name = {"s": "ll", "u": "ull", "b": "ull"}[of[0]]
         return f"__{name}2{'float' if to == 'f32' else 'double'}_{direction or 'rn'}({a})"

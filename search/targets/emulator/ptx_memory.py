@@ -229,7 +229,11 @@ def _memory_barrier(instruction: Instruction, values: Values) -> str:
 
 
 def _mbarrier(instruction: Instruction, values: Values) -> str:
-    name, modifiers, operands = instruction.modifiers[0], instruction.modifiers, instruction.operands
+    name, modifiers, operands = (
+        instruction.modifiers[0],
+        instruction.modifiers,
+        instruction.operands,
+    )
     if name == "init":
         needs(instruction, 2)
         place, count = values.address(operands[0], "shared"), values.read("u32", operands[1])
@@ -252,29 +256,30 @@ def _mbarrier(instruction: Instruction, values: Values) -> str:
 
 def _arrival(instruction: Instruction, values: Values) -> str:
     modifiers, operands = instruction.modifiers, instruction.operands
-    target, place = (
-        operands[:2] if not isinstance(operands[0], Address) else (Name("_"), operands[0])
-    )
-    if not (isinstance(target, Name) and target.text == "_") and "expect_tx" not in modifiers:
-        # A state that a wait by parity never reads; its value is no one's.
-        state = values.write(target, "0ull")
-    else:
-        state = values.write(target, "0ull") if target != Name("_") else ""
-    rest = operands[operands.index(place) + 1 :]
+    target: Operand = Name("_")
+    if not isinstance(operands[0], Address):
+        target, *operands_left = operands
+        operands = tuple(operands_left)
+    if not operands or not isinstance(operands[0], Address):
+        raise NotPtx(f"`{instruction}` names no mbarrier")
+    place, rest = operands[0], operands[1:]
+    # The state that an arrival gives is read by waits without a parity, which are refused.
+    state = values.write(target, "0ull")
     address = values.address(place, "shared")
     if "expect_tx" in modifiers:
         if len(rest) != 1:
             raise NotPtx(f"`{instruction}` names its bytes")
-        return f"{{ gf_emulator_mbarrier_expect({address}, {values.read('u32', rest[0])}, true); {state} }}"
+        count = values.read("u32", rest[0])
+        return f"{{ gf_emulator_mbarrier_expect({address}, {count}, true); {state} }}"
     if rest and not (isinstance(rest[0], Number) and immediate(rest[0]) == 1):
         raise Unsupported("with more than one arrival")
     if "shared::cluster" in modifiers:
-        assert isinstance(place, Address)
         where = values.read("u64", place.base)
         return (
             f"{{ const unsigned gf_emulator_place = unsigned({where}) + {place.offset}u; "
-            "void* const gf_emulator_own = gf_emulator_shared_pointer(gf_emulator_place & 0xffffffu);"
-            " if (gf_emulator_place >> 24) gf_emulator_mbarrier_arrive_rank(gf_emulator_own, "
+            "void* const gf_emulator_own = "
+            "gf_emulator_shared_pointer(gf_emulator_place & 0xffffffu); "
+            "if (gf_emulator_place >> 24) gf_emulator_mbarrier_arrive_rank(gf_emulator_own, "
             "(gf_emulator_place >> 24) - 1); else gf_emulator_mbarrier_arrive(gf_emulator_own); }"
         )
     return f"{{ gf_emulator_mbarrier_arrive({address}); {state} }}"

@@ -223,7 +223,8 @@ class _Reader:
 
     def _address(self) -> Address:
         self._expect("[")
-        base, offset, coordinates = self._simple_operand(), 0, ()
+        base, offset = self._simple_operand(), 0
+        coordinates: tuple[Operand, ...] = ()
         if self._peek() in ("+", "-"):
             sign = -1 if self._take().text == "-" else 1
             offset = sign * integer(self._take().text)

@@ -20,14 +20,9 @@ from greenfast.search.targets.emulator.ptx_text import (
 
 # PTX's types as the emulator's.
 TYPES = {
-    **dict.fromkeys(("u8", "b8"), "unsigned char"),
-    "s8": "signed char",
-    **dict.fromkeys(("u16", "b16"), "unsigned short"),
-    "s16": "short",
-    **dict.fromkeys(("u32", "b32"), "unsigned"),
-    "s32": "int",
-    **dict.fromkeys(("u64", "b64"), "unsigned long long"),
-    "s64": "long long",
+    **{f"u{bits}": f"gf_emulator::ptx::u{bits}" for bits in (8, 16, 32, 64)},
+    **{f"b{bits}": f"gf_emulator::ptx::u{bits}" for bits in (8, 16, 32, 64)},
+    **{f"s{bits}": f"gf_emulator::ptx::s{bits}" for bits in (8, 16, 32, 64)},
     "f16": "__half",
     "bf16": "__nv_bfloat16",
     "f16x2": "__half2",
@@ -143,7 +138,7 @@ def _literal(kind: str, number: Number) -> str:
     if digits[:2].lower() in ("0f", "0d") and number.is_float:
         form = (">I", ">f") if digits[1] in "fF" else (">Q", ">d")
         (value,) = struct.unpack(form[1], struct.pack(form[0], int(digits[2:], 16)))
-        text = f"__builtin_nan(\"\")" if value != value else repr(value)  # noqa: F541
+        text = '__builtin_nan("")' if value != value else repr(value)
         if value in (float("inf"), float("-inf")):
             text = "-__builtin_inf()" if value < 0 else "__builtin_inf()"
         return f"{TYPES[kind]}({'-' if negative else ''}{text})"

@@ -79,10 +79,14 @@ def _match(instruction: Instruction, values: Values) -> str:
     needs(instruction, 3)
     kind = type_of(instruction)
     target, same = pair(instruction.operands[0])
-    a, lanes = values.read(kind, instruction.operands[1]), values.read("u32", instruction.operands[2])
+    a, lanes = (
+        values.read(kind, instruction.operands[1]),
+        values.read("u32", instruction.operands[2]),
+    )
     if "any" in instruction.modifiers:
         return values.write(target, f"__match_any_sync({lanes}, {a})")
-    lines = [f"{{ int gf_emulator_same; const unsigned gf_emulator_all = __match_all_sync({lanes}, {a}, &gf_emulator_same);"]
+    call = f"__match_all_sync({lanes}, {a}, &gf_emulator_same)"
+    lines = [f"{{ int gf_emulator_same; const unsigned gf_emulator_all = {call};"]
     lines.append(values.write(target, "gf_emulator_all"))
     if same is not None:
         lines.append(values.write(same, "gf_emulator_same != 0"))
@@ -95,7 +99,10 @@ def _reduction(instruction: Instruction, values: Values) -> str:
     name = instruction.modifiers[1]
     if name not in ("add", "min", "max", "and", "or", "xor") or kind not in ("u32", "s32"):
         raise Unsupported("of that form")
-    a, lanes = values.read(kind, instruction.operands[1]), values.read("u32", instruction.operands[2])
+    a, lanes = (
+        values.read(kind, instruction.operands[1]),
+        values.read("u32", instruction.operands[2]),
+    )
     return values.write(instruction.operands[0], f"__reduce_{name}_sync({lanes}, {a})")
 
 
@@ -250,9 +257,10 @@ def _warpgroup_product(instruction: Instruction, values: Values) -> str:
         registers = "gf_emulator_a"
     else:
         descriptor = values.read("u64", a)
+    element = f"gf_emulator::Element::{_ELEMENTS[of_a]}"
     lines.append(
-        f"gf_emulator_wgmma({first}, {descriptor}, {registers}, {values.read('u64', b)}, {columns}, "
-        f"gf_emulator::Element::{_ELEMENTS[of_a]}, {flags}); }}"
+        f"gf_emulator_wgmma({first}, {descriptor}, {registers}, {values.read('u64', b)}, "
+        f"{columns}, {element}, {flags}); }}"
     )
     return " ".join(lines)
 

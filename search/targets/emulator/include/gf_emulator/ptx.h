@@ -12,8 +12,14 @@
 namespace gf_emulator {
 namespace ptx {
 
+using u8 = unsigned char;
+using s8 = signed char;
+using u16 = unsigned short;
+using s16 = short;
 using u32 = unsigned;
+using s32 = int;
 using u64 = unsigned long long;
+using s64 = long long;
 
 // The value that an `asm` operand has in its register.
 template <class Register, class T>
