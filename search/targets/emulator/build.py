@@ -63,6 +63,7 @@ from greenfast.search.targets.emulator.flags import (
 from greenfast.search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
 from greenfast.search.targets.emulator.object_check import object_fault
 from greenfast.search.targets.emulator.object_gaps import with_gaps
+from greenfast.search.targets.emulator.own_frames import with_own_frames_passed
 from greenfast.search.targets.emulator.runs import Index3
 from greenfast.search.targets.emulator.source_text import Refused, device_text
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
@@ -84,6 +85,7 @@ RULES = (
     "dynamic_shared",
     "object_check",
     "object_gaps",
+    "own_frames",
     "source_rules",
     "source_text",
     "source_tokens",
@@ -321,7 +323,7 @@ class EmulatorBuild:
             if failed is not None:
                 return failed
             with open(work / "plain.s") as plain, open(work / "kernel.s", "w") as spaced:
-                spaced.writelines(with_gaps(plain))
+                spaced.writelines(with_gaps(with_own_frames_passed(plain)))
             compiled, source = [self.compiler.path], ["kernel.s"]
         command = [
             *compiled,
