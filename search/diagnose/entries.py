@@ -99,7 +99,8 @@ def _default_arguments(kernel: Kernel) -> str:
         return "<>"
     listed = ", ".join(kernel.template_parameters)
     raise UsageError(
-        f"{kernel.name} ({place_of(kernel)}) is a template <{listed}>; the entry needs its arguments",
+        f"{kernel.name} ({place_of(kernel)}) is a template <{listed}>; "
+        "the entry needs its arguments",
         code="unknown_entry",
         mend=f"for example --entry '{kernel.name}<{_example(kernel)}>'",
     )
