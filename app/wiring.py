@@ -23,6 +23,7 @@ from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kernel_files
 from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.memory import Memory
 from greenfast.search.loop.plan import (
     DEFAULT_TARGET,
     SearchPlan,
@@ -63,6 +64,7 @@ class Services:
         self.stopping = threading.Event()  # set when the process is about to end: streams close
         self.open_streams = 0
         self.feeds: dict[str, Any] = {}  # of searches with followers (app/routes/feeds.py)
+        self.ledger_jobs: Any = None  # of the serving process (app/views/ledger_jobs.py)
         self.readiness: asyncio.Future[dict[str, Any]] | None = None  # a query in progress
         self._targets: dict[tuple[str, float, tuple[Path, ...]], Target] = {}
         self._gpu_turns: DeviceTurns | None = None
@@ -267,6 +269,7 @@ class Services:
         history: History,
         on_trial: Callable[[Trial], None] = lambda trial: None,
         on_closing: Callable[[], None] = lambda: None,
+        memory: Memory | None = None,
     ) -> SearchRun:
         """A run of the search with the files that it was submitted with."""
         plan = self.store.plan(search_id)
@@ -277,6 +280,7 @@ class Services:
             history,
             on_trial,
             on_closing,
+            memory,
         )
 
     def environment(self, context: EvaluationContext) -> dict[str, str]:

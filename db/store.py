@@ -10,6 +10,7 @@
     Recording      begin, record, settle
     Trials         trials, trial, recorded, best, not_told_apart, best_so_far, counts
     Negatives      negatives
+    Ledger         note, notes, known_trials, import_foreign, foreign
     Sources        source
     FrozenFiles    frozen_files
     Submissions    submissions, waiting_submissions
@@ -36,6 +37,7 @@ from greenfast.db.devices import Devices
 from greenfast.db.dialects import make_engine, parse_url, sqlite_path
 from greenfast.db.extension import Extensions
 from greenfast.db.kernel_files import FrozenFiles
+from greenfast.db.ledger import Ledger
 from greenfast.db.migrate import prepare
 from greenfast.db.models import REVISION, SearchRecord
 from greenfast.db.negatives import Negatives
@@ -65,6 +67,7 @@ class Store(
     Recording,
     Trials,
     Negatives,
+    Ledger,
     Sources,
     FrozenFiles,
     Submissions,

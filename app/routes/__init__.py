@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from greenfast.app.routes import choices, comparing, events, records, searches, submissions, tunings
+from greenfast.app.routes import (
+    choices,
+    comparing,
+    events,
+    ledger,
+    records,
+    searches,
+    submissions,
+    tunings,
+)
 from greenfast.app.views.schemas import Problem
 
 ERRORS = {
@@ -32,6 +41,7 @@ def api() -> APIRouter:
             for status, words in ERRORS.items()
         },
     )
-    for subject in (comparing, choices, searches, submissions, tunings, events, records):
+    subjects = (comparing, ledger, choices, searches, submissions, tunings, events, records)
+    for subject in subjects:
         router.include_router(subject.router)
     return router

@@ -35,6 +35,7 @@ from greenfast.search.loop.evaluate import (
     timings_of,
 )
 from greenfast.search.loop.executor import LocalExecutor
+from greenfast.search.loop.memory import Memory, NoMemory, Recalled
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
@@ -148,6 +149,7 @@ class _Flight:
     proposal: Proposal
     source: RenderedSource | None
     future: Future[Evaluated]
+    recalled: Recalled | None = None  # the verdict is that of an earlier search
 
 
 class SearchRun:
@@ -161,7 +163,9 @@ class SearchRun:
         history: History,
         on_trial: Callable[[Trial], None] = lambda trial: None,
         on_closing: Callable[[], None] = lambda: None,
+        memory: Memory | None = None,
     ) -> None:
+        self.memory: Memory = memory or NoMemory()
         self.stop = threading.Event()
         self.plan, self.sink, self.history = plan, sink, history
         self.on_trial, self.on_closing = on_trial, on_closing
@@ -386,7 +390,13 @@ class SearchRun:
         if source is not None:
             self.sources[source.digest] = None
         context, baseline = self.context, self._timed_baseline
-        if self._is_baseline(number):
+        is_baseline = self._is_baseline(number)
+        recalled = self.memory.recall(proposal.candidate, source, is_baseline=is_baseline)
+        if recalled is not None:
+            known: Future[Evaluated] = Future()
+            known.set_result(Evaluated(recalled.verdict, source, 0.0))
+            return _Flight(number, proposal, source, known, recalled)
+        if is_baseline:
             context, baseline = replace(context, on_result=self._hear_baseline), no_baseline
         future = executor.submit(evaluate, proposal.candidate, context, baseline, rendered)
         return _Flight(number, proposal, source, future)
@@ -413,6 +423,8 @@ class SearchRun:
                 flight.proposal.sampler,
             )
         )
+        if flight.recalled is not None and trial.verdict is flight.recalled.verdict:
+            self.memory.used(flight.number, flight.recalled)
         self.sink.record(trial, flight.source)
         self._learn(trial, self.strategy.tell)
         self.on_trial(trial)

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 
 #include "async_shadow.h"
@@ -131,6 +132,7 @@ private:
     struct Fence {
         Clocks::Time time = 0, floor = 0;
         Clocks::Row known;
+        std::shared_ptr<const Clocks::Row> device_known;  // null: no more than the floor
     };
     struct Suspect {
         Finding finding{};
@@ -248,6 +250,7 @@ private:
     void suspect(const Finding& finding, bool one_instruction);
 
     unsigned block_thread() const;
+    std::shared_ptr<const Clocks::Row> beyond_floor(const Clocks::Row& known, unsigned thread) const;
     bool stays_in_block(const void* address) const;
     Party party(const Running& running) const;
     Party party(unsigned thread, std::uint32_t site, Action action) const;
