@@ -257,7 +257,7 @@ def test_a_failed_search_tells_why_below_its_title(page, site, catalogue):
     failed = failed_search(site.store, catalogue)
     page.goto(f"/searches/{failed.row.id}")
     lead = page.locator(".lead.faulted").inner_text()
-    assert lead.startswith("The search failed after 5 faults in a row")
+    assert lead.startswith("The search failed: 5 faults in a row")
     assert lead.endswith(MIXED_TOOLCHAIN)
 
 

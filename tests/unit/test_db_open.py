@@ -50,6 +50,8 @@ def older(path: Path) -> None:
     for column in ("manifest_digest", "closing"):
         connection.execute(f"ALTER TABLE searches DROP COLUMN {column}")
     for table in (
+        "ledger_notes",
+        "foreign_records",
         "champions",
         "peers",
         "confirmations",

@@ -82,6 +82,7 @@ REFUSED = "refused"  # the reason of a ModuleFailed
 # by the same rules.
 RULES = (
     "device_preprocessor",
+    "dynamic_shared",
     "object_check",
     "object_gaps",
     "own_frames",
@@ -243,6 +244,27 @@ class EmulatorBuild:
     def _preprocessed(
         self, translation_unit: str, arch: str, deadline: Deadline
     ) -> str | Refused | CompilerFailed:
+        expanded = self._expanded(translation_unit, arch, deadline)
+        if not isinstance(expanded, str):
+            return expanded
+        macros = (self.folder / HOST_MACROS).read_text().split()
+        return device_text(expanded, self.headers, frozenset(macros))
+
+    def expanded(
+        self, translation_unit: str, *, arch: str, deadline_s: float
+    ) -> str | Refused | CompilerFailed:
+        """The text after preprocessing, before anything in it is judged."""
+        self.prepare()
+        return self._expanded(translation_unit, arch, Deadline.of(deadline_s))
+
+    @property
+    def headers(self) -> frozenset[str]:
+        """The names of the headers that a text may include."""
+        return stub_names(self.folder / STUBS)
+
+    def _expanded(
+        self, translation_unit: str, arch: str, deadline: Deadline
+    ) -> str | Refused | CompilerFailed:
         stubs = self.folder / STUBS
         confinement = self._confined_to(stubs, INCLUDE / MACROS, *self.include_dirs)
         command = preprocess_command(self.compiler, INCLUDE, stubs, self.include_dirs, arch)
@@ -255,9 +277,7 @@ class EmulatorBuild:
             )
             if failed is not None:
                 return refused_question(failed.log) or failed
-            preprocessed = (work / PREPROCESSED).read_text(errors="replace")
-        macros = (self.folder / HOST_MACROS).read_text().split()
-        return device_text(preprocessed, stub_names(stubs), frozenset(macros))
+            return (work / PREPROCESSED).read_text(errors="replace")
 
     @contextmanager
     def _work_folder(self) -> Iterator[Path]:

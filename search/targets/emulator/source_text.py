@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from greenfast.search.targets.emulator.dynamic_shared import dynamic_shared
 from greenfast.search.targets.emulator.source_rules import (
     DEVICE_WORDS,
     DROPPED_ATTRIBUTES,
@@ -99,12 +100,21 @@ def device_text(
 
 def _read(rewriting: _Rewriting) -> None:
     tokens = rewriting.source.tokens
+    scopes: list[bool] = []  # whether each open brace is a namespace's
     index = 0
     while index < len(tokens):
         token = tokens[index]
         index += 1
         if token.kind == "name":
-            if token.text in _ATTRIBUTE_WORDS:
+            if token.text == "extern" and (
+                shared := dynamic_shared(tokens, index - 1, not all(scopes))
+            ):
+                for at in range(index, shared.last):
+                    if tokens[at].kind == "name" and tokens[at].text not in _ATTRIBUTE_WORDS:
+                        _name(rewriting, at)
+                rewriting.replace(tokens[shared.first], tokens[shared.last], shared.text)
+                index = shared.last + 1
+            elif token.text in _ATTRIBUTE_WORDS:
                 index = _gnu_attribute(rewriting, index - 1)
             else:
                 _name(rewriting, index - 1)
@@ -113,10 +123,26 @@ def _read(rewriting: _Rewriting) -> None:
         elif token.kind == "pragma":
             _pragma(rewriting, token)
         elif token.kind == "punctuator":
+            if token.text == "{":
+                scopes.append(_is_namespace(tokens, index - 1))
+            elif token.text == "}" and scopes:
+                scopes.pop()
             if token.text == "[" and _text(tokens, index) == "[":
                 index = _standard_attribute(rewriting, index - 1)
             elif token.text in _HASHES:
                 raise rewriting.refuse(token, f"a lone `{token.text}` is no C++")
+
+
+def _is_namespace(tokens: tuple[Token, ...], brace: int) -> bool:
+    """Whether the brace opens a namespace or `extern "C"`."""
+    at = brace - 1
+    if at >= 0 and tokens[at].kind == "string":
+        return _text(tokens, at - 1) == "extern"
+    while at >= 0 and (tokens[at].text == "::" or tokens[at].kind in ("name", "marker")):
+        if tokens[at].text == "namespace":
+            return True
+        at -= 1
+    return False
 
 
 def _text(tokens: tuple[Token, ...], index: int) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from greenfast.search.devices.facts import device
 from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.errors import Fault
-from greenfast.search.oracle.problem import GivenArgument, Problem, Scalar
+from greenfast.search.oracle.problem import GivenArgument, Packed, Problem, Scalar
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import (
     Checked,
@@ -99,6 +99,16 @@ class Program:
         return numbers
 
 
+class CannotCompile(Fault):
+    """The emulator's compiler refuses a text; `log` is what it says."""
+
+    code = "emulator_unsupported"
+
+    def __init__(self, message: str, log: str) -> None:
+        super().__init__(message)
+        self.log = log
+
+
 class EmulatorTarget(Runner):
     """Executes candidates on the CPU, with the limits of the GPU `which`."""
 
@@ -142,6 +152,16 @@ class EmulatorTarget(Runner):
         )
         if isinstance(text, Refused):
             raise SourceRefused(text.sentence)
+
+    @property
+    def headers(self) -> frozenset[str]:
+        """The headers that the emulator answers."""
+        return self._prepared().headers
+
+    def expanded(self, unit: str) -> str | Refused | compiler_process.CompilerFailed:
+        """A text after preprocessing as for this device, before anything in it is judged."""
+        arch = self.device.compiled_arch(specific=False)
+        return self._prepared().expanded(unit, arch=arch, deadline_s=COMPILE_DEADLINE_S)
 
     def _arch(self, source: RenderedSource) -> str:
         return self.device.compiled_arch(specific=source.arch_specific)
@@ -253,9 +273,8 @@ class EmulatorTarget(Runner):
             raise SourceRefused(built.log)
         first = next((line for line in built.log.splitlines() if "error" in line), built.log)
         message = shortened(_MACHINE_PATH.sub("", one_line(first)), LONGEST_MESSAGE)
-        raise Fault(
-            f"the emulator cannot compile this source, which NVRTC accepts: {message}",
-            code="emulator_unsupported",
+        raise CannotCompile(
+            f"the emulator cannot compile this source, which NVRTC accepts: {message}", built.log
         )
 
     def _execute(
@@ -483,4 +502,6 @@ def _argument(argument: GivenArgument) -> Argument:
             return native.TensorMapArgument(argument)
         case Scalar():
             return native.ScalarArgument(argument.dtype, argument.value)
+        case Packed():
+            return native.PackedArgument(argument.data, argument.pointers)
     return native.PointerArgument(argument.name, 0)

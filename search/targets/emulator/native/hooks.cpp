@@ -55,7 +55,7 @@ __attribute__((noinline)) void check(const void* address, const void* site) {
     }
     if (action == Action::volatile_read) {
         look_at_flag(address, bytes, site);
-        checker.after_atomic(address, false);
+        checker.reads_flag(address);
     }
     if (checker.counts_too()) count(address, bytes, writes(action), site);
 }
