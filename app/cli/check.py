@@ -31,6 +31,7 @@ from greenfast.search.text import file_line, visible
 from greenfast.search.verdict import LineCost, SafetyFinding
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
+CUDA_ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".cpp")
 LINES_AROUND = 1
 MOST_LINES = 12  # of costs in the text report
 LONGEST_SOURCE_LINE = 70  # characters
@@ -58,13 +59,6 @@ LaunchOption = Annotated[
         "--launch",
         metavar="LAUNCH.toml",
         help="The buffers and launches of FILE.cu; docs/emulator.md shows an example.",
-    ),
-]
-StrictOption = Annotated[
-    bool,
-    typer.Option(
-        "--strict",
-        help="Report writes of one value by several threads, too, where nothing orders them.",
     ),
 ]
 EntryOption = Annotated[
@@ -110,6 +104,13 @@ IncludeOption = Annotated[
     list[Path] | None,
     typer.Option("-I", metavar="FOLDER", help="A folder of FILE.cu's includes; may be repeated."),
 ]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Report writes of one value by several threads, too, where nothing orders them.",
+    ),
+]
 FormOption = Annotated[
     Format,
     typer.Option("--format", help="The form of the report; sarif is for editors and CI."),
@@ -153,7 +154,7 @@ def check(
     form = Format.JSON if as_json else form
     services = Services(Settings.from_environment())
     try:
-        if launch is not None or subject.endswith(".cu"):
+        if launch is not None or entry is not None or Path(subject).suffix in CUDA_ENDINGS:
             _refuse_options(template, preset, settings, workload)
             given = launch or _given_launch(
                 subject, entry, (grid, block, cluster), smem, arguments or [], data or []
@@ -208,7 +209,8 @@ def _given_launch(
             mend="docs/check.md shows both",
         )
     grid, block, cluster = (
-        _sizes(option, text) for option, text in zip(("grid", "block", "cluster"), sizes, strict=True)
+        _sizes(option, text)
+        for option, text in zip(("grid", "block", "cluster"), sizes, strict=True)
     )
     return GivenLaunch(entry, grid, block, cluster, smem or 0, tuple(arguments), tuple(data))
 

@@ -131,7 +131,9 @@ def _check_plain(
     """Check kernels of a file that also holds code of the host."""
     if not isinstance(target, EmulatorTarget):
         raise UsageError(
-            f"{target.name} has no safety checks", code="cannot_check", mend=f"--target {DEFAULT_TARGET}"
+            f"{target.name} has no safety checks",
+            code="cannot_check",
+            mend=f"--target {DEFAULT_TARGET}",
         )
     plain = read_plain(cuda_file, launch, options, target)
     if isinstance(launch, Path):

@@ -48,11 +48,12 @@ __attribute__((noinline)) void watch_own(const void* address, std::size_t bytes,
 template <Action action, unsigned bytes>
 __attribute__((noinline)) void check(const void* address, const void* site) {
     Checker& checker = *Checker::active();
-    checker.access_outside_frames(address, bytes, action, site);
+    // First, since it settles what came before: a store that raced is judged by what it leaves.
     if (action == Action::volatile_write) {
         Worker::current().block().progresses();
-        checker.before_atomic(address, false);
+        checker.before_volatile_store(address);
     }
+    checker.access_outside_frames(address, bytes, action, site);
     if (action == Action::volatile_read) {
         look_at_flag(address, bytes, site);
         checker.reads_flag(address);
