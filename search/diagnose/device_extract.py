@@ -31,7 +31,6 @@ DEVICE_STANDARD = word_set("""
     algorithm array bit cfloat climits float.h initializer_list iterator limits limits.h numeric
     tuple type_traits utility
 """)
-)
 
 
 @dataclass(frozen=True)
