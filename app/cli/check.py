@@ -104,6 +104,13 @@ IncludeOption = Annotated[
     list[Path] | None,
     typer.Option("-I", metavar="FOLDER", help="A folder of FILE.cu's includes; may be repeated."),
 ]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Report writes of one value by several threads, too, where nothing orders them.",
+    ),
+]
 FormOption = Annotated[
     Format,
     typer.Option("--format", help="The form of the report; sarif is for editors and CI."),
@@ -128,6 +135,7 @@ def check(
     include_dirs: IncludeOption = None,
     target: Target = None,
     seed: Seed = None,
+    strict: StrictOption = False,
     form: FormOption = Format.TEXT,
     output: Output = None,
     as_json: AsJson = False,
@@ -158,7 +166,9 @@ def check(
                     code="bad_command_line",
                 )
             options = PlainOptions(tuple(defines or ()), tuple(include_dirs or ()), seed or 0)
-            outcome = check_file(services, Path(subject), given, target, options)
+            outcome = check_file(
+                services, Path(subject), given, target, options, is_strict=strict
+            )
         else:
             if template is None:
                 raise UsageError(
@@ -176,7 +186,7 @@ def check(
                 target,
                 seed,
             )
-            outcome = check_candidate(services, request)
+            outcome = check_candidate(services, request, is_strict=strict)
     finally:
         services.close()
     show(outcome, form, output)
@@ -258,7 +268,7 @@ def report_lines(outcome: CheckOutcome) -> Iterator[str]:
     number = len(report.findings)
     findings = f"{number} finding{'' if number == 1 else 's'}" if number else "no findings"
     yield f"{findings} in {len(report.runs)} runs (order of threads: {orders})"
-    yield from (f"note: {note}; this is no finding" for note in report.notes)
+    yield from (f"note: {note}; --strict reports them" for note in report.notes)
     yield "looked for: " + ", ".join(report.looked_for)
 
 

@@ -59,7 +59,7 @@ def judged(service):
         report = read(service, f"/api/v1/submissions/{ids[name]['id']}").json()
         return report if report["status"] not in ("queued", "running") else None
 
-    return {name: until(lambda name=name: result(name), f"{name} is judged") for name in ids}
+    return {name: until(lambda name=name: result(name), f"{name} is judged", 400) for name in ids}
 
 
 def lines_of(report, kind):
@@ -159,7 +159,7 @@ def test_an_exact_repeat_is_answered_from_the_store(service, judged, tmp_path):
         ({"author": "\udc00"}, "bad_text"),
         ({"parent": "0" * 64}, "unknown_parent"),
         ({"kernel": "../axpy"}, "unknown_kernel"),
-        ({"target": "replay:none"}, "replay_runs_nothing"),
+        ({"target": "replay:none"}, "unknown_target"),
         ({"colour": "red"}, "unknown_field"),
     ],
 )
