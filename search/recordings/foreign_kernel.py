@@ -163,6 +163,7 @@ def _template_toml(
             f"doc = {_toml(parameter.original)}",
             "",
         ]
+    values = ", ".join(f"{key} = {_toml(value)}" for key, value in point.items())
     lines += [
         "[[launches]]",
         'entry = "recorded"',
@@ -171,7 +172,7 @@ def _template_toml(
         "",
         f"[presets.{FIRST}]",
         'doc = "the first valid configuration of the file"',
-        f"parameters = {{ {', '.join(f'{key} = {_toml(value)}' for key, value in point.items())} }}",
+        f"parameters = {{ {values} }}",
         "",
     ]
     return "\n".join(lines)
