@@ -26,7 +26,7 @@ from greenfast.db.figures import SORTABLE
 from greenfast.search.status import STATUSES
 from greenfast.search.verdict import VerdictName
 
-REVISION = "0008"  # the newest of migrations/versions, which a test compares
+REVISION = "0009"  # the newest of migrations/versions, which a test compares
 
 # A literal, not a bound value: otherwise planners do not see that a partial index serves the query.
 REJECTED_SQL = f"verdict = '{VerdictName.REJECTED}'"
@@ -220,6 +220,39 @@ class EvidenceRecord(Base):
     __table_args__ = (
         ForeignKeyConstraint(["search_key", "number"], ["trials.search_key", "trials.number"]),
     )
+
+
+class LedgerNoteRecord(Base):
+    """Something that was worked out about a trial: an ablation's arm, an explanation, a recheck,
+    or the earlier trial whose verdict it repeats."""
+
+    __tablename__ = "ledger_notes"
+
+    search_key: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    note: Mapped[str]  # JSON
+    recorded_at: Mapped[float]
+
+    __table_args__ = (
+        ForeignKeyConstraint(["search_key", "number"], ["trials.search_key", "trials.number"]),
+    )
+
+
+class ForeignRecord(Base):
+    """A record of another ledger. No list of trials, times or champions reads this table."""
+
+    __tablename__ = "foreign_records"
+
+    key: Mapped[int] = mapped_column(primary_key=True)
+    digest: Mapped[str] = mapped_column(unique=True)
+    ledger_digest: Mapped[str]  # of the file that it came in
+    kernel: Mapped[str]
+    record: Mapped[str]  # JSON
+    imported_at: Mapped[float]
+
+    __table_args__ = (Index(None, "kernel", "key"), {"sqlite_autoincrement": True})
 
 
 class SourceRecord(Base):

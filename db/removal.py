@@ -21,6 +21,7 @@ from greenfast.db.models import (
     EnvironmentRecord,
     EvidenceRecord,
     KernelFileRecord,
+    LedgerNoteRecord,
     ManifestRecord,
     PeerRecord,
     SearchRecord,
@@ -185,7 +186,8 @@ def _remove_trial(session: Session, record: SearchRecord, number: int) -> Remova
 def _delete_trials(session: Session, record: SearchRecord, numbers: Sequence[int]) -> int:
     removed = 0
     for part in _parts(numbers):
-        for kind in (EvidenceRecord, TrialRecord):  # evidence refers to its trial
+        # Evidence and notes refer to their trial.
+        for kind in (EvidenceRecord, LedgerNoteRecord, TrialRecord):
             of_part = kind.search_key == record.key, kind.number.in_(part)
             count = _count(session, delete(kind).where(*of_part))
             removed += count if kind is TrialRecord else 0

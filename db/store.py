@@ -10,8 +10,10 @@
     Recording      begin, record, settle
     Trials         trials, trial, recorded, best, not_told_apart, best_so_far, counts
     Negatives      negatives
+    Ledger         note, notes, known_trials, import_foreign, foreign
     Sources        source
     FrozenFiles    frozen_files
+    Submissions    submissions, waiting_submissions
     Confirmations  record_confirmation, record_peer, confirmation, peers
     Champions      promote, champion, champions, earlier_scopes, adopt
     Workers        worker_seen, worker_gone, queue_state
@@ -35,6 +37,7 @@ from greenfast.db.devices import Devices
 from greenfast.db.dialects import make_engine, parse_url, sqlite_path
 from greenfast.db.extension import Extensions
 from greenfast.db.kernel_files import FrozenFiles
+from greenfast.db.ledger import Ledger
 from greenfast.db.migrate import prepare
 from greenfast.db.models import REVISION, SearchRecord
 from greenfast.db.negatives import Negatives
@@ -44,6 +47,7 @@ from greenfast.db.search_ids import SearchIds
 from greenfast.db.searches import Searches
 from greenfast.db.session import Database
 from greenfast.db.sources import Sources
+from greenfast.db.submissions import Submissions
 from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from greenfast.db.trials import Trials
 from greenfast.db.tunings import Tunings
@@ -63,8 +67,10 @@ class Store(
     Recording,
     Trials,
     Negatives,
+    Ledger,
     Sources,
     FrozenFiles,
+    Submissions,
     Confirmations,
     Champions,
     Devices,

@@ -60,6 +60,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
         Command("trials", "trials", "List, select and sort the trials of a search."),
         Command("compare", "compare", "Compare two trials, or the best of two searches."),
         Command("importance", "importance", "Show which parameters the times depend on."),
+        Command("ablate", "ablate", "Switch each feature of a winner off, one at a time."),
         Command("pause", "control", "Pause a search."),
         Command("resume", "control", "Queue a paused search again, for a worker."),
         Command("cancel", "control", "End a search; its trials are kept."),
@@ -78,7 +79,9 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     ),
     "Examine one candidate": (
         Command("trial", "trial", "Take one candidate through all gates."),
+        Command("judge", "judge", "Take a source of your own through all gates of a kernel."),
         Command("check", "check", "Look for races and bad memory accesses, also in your own .cu."),
+        Command("explain", "explain", "Tell why a trial is wrong: stage, step, and error."),
         Command("probe", "probe", "Find the stage at which a candidate's values go wrong."),
         Command("profile", "profile", "Run a trial under Nsight Compute or compute-sanitizer."),
     ),

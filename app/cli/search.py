@@ -25,7 +25,7 @@ from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.workload_files import read_workloads
 from greenfast.search.loop.plan import DEFAULT_STRATEGY, SearchRequest
-from greenfast.search.loop.run import Ended, failure_sentence, weak_tests_of
+from greenfast.search.loop.run import Ended, weak_tests_of
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.status import SearchStatus
 from greenfast.search.strategies import STRATEGIES
@@ -143,6 +143,31 @@ ExtendOption = Annotated[
         "strategy goes on from what it knows.",
     ),
 ]
+FreshOption = Annotated[
+    bool,
+    typer.Option(
+        "--fresh",
+        help="Evaluate every candidate, also those that a search of the same scope has recorded.",
+    ),
+]
+HypothesisOption = Annotated[
+    str,
+    typer.Option(
+        "--hypothesis", metavar="TEXT", help="What you expect; the report puts it to the result."
+    ),
+]
+ExpectedGainOption = Annotated[
+    float | None,
+    typer.Option(
+        "--expected-gain",
+        metavar="SHARE",
+        help="The gain that you expect, as a share of the baseline's time, such as 0.1.",
+    ),
+]
+CostOption = Annotated[
+    str,
+    typer.Option("--cost", metavar="TEXT", help="What trying it costs, such as '2 days'."),
+]
 ResumeOption = Annotated[
     str | None,
     typer.Option(
@@ -169,6 +194,10 @@ def search(
     max_registers: MaxRegistersOption = None,
     max_spill_bytes: MaxSpillsOption = None,
     max_smem_bytes: MaxSmemOption = None,
+    fresh: FreshOption = False,
+    hypothesis: HypothesisOption = "",
+    expected_gain: ExpectedGainOption = None,
+    cost: CostOption = "",
     resume: ResumeOption = None,
     extend: ExtendOption = None,
     as_json: AsJson = False,
@@ -211,6 +240,10 @@ def search(
             confirm=confirm,
             mode=mode,
             gates=ptxas_limits(max_registers, max_spill_bytes, max_smem_bytes),
+            reuse=not fresh,
+            hypothesis=hypothesis,
+            expected_gain=expected_gain,
+            cost=cost,
         )
     )
     with opened_services() as services:
@@ -396,9 +429,6 @@ def exit_code(report: RunReport, detail: SearchDetailOut) -> int:
     if report.left is Left.STOPPED:
         return EXIT_INTERRUPTED
     if report.ended is Ended.FAILED:
-        if report.is_authors_mistake:
-            say(f"greenfast: the search failed: {detail.why}")
-            return EXIT_MISTAKE
-        say(f"greenfast: {failure_sentence(detail.why)}")
-        return EXIT_FAILED
+        say(f"greenfast: the search failed: {detail.why}")
+        return EXIT_MISTAKE if report.is_authors_mistake else EXIT_FAILED
     return 0 if detail.best is not None or report.ended is not Ended.COMPLETED else 1

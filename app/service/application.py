@@ -11,6 +11,7 @@ from greenfast.app.dashboard.router import router
 from greenfast.app.routes import api, health, login
 from greenfast.app.routes.auth import Guard
 from greenfast.app.service.admission import Admission
+from greenfast.app.views.ledger_jobs import LedgerJobs
 from greenfast.app.views.problems import add_problem_handlers
 from greenfast.app.wiring import Services
 
@@ -21,6 +22,7 @@ def create_app(services: Services) -> FastAPI:
     Raises the errors of opening the database.
     """
     services.open_store()
+    services.ledger_jobs = LedgerJobs(services.settings, services.stopping)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

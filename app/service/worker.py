@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from greenfast.app.views.ledger_memory import StoreMemory
 from greenfast.app.wiring import Services
 from greenfast.db.faults import LeaseLost
 from greenfast.db.rows import Claim
@@ -167,7 +168,7 @@ def run_claim(
     patience = Patience(stop, say)
     sink = StoppableSink(services.sink(claim), stop, patience)
     try:
-        result = _run(services, claim, sink, stop, patience, on_trial, on_closing)
+        result = _run(services, claim, sink, stop, patience, on_trial, on_closing, say)
         if _is_stopped(sink, stop, result):
             return RunReport(Left.STOPPED, why="stopped")
         return _finished(services, claim, result, patience)
@@ -213,10 +214,12 @@ def _run(
     patience: Patience,
     on_trial: Callable[[Trial], None],
     on_closing: Callable[[], None],
+    say: Callable[[str], None],
 ) -> RunResult:
+    memory = StoreMemory(services.store, claim.search_id)
     history = patience(services.store.history, claim)
     run = _with_heartbeat(
-        lambda: _prepared(services, claim.search_id, sink, history, on_trial, on_closing),
+        lambda: _prepared(services, claim.search_id, sink, history, on_trial, on_closing, memory),
         sink,
         history,
         stop,
@@ -225,9 +228,14 @@ def _run(
     if isinstance(run, RunResult):
         return run
     patience(services.store.describe, claim, services.environment(run.context))
+    patience(lambda: memory.open(measures=run.context.target.measures))
+    if memory.opening:
+        say(memory.opening)
     try:
         return run.run()
     finally:
+        if memory.closing:
+            say(memory.closing)
         services.give_back_gpus()
 
 
@@ -238,9 +246,10 @@ def _prepared(
     history: History,
     on_trial: Callable[[Trial], None],
     on_closing: Callable[[], None],
+    memory: StoreMemory,
 ) -> SearchRun:
     """The run with its target built, which takes a while the first time on a machine."""
-    run = services.search_run(search_id, sink, history, on_trial, on_closing)
+    run = services.search_run(search_id, sink, history, on_trial, on_closing, memory)
     if run.context.checker is not None:  # the safety gate needs it later than the target
         threading.Thread(
             target=_prepare_quietly, args=(run.context.checker,), name=PREPARING, daemon=True

@@ -25,11 +25,20 @@ from greenfast.app.views.schemas import (
     SearchSubmission,
     TrialsQuery,
 )
+from greenfast.app.views.submission_schemas import SubmissionIn
 from greenfast.search.errors import Fault, GreenfastError
 from greenfast.search.text import one_line
 
 log = logging.getLogger("greenfast")
-NOT_FOUND = ("unknown_search", "unknown_trial", "unknown_source", "unknown_tuning", "no_best")
+NOT_FOUND = (
+    "unknown_search",
+    "unknown_trial",
+    "unknown_source",
+    "unknown_tuning",
+    "no_best",
+    "no_ablation",
+    "no_explanation",
+)
 CONFLICT = (
     "bad_transition",
     "kernel_changed",
@@ -38,12 +47,14 @@ CONFLICT = (
     "not_measured",
     "tuning_not_complete",
     "no_kernel",
+    "jobs_busy",
 )
 HTTP_CODES = {404: "unknown_path", 405: "bad_method", 400: "bad_request"}
 LONGEST_QUOTE = 300
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CONTROL_PATH = re.compile(r"/api/v1/(?:searches|tunings)/[^/]+/[^/]+")
-CONTROLS = ("pause", "resume", "cancel", "confirm")  # last parts of such paths that accept POST
+# The last parts of such paths that accept POST.
+CONTROLS = ("pause", "resume", "cancel", "confirm", "ablation")
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -168,5 +179,7 @@ def known_fields(place: Sequence[str], path: str) -> list[str]:
             "champions": ChampionsQuery,
         }
         return list(queries.get(path.rstrip("/").rpartition("/")[2], PageQuery).model_fields)
+    if path.rstrip("/").endswith("/submissions"):
+        return list(SubmissionIn.model_fields)
     body: type[BaseModel] = Budget if place[1:2] == ["budget"] else SearchSubmission
     return list(body.model_fields)

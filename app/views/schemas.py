@@ -101,6 +101,14 @@ class SearchSubmission(Input):
         "(data in memory)",
     )
     gates: dict[str, dict[str, Any]] = Field(default_factory=dict, description="limits by gate")
+    reuse: bool = Field(
+        True, description="repeat verdicts that a search of the same scope has recorded"
+    )
+    hypothesis: str = Field("", description="what you expect; the report puts it to the result")
+    expected_gain: float | None = Field(
+        None, description="the gain that you expect, as a share of the baseline's time"
+    )
+    cost: str = Field("", description="what trying it costs, in your own words")
 
     def request(self) -> SearchRequest:
         given = {
@@ -116,6 +124,10 @@ class SearchSubmission(Input):
                 "confirm",
                 "mode",
                 "gates",
+                "reuse",
+                "hypothesis",
+                "expected_gain",
+                "cost",
             )
         }
         return SearchRequest(
@@ -199,7 +211,9 @@ class TrialOut(FiguresOut, Output):
     state: Literal["running", "done"]
     template: str
     parameters: dict[str, ScalarValue]
-    origin: str = Field(description="sampled, mutated, crossed, repaired, preset or seeded")
+    origin: str = Field(
+        description="sampled, mutated, crossed, repaired, preset, seeded or submitted"
+    )
     preset: str = Field(description="empty: none")
     parents: list[str] = Field(description="digests of the candidates that it was derived from")
     wanted: dict[str, ScalarValue] = Field(

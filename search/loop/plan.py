@@ -42,6 +42,7 @@ MODES = ("auto", "hot", "cold")
 LARGEST_WEIGHT = 1e15
 LARGEST_SECRET = 2**53  # which every reader of JSON holds exactly
 CHAMPION = "champion"  # the baseline is the champion of the search's scope
+LONGEST_NOTE = 1_000
 GATE_LIMITS = {"ptxas": tuple(limit.name for limit in fields(GateLimits))}
 
 
@@ -66,6 +67,10 @@ class SearchRequest:
     weights: tuple[float, ...] | None = None  # of `workloads`, in their order; default: all 1
     # Of a tuning: how close to the best its kernels are; None: the search stands alone.
     within_percent: float | None = None
+    reuse: bool = True  # do not evaluate again what a search of the same scope has recorded
+    hypothesis: str = ""  # given by a person: what the search should show
+    expected_gain: float | None = None  # a share of the baseline's time
+    cost: str = ""  # of trying, in the person's own words
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,12 @@ class SearchPlan:
     weights: tuple[float, ...] = ()
     # Of a tuning: the kernels that serve its workloads are judged at the end.
     within_percent: float | None = None
+    # The one candidate beside the baseline, in place of those of a strategy (submitted.py).
+    submitted: Candidate | None = None
+    reuse: bool = True  # verdicts of earlier searches of the same scope are repeated
+    hypothesis: str = ""
+    expected_gain: float | None = None
+    cost: str = ""
 
 
 ChampionOf = Callable[
@@ -165,6 +176,10 @@ def make_plan(
         sizes_secret=secrets.randbelow(LARGEST_SECRET),
         weights=_weights(request, workloads),
         within_percent=request.within_percent,
+        reuse=request.reuse,
+        hypothesis=_words("hypothesis", request.hypothesis),
+        expected_gain=_expected(request.expected_gain),
+        cost=_words("cost", request.cost),
     )
     if request.baseline == CHAMPION or (request.baseline is None and family == "cuda"):
         return _against_champion(plan, champion_of(plan), required=request.baseline == CHAMPION)
@@ -378,6 +393,26 @@ def _min_gain(value: float | None) -> float:
     if not 0 <= gain < 1:
         raise UsageError(
             f"min_gain is {gain:g}", code="bad_min_gain", mend="a share of 0 or more, below 1"
+        )
+    return gain
+
+
+def _words(name: str, text: str) -> str:
+    """A person's note on a search; UsageError `bad_note` for one that is too long."""
+    if len(text) > LONGEST_NOTE or not text.isprintable():
+        raise UsageError(
+            f"the {name} of a search is at most {LONGEST_NOTE} printable characters",
+            code="bad_note",
+        )
+    return text.strip()
+
+
+def _expected(gain: float | None) -> float | None:
+    if gain is not None and not 0 <= gain < 1:
+        raise UsageError(
+            f"the expected gain is {gain:g}",
+            code="bad_expected_gain",
+            mend="a share of the baseline's time of 0 or more, below 1",
         )
     return gain
 

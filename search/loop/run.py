@@ -35,6 +35,7 @@ from greenfast.search.loop.evaluate import (
     timings_of,
 )
 from greenfast.search.loop.executor import LocalExecutor
+from greenfast.search.loop.memory import Memory, NoMemory, Recalled
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
@@ -70,7 +71,6 @@ from greenfast.search.verdict import (
 )
 
 CONTROL_INTERVAL_S = 0.25
-FAILED = "The search failed"
 FAULTS_IN_A_ROW = 5  # after so many, the machine is broken, not the candidates
 DEATHS = 3  # a candidate that was in flight when a worker died this often is not tried again
 
@@ -149,6 +149,7 @@ class _Flight:
     proposal: Proposal
     source: RenderedSource | None
     future: Future[Evaluated]
+    recalled: Recalled | None = None  # the verdict is that of an earlier search
 
 
 class SearchRun:
@@ -162,7 +163,9 @@ class SearchRun:
         history: History,
         on_trial: Callable[[Trial], None] = lambda trial: None,
         on_closing: Callable[[], None] = lambda: None,
+        memory: Memory | None = None,
     ) -> None:
+        self.memory: Memory = memory or NoMemory()
         self.stop = threading.Event()
         self.plan, self.sink, self.history = plan, sink, history
         self.on_trial, self.on_closing = on_trial, on_closing
@@ -236,10 +239,7 @@ class SearchRun:
         fault = self.last_fault
         assert fault is not None, "faults in a row end with a fault"
         message = fault.message.rstrip(".")
-        return (
-            f"{FAILED} after {FAULTS_IN_A_ROW} faults in a row. "
-            f"Last fault ({fault.code}): {message}."
-        )
+        return f"{FAULTS_IN_A_ROW} faults in a row. The last one ({fault.code}): {message}."
 
     def _closed(self, executor: LocalExecutor, result: RunResult) -> RunResult:
         """Confirm the winner of a complete search, unless it is paused or cancelled.
@@ -336,7 +336,12 @@ class SearchRun:
             if proposal is None:
                 return None
             rendered = self._rendered(proposal.candidate)
-            if isinstance(rendered, RenderedSource) and rendered.digest in self.sources:
+            # A submission brings launches of its own, so its text alone tells nothing.
+            if (
+                self.plan.submitted is None
+                and isinstance(rendered, RenderedSource)
+                and rendered.digest in self.sources
+            ):
                 told = self.sources[
                     rendered.digest
                 ]  # renders to a source that was tried: no new trial
@@ -385,7 +390,13 @@ class SearchRun:
         if source is not None:
             self.sources[source.digest] = None
         context, baseline = self.context, self._timed_baseline
-        if self._is_baseline(number):
+        is_baseline = self._is_baseline(number)
+        recalled = self.memory.recall(proposal.candidate, source, is_baseline=is_baseline)
+        if recalled is not None:
+            known: Future[Evaluated] = Future()
+            known.set_result(Evaluated(recalled.verdict, source, 0.0))
+            return _Flight(number, proposal, source, known, recalled)
+        if is_baseline:
             context, baseline = replace(context, on_result=self._hear_baseline), no_baseline
         future = executor.submit(evaluate, proposal.candidate, context, baseline, rendered)
         return _Flight(number, proposal, source, future)
@@ -412,6 +423,8 @@ class SearchRun:
                 flight.proposal.sampler,
             )
         )
+        if flight.recalled is not None and trial.verdict is flight.recalled.verdict:
+            self.memory.used(flight.number, flight.recalled)
         self.sink.record(trial, flight.source)
         self._learn(trial, self.strategy.tell)
         self.on_trial(trial)
@@ -463,11 +476,6 @@ def weak_tests_of(verdict: Verdict) -> tuple[str, ...]:
     return evidence.weak_tests if isinstance(evidence, CorrectnessEvidence) else ()
 
 
-def failure_sentence(why: str) -> str:
-    """The sentence for a failed search: its own, or one made from the reason."""
-    return why if why.startswith(FAILED) else f"{FAILED}: {why}"
-
-
 def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
     """The plan's strategy over its templates' spaces, with every preset as a seed."""
     spaces = {
@@ -479,6 +487,8 @@ def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
         for space in spaces.values()
         for preset in space.template.presets
     ]
+    if plan.submitted is not None:
+        seeds = [plan.submitted]
     valid = [seed for seed in seeds if spaces[seed.template].why_not(seed.parameters) is None]
     return STRATEGIES[plan.strategy](context.kernel.name, spaces, valid, plan.seed)
 

@@ -15,7 +15,7 @@ from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.loop.comparison import Comparison, Confirmation, Peer, ProcessTimes
 from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
-from greenfast.search.loop.run import FAILED, Ended
+from greenfast.search.loop.run import Ended
 from greenfast.search.space.candidate import (
     Candidate,
     Origin,
@@ -195,7 +195,7 @@ def failed_search(store: Store, catalogue: Catalogue) -> ExampleSearch:
     search.record_next()
     for _ in range(5):
         search.record_next(Faulted(Stage.COMPILE, "toolchain_mixed", MIXED_TOOLCHAIN))
-    why = f"{FAILED} after 5 faults in a row. Last fault (toolchain_mixed): {MIXED_TOOLCHAIN}"
+    why = f"5 faults in a row. The last one (toolchain_mixed): {MIXED_TOOLCHAIN}"
     store.finish(search.claim, Ended.FAILED, why)
     return search
 

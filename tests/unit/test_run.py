@@ -12,7 +12,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import Control, Ended, History, Pending, SearchRun, failure_sentence
+from greenfast.search.loop.run import Control, Ended, History, Pending, SearchRun
 from greenfast.search.strategies import Proposal
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Faulted, GateResult, Green, Rejected, Trial
@@ -150,7 +150,7 @@ def test_a_cancel_ends_what_is_in_flight_at_once(start, album, broken_kernel):
     endless = broken_kernel(
         "right.cu.j2", "for (int step", "volatile int on = 1; while (on) { }\n    for (int step"
     )
-    cancel_at = time.monotonic() + 3.0
+    cancel_at = time.monotonic() + 1.0
     sink = ListSink(lambda sink: Control.CANCEL if time.monotonic() > cancel_at else Control.RUN)
     begun = time.monotonic()
     _, result = start(sink, catalogue=endless, trials=4)
@@ -270,12 +270,7 @@ def test_five_faults_in_a_row_end_the_search_and_blame_nobody(start, toolchain, 
     search, result = start(sink, trials=9)
     assert result.ended is Ended.FAILED
     assert [type(trial.verdict) for trial in sink.trials] == [Faulted] * 5
-    assert (
-        result.why
-        == "The search failed after 5 faults in a row. Last fault (disk_gone): the disk is gone."
-    )
-    assert failure_sentence(result.why) == result.why
-    assert failure_sentence("no compiler") == "The search failed: no compiler"
+    assert result.why == "5 faults in a row. The last one (disk_gone): the disk is gone."
     assert search.strategy._best == {}
 
 

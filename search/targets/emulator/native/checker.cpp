@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "worker.h"
 
@@ -18,6 +19,8 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     observed_.assign(thread_count, Clocks::Row());
     released_.clear();
     suspect_.bytes = 0;
+    flag_.address = nullptr;
+    unsettled_ = false;
     remote_.clear();
     async_.start_block();
     afar_.clear();
@@ -238,6 +241,13 @@ void Checker::suspect(const Finding& finding, bool one_instruction) {
     suspect_.address = static_cast<const char*>(access_address_);
     suspect_.bytes = std::min<unsigned>(access_bytes_, sizeof suspect_.before);
     std::memcpy(suspect_.before, suspect_.address, suspect_.bytes);
+    unsettled_ = true;
+}
+
+void Checker::settle_now() {
+    unsettled_ = false;
+    if (suspect_.bytes) judge_suspect();
+    if (flag_.address) saw_releases(std::exchange(flag_.address, nullptr), flag_.thread, false);
 }
 
 void Checker::judge_suspect() {
@@ -326,6 +336,7 @@ void Checker::block_met() {
 }
 
 void Checker::lanes_met(unsigned warp, std::uint32_t lanes, bool all_living) {
+    settle();
     clocks_.lanes_met(warp, lanes, all_living);
 }
 
@@ -335,6 +346,7 @@ unsigned Checker::block_thread() const { return block_.current().thread; }
 // latter on, and so does the fence of a thread that comes after the atomic: the fences of both sides are ordered
 // then (PTX ISA, "Fence-SC").
 void Checker::fence(bool device_wide) {
+    settle();
     const unsigned thread = block_thread();
     if (!observed_[thread].empty()) {
         clocks_.acquire(thread, observed_[thread]);
@@ -348,6 +360,15 @@ void Checker::fence(bool device_wide) {
     }
     fence.known.clear();
     clocks_.release(thread, fence.known);
+    if (device_wide) fence.device_known = beyond_floor(fence.known, thread);
+}
+
+// What the thread knows of others beyond the block's floor; null: nothing.
+std::shared_ptr<const Clocks::Row> Checker::beyond_floor(const Clocks::Row& known, unsigned thread) const {
+    const Clocks::Time floor = clocks_.floor();
+    for (unsigned other = 0; other < block_.thread_count(); other++)
+        if (other != thread && known[other] > floor) return std::make_shared<const Clocks::Row>(known);
+    return nullptr;
 }
 
 // Whether only threads of the block can order themselves by an atomic on `address`.
@@ -362,6 +383,11 @@ void Checker::undefined_shuffle(const Fiber& fiber, int source) {
 }
 
 void Checker::before_atomic(const void* address, bool block_wide) {
+    settle();
+    releases(address, block_wide);
+}
+
+void Checker::releases(const void* address, bool block_wide) {
     const unsigned thread = block_thread();
     const Fence& fence = fences_[thread];
     if (fence.known.empty()) return;
@@ -374,13 +400,17 @@ void Checker::before_atomic(const void* address, bool block_wide) {
     release.thread = thread;
     release.floor = clocks_.floor();
     release.fence_floor = fence.floor;
+    release.known = fence.device_known;
     release.now = clocks_.tick();
     for (const Fence& one : fences_) release.fenced.push_back(one.time);
     block_.worker().launch().global_shadow->release(address, release);
 }
 
 void Checker::after_atomic(const void* address, bool block_wide) {
-    const unsigned thread = block_thread();
+    saw_releases(address, block_thread(), block_wide);
+}
+
+void Checker::saw_releases(const void* address, unsigned thread, bool block_wide) {
     const auto published = released_.find(address);
     if (published != released_.end()) {
         Clocks::Row& observed = observed_[thread];

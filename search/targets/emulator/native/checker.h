@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 
 #include "async_shadow.h"
@@ -73,10 +74,15 @@ public:
     void block_met();
     void cluster_met();
     void lanes_met(unsigned warp, std::uint32_t lanes, bool all_living);
-    void publish(Clocks::Row& into) { clocks_.release(block_thread(), into); }
+    void publish(Clocks::Row& into) {
+        settle();
+        clocks_.release(block_thread(), into);
+    }
     void fence(bool device_wide);
     void before_atomic(const void* address, bool block_wide);
     void after_atomic(const void* address, bool block_wide);
+    // Before a volatile store, whose own access is judged only behind it.
+    void before_volatile_store(const void* address) { releases(address, false); }
     void undefined_shuffle(const Fiber& fiber, int source);
     Clocks& clocks() { return clocks_; }
 
@@ -106,10 +112,15 @@ public:
                        const std::string& detail);
     Party party_of(const Fiber& fiber, Action action, const void* site) const { return party({fiber, action, site}); }
 
-    // A store that raced with another store is forgiven if it changed nothing; it is judged here, before any other
-    // thread or access.
+    // What an access leaves to be looked at behind it, since its hook runs before it: here, before any other thread
+    // of this worker or access. A store that raced with another store is forgiven if it changed nothing. And what a
+    // volatile load saw is what was released until it loaded: blocks of other workers run meanwhile.
     void settle() {
-        if (suspect_.bytes) judge_suspect();
+        if (unsettled_) settle_now();
+    }
+    void reads_flag(const void* address) {
+        flag_ = {address, block_thread()};
+        unsettled_ = true;
     }
 
 private:
@@ -123,6 +134,7 @@ private:
     struct Fence {
         Clocks::Time time = 0, floor = 0;
         Clocks::Row known;
+        std::shared_ptr<const Clocks::Row> device_known;  // null: no more than the floor
     };
     struct Suspect {
         Finding finding{};
@@ -233,11 +245,15 @@ private:
     void async_meets_touch(std::size_t word, const Touch& touch, bool write, const AsyncIssue& issue);
     void async_meets_unfenced(std::size_t cell, const AsyncIssue& issue);
 
+    void settle_now();
     void judge_suspect();
+    void releases(const void* address, bool block_wide);
+    void saw_releases(const void* address, unsigned thread, bool block_wide);
     void race_or_suspect(const Finding& finding, bool one_instruction);
     void suspect(const Finding& finding, bool one_instruction);
 
     unsigned block_thread() const;
+    std::shared_ptr<const Clocks::Row> beyond_floor(const Clocks::Row& known, unsigned thread) const;
     bool stays_in_block(const void* address) const;
     Party party(const Running& running) const;
     Party party(unsigned thread, std::uint32_t site, Action action) const;
@@ -268,6 +284,12 @@ private:
     const void* access_address_ = nullptr;                   // of the access under way
     unsigned access_bytes_ = 0;
     Suspect suspect_;
+    struct Flag {
+        const void* address = nullptr;
+        unsigned thread = 0;
+    };
+    Flag flag_;  // whose volatile load is under way
+    bool unsettled_ = false;
     AsyncShadow async_;
     // What threads learnt of other blocks' threads, and when.
     struct Afar {

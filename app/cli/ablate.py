@@ -1,0 +1,116 @@
+"""`greenfast ablate`: what each feature and each number of a winner is worth."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from greenfast.app.cli.options import AsJson
+from greenfast.app.cli.output import console, print_json, table, text
+from greenfast.app.cli.services import opened_services
+from greenfast.app.views.ablation_schemas import AblationOut, FindingOut
+from greenfast.app.views.ablations import run_ablation, stored_ablation
+from greenfast.app.views.designs import written
+from greenfast.app.views.terminal import say
+from greenfast.app.views.trial_names import trial_named
+from greenfast.search.diagnose.ablation import RETUNED
+from greenfast.search.errors import UsageError
+
+
+def ablate(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SEARCH[/TRIAL]",
+            help="A trial, such as s_abc/7 or last/baseline; a search stands for its best.",
+        ),
+    ],
+    retune: Annotated[
+        int,
+        typer.Option(
+            "--retune",
+            metavar="N",
+            min=0,
+            max=50,
+            help="Points tried again for a change that matters; 0: only the change itself.",
+        ),
+    ] = RETUNED,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Measure every arm again, also stored ones.")
+    ] = False,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Show what is stored, and measure nothing.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Switch each feature of a winner off, and step each of its numbers, one at a time.
+
+    Every change goes through all gates. On a GPU it is timed in turns with the winner, and the
+    intervals are corrected for the number of changes. Where a change matters, the other values are
+    tuned again for a few trials. On an emulator or a recording, changes within the band of the
+    times stay unclear.
+
+    Results are stored one by one: the same command goes on after an interruption.
+    """
+    with opened_services() as services:
+        subject = trial_named(services.store, name)
+        if stored:
+            ablation = stored_ablation(services.store, subject.search_id, subject.number)
+            if ablation is None:
+                raise UsageError(
+                    f"there is no ablation of {subject}",
+                    code="no_ablation",
+                    mend=f"`greenfast ablate {subject}` makes it",
+                )
+        else:
+            ablation = run_ablation(
+                services,
+                subject.search_id,
+                subject.number,
+                retune=retune,
+                fresh=fresh,
+                say=say,
+            )
+    if as_json:
+        print_json(ablation.model_dump())
+    else:
+        show(ablation)
+    return 0
+
+
+def show(ablation: AblationOut) -> None:
+    """Print a row for each change, then what the ablation cannot say."""
+    out = console()
+    title = f"ablation of {ablation.search_id}/{ablation.number}, {ablation.time_kind} times"
+    out.print(
+        table(
+            ("winner's value", "changed to", "effect", "time / winner's", "tuned again"),
+            map(_row, ablation.findings),
+            title=title,
+        )
+    )
+    out.print()
+    for finding in ablation.findings:
+        if finding.effect != "unclear" or finding.alone is None or finding.alone.stage:
+            out.print(text(f"- {finding.sentence}"))
+    out.print()
+    out.print(text(ablation.summary))
+    for caveat in ablation.caveats:
+        out.print(text(caveat))
+
+
+def _row(finding: FindingOut) -> tuple[object, ...]:
+    return (
+        f"{finding.parameter}={written(finding.before)}",
+        written(finding.after),
+        finding.effect.replace("_", " "),
+        _ratio(finding.ratio, finding.ratio_low, finding.ratio_high),
+        _ratio(finding.best_ratio, finding.best_low, finding.best_high),
+    )
+
+
+def _ratio(ratio: float | None, low: float | None, high: float | None) -> str:
+    if ratio is None:
+        return "-"
+    return f"{ratio:.3f}" + (f" [{low:.3f}, {high:.3f}]" if low and high else "")

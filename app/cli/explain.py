@@ -1,0 +1,75 @@
+"""`greenfast explain`: why a trial is wrong."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from greenfast.app.cli.options import AsJson
+from greenfast.app.cli.output import console, print_json, styled, table, text
+from greenfast.app.cli.services import opened_services
+from greenfast.app.views.explanations import ExplanationOut, explained
+from greenfast.app.views.trial_names import named
+from greenfast.search.errors import UsageError
+
+
+def explain(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="SEARCH/TRIAL", help="A rejected trial, such as s_abc/7 or last/3."),
+    ],
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Look into it again, also where an answer is stored.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Look into a wrong trial: the first wrong stage, the first failing step, the error's shape.
+
+    Probes compare each stage of the computation with a reference. A ladder walks from the nearest
+    correct preset to the trial, one parameter a step. A checked run looks for races and bad
+    accesses. The answer is stored, and shown on the trial's page.
+    """
+    with opened_services() as services:
+        subject = named(services.store, name)
+        if subject.number is None:
+            raise UsageError(
+                f"{name} is a search", code="bad_command_line", mend=f"name a trial: {name}/7"
+            )
+        explanation = explained(services, subject.search_id, subject.number, fresh=fresh)
+    if as_json:
+        print_json(explanation.model_dump())
+    else:
+        show(explanation)
+    return 0
+
+
+def show(explanation: ExplanationOut) -> None:
+    """Print the conclusion, then what it rests on."""
+    out = console()
+    out.print(text(f"{explanation.search_id}/{explanation.number}: {explanation.conclusion}"))
+    out.print()
+    if explanation.stages:
+        rows = [(stage.name, styled(stage.outcome), stage.sentence) for stage in explanation.stages]
+        out.print(table(("stage", "outcome", ""), rows))
+        wrong = [each for each in explanation.stages if each.name == explanation.first_stage]
+        if wrong and wrong[0].suspect:
+            out.print(text(f"look at: {wrong[0].suspect}"))
+    elif explanation.not_probed:
+        out.print(text(f"not probed: {explanation.not_probed}"))
+    if explanation.rungs:
+        rungs = [
+            (", ".join(rung.changed), styled(rung.outcome), rung.sentence)
+            for rung in explanation.rungs
+        ]
+        out.print()
+        out.print(table(("step", "outcome", ""), rungs, title=f"from {explanation.start}"))
+    if explanation.ladder:
+        out.print(text(explanation.ladder))
+    for sentence in (*explanation.error_sentences, explanation.lengths):
+        if sentence:
+            out.print(text(f"- {sentence}"))
+    for finding in explanation.findings:
+        out.print(text(f"- {explanation.findings_of}: {finding}"))
+    for problem in explanation.problems:
+        out.print(text(f"could not be looked into: {problem}"))

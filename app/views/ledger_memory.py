@@ -1,0 +1,164 @@
+"""What the database knows of a search's scope, so that nothing is evaluated twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from greenfast.app.views.ledger_scope import kindred_plans
+from greenfast.db import convert
+from greenfast.db.ledger import KindredSearch, KnownTrial, NoteKind
+from greenfast.search.loop.memory import NEVER_REPEATED, Recalled, may_repeat, needs_same_baseline
+from greenfast.search.loop.plan import SearchPlan
+from greenfast.search.render import RenderedSource
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.verdict import VerdictName
+
+if TYPE_CHECKING:
+    from greenfast.db.store import Store
+
+# Entries of an environment on which no verdict depends.
+WITHOUT_EFFECT = ("python", "machine")
+SAME_IN_PLANS = (
+    "kernel_digest",
+    "workloads",
+    "shapes",
+    "compiled",
+    "weights",
+    "mode",
+    "limits",
+    "target",
+)
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """The trial whose verdict another one repeats."""
+
+    search_id: str
+    number: int
+
+
+@dataclass(frozen=True)
+class _Known:
+    trial: KnownTrial
+    same_baseline: bool
+
+
+class StoreMemory:
+    """Verdicts of the searches that ran under the same conditions with the same files.
+
+    Same: the kernel's frozen files and headers, target, device, driver, toolchain, version of
+    greenfast, workloads, cache mode and limits. Seeds may differ.
+    """
+
+    def __init__(self, store: Store, search_id: str) -> None:
+        self._store, self._id = store, search_id
+        self._by_digest: dict[str, list[_Known]] = {}
+        self._measures = False
+        self.searches = self.trials = self.negatives = self.reused = 0
+
+    def open(self, *, measures: bool) -> None:
+        """Read what is known. The search's environment is stored by now."""
+        self._measures = measures
+        (own, plan), *others = kindred_plans(self._store, self._id)
+        if not plan.reuse or plan.target.startswith("replay:"):
+            return
+        same = {
+            search.search_id: _same_baseline(plan, other)
+            for search, other in others
+            if _may_share(own, plan, search, other)
+        }
+        known = self._store.known_trials(list(same))
+        self.searches = len({trial.search_id for trial in known})
+        self.trials = len(known)
+        self.negatives = sum(trial.verdict == VerdictName.REJECTED for trial in known)
+        for trial in known:
+            entry = _Known(trial, same[trial.search_id])
+            for digest in {trial.candidate_digest, trial.source_digest} - {None}:
+                self._by_digest.setdefault(str(digest), []).append(entry)
+
+    @property
+    def opening(self) -> str:
+        """What is known, for the beginning of the search; empty for nothing."""
+        if not self.trials:
+            return ""
+        searches = "1 search" if self.searches == 1 else f"{self.searches} searches"
+        return (
+            f"the ledger knows {self.trials} trials of {searches} of this scope, "
+            f"{self.negatives} of them negative; a candidate that it knows is not evaluated again"
+        )
+
+    @property
+    def closing(self) -> str:
+        """What that saved, for the end of the search; empty for nothing."""
+        if not self.reused:
+            return ""
+        trials = "1 trial was" if self.reused == 1 else f"{self.reused} trials were"
+        return f"{trials} known from earlier searches and not evaluated again"
+
+    def recall(
+        self, candidate: Candidate, source: RenderedSource | None, *, is_baseline: bool
+    ) -> Recalled | None:
+        digests = [candidate.digest, *([source.digest] if source is not None else [])]
+        entries = [entry for digest in digests for entry in self._by_digest.get(digest, ())]
+        for entry in entries:
+            if entry.trial.reason in NEVER_REPEATED:
+                continue
+            recorded = self._store.recorded(entry.trial.search_id, entry.trial.number)
+            if recorded is None or not may_repeat(recorded.verdict, measures=self._measures):
+                continue
+            compared = needs_same_baseline(recorded.verdict)
+            if compared and not (entry.same_baseline and entry.trial.is_baseline == is_baseline):
+                continue
+            source_digest = source.digest if source is not None else None
+            if recorded.source_digest != source_digest:
+                continue  # the headers or the renderer differ, whatever the parameters
+            return Recalled(entry.trial.search_id, entry.trial.number, recorded.verdict)
+        return None
+
+    def used(self, number: int, recalled: Recalled) -> None:
+        reuse = convert.value_json("reuse", Reuse(recalled.search_id, recalled.number))
+        self._store.note(self._id, number, NoteKind.REUSE, reuse)
+        self.reused += 1
+
+
+def _may_share(
+    own: KindredSearch, plan: SearchPlan, other: KindredSearch, other_plan: SearchPlan
+) -> bool:
+    return (
+        own.manifest_digest is not None
+        and own.manifest_digest == other.manifest_digest
+        and all(getattr(plan, name) == getattr(other_plan, name) for name in SAME_IN_PLANS)
+        and bool(own.environment)
+        and _effective(own.environment) == _effective(other.environment)
+    )
+
+
+def _effective(environment: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in WITHOUT_EFFECT}
+
+
+def _same_baseline(plan: SearchPlan, other: SearchPlan) -> bool:
+    return (plan.baseline, plan.champion, plan.min_gain) == (
+        other.baseline,
+        other.champion,
+        other.min_gain,
+    )
+
+
+def reused_trials(store: Store, search_id: str) -> dict[int, Reuse]:
+    """The trials of a search that repeat an earlier verdict, by number."""
+    return {
+        note.number: convert.value_of("reuse", Reuse, note.note)
+        for note in store.notes(search_id, NoteKind.REUSE)
+    }
+
+
+def origin_of(store: Store, reuse: Reuse, seen: Iterable[Reuse] = ()) -> Reuse:
+    """The trial that was evaluated, where the repeated one repeats another."""
+    notes = store.notes(reuse.search_id, NoteKind.REUSE, reuse.number)
+    if not notes or reuse in seen:
+        return reuse
+    return origin_of(store, convert.value_of("reuse", Reuse, notes[0].note), (*seen, reuse))
