@@ -106,7 +106,7 @@ def file_space(path: Path) -> MeasuredSpace:
     parameters = [
         Parameter(
             each.name,
-            each.type,
+            each.kind,
             tuple(here for _, here in each.values),
             each.values[0][1],
             "",

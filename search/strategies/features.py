@@ -30,7 +30,9 @@ class Encoding:
     """Columns for each parameter that has several values."""
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
-        tables, groups, places = [], [], []
+        tables: list[np.ndarray] = []
+        groups: list[int] = []
+        places: list[int] = []
         for place, parameter in enumerate(parameters):
             if len(parameter.values) > 1:
                 table = _table(parameter)
@@ -54,5 +56,6 @@ def _table(parameter: Parameter) -> np.ndarray:
     """[values, columns]: ordered values side by side in 0 to 1, others all at the distance 1."""
     count = len(parameter.values)
     if is_ordered(parameter) or count == 2:
-        return np.linspace(0.0, 1.0, count)[:, None]
+        ordered: np.ndarray = np.linspace(0.0, 1.0, count)[:, None]
+        return ordered
     return np.eye(count) / np.sqrt(2.0)

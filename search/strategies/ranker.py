@@ -88,7 +88,8 @@ class Ranker:
         share = right.mean()
         factor = self._fitted(known.points, right - share, steps)
         mean, _ = _predicted(known.points, points, factor, self._scaled)
-        return np.clip(mean + share, LEAST_CHANCE, 1.0)
+        chance: Array = np.clip(mean + share, LEAST_CHANCE, 1.0)
+        return chance
 
     def _scaled(self, points: Array) -> Array:
         scaled: Array = points * np.exp(-self.theta[:-1])[self.groups]
@@ -187,7 +188,8 @@ def _between(some: Array, others: Array) -> Array:
     squares: Array = (
         (some * some).sum(1)[:, None] + (others * others).sum(1)[None] - 2 * some @ others.T
     )
-    return np.maximum(squares, 0.0)
+    positive: Array = np.maximum(squares, 0.0)  # rounding may leave a little less
+    return positive
 
 
 def _matern(squares: Array) -> Array:
