@@ -16,6 +16,7 @@ from greenfast.search.loop.submitted import (
     SOURCE,
     Submission,
     files_with,
+    launch_of,
     plan_of_submission,
     record_in,
     retold,
@@ -62,9 +63,10 @@ class Ticket:
     repeated: bool
 
 
-def submit_source(services: Services, request: JudgeRequest) -> Ticket:
+def submit_source(services: Services, request: JudgeRequest, name: str = "") -> Ticket:
     """Queue the search that judges a source, unless one of the same scope has or will.
 
+    `name`: of that search in lists.
     UsageError and SpecError name what is wrong with the source, its launches or the request.
     """
     target = request.target or DEFAULT_TARGET
@@ -79,6 +81,7 @@ def submit_source(services: Services, request: JudgeRequest) -> Ticket:
     submission = _with_parent(services, request.submission.checked())
     files = files_with(kernel_files(kernel, catalogue.include_dirs), kernel.folder.name, submission)
     plan = _plan(services, request, submission, files, kernel.folder.name)
+    plan = replace(plan, name=name or plan.name)
     if (earlier := _judged_before(services, plan, files, request.seed)) is not None:
         return Ticket(earlier, repeated=True)
     champion = services.files_of(plan, catalogue)
@@ -189,6 +192,19 @@ def judged_trial(services: Services, row: SearchRow) -> TrialDetail | None:
         )
     number = store.numbers_of(row.id, (candidate.digest,)).get(candidate.digest)
     return None if number is None else store.trial(row.id, number)
+
+
+def submission_texts(services: Services, search_id: str) -> tuple[str, str]:
+    """The source and the launch file of a submission, as they were judged."""
+    plan, files = services.store.plan(search_id), services.store.frozen_files(search_id)
+    if plan.submitted is None or files is None:
+        raise UsageError(
+            f"search {search_id} judges no submitted source", code="unknown_submission"
+        )
+    texts = submitted_files(files, plan.submitted.template)
+    source = next(text for path, text in texts.items() if path.endswith(f"/{SOURCE}"))
+    heading = next(text for path, text in texts.items() if path.endswith(".toml"))
+    return source, launch_of(heading)
 
 
 def submission_report(services: Services, search_id: str, *, repeated: bool = False) -> JSON:
