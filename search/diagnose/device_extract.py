@@ -82,7 +82,7 @@ class DeviceCode:
             Line(place.file, place.line),
             tuple(text for text, _ in parameters),
             tuple(default for _, default in parameters),
-            tuple(" ".join(filter(None, self._written(part, " = "))) for part in self._parts(*template))
+            tuple("".join(self._written(part, " = ")) for part in self._parts(*template))
             if template
             else (),
         )
@@ -177,7 +177,9 @@ class DeviceCode:
                 dropped += self._host_members(member)
         return dropped
 
-    def needed(self, kernels: Iterable[Kernel], names: Collection[str] = ()) -> tuple[Declaration, ...]:
+    def needed(
+        self, kernels: Iterable[Kernel], names: Collection[str] = ()
+    ) -> tuple[Declaration, ...]:
         """The declarations that `kernels` and `names` need, in the order of the text."""
         usable = [each for each in self.declarations if _is_usable(each)]
         by_name: dict[str, list[Declaration]] = {}
@@ -213,9 +215,7 @@ class DeviceCode:
     def headers(self) -> tuple[str, ...]:
         """The stand-in headers that the text includes."""
         pragmas = (token.text for token in self.source.tokens if token.kind == "pragma")
-        return tuple(
-            dict.fromkeys(match[1] for text in pragmas if (match := _HEADER.match(text)))
-        )
+        return tuple(dict.fromkeys(match[1] for text in pragmas if (match := _HEADER.match(text))))
 
     def lines(
         self, kept: Sequence[Declaration], data: Mapping[str, str] = MappingProxyType({})
@@ -289,8 +289,11 @@ class DeviceCode:
             (tokens[first].start, tokens[stop - 1].end)
             for first, stop in self._host_members(declaration)
         ]
-        markers = {token.start for token in tokens[declaration.first : declaration.end]
-                   if token.kind == "marker"}
+        markers = {
+            token.start
+            for token in tokens[declaration.first : declaration.end]
+            if token.kind == "marker"
+        }
         position = start
         while position < end:
             newline = source.text.find("\n", position, end)
@@ -337,5 +340,4 @@ def spelled(words: Collection[str]) -> str:
     """Tokens with the blanks that people write."""
     text = " ".join(words)
     text = re.sub(r" ?(::|<|\(|\[) ?", r"\1", text)
-    text = re.sub(r" (>|,|\)|\]|\*|&)", r"\1", text)
-    return text
+    return re.sub(r" (>|,|\)|\]|\*|&)", r"\1", text)

@@ -11,7 +11,9 @@ from greenfast.search.errors import UsageError
 from greenfast.search.text import file_line, one_line, shortened
 
 LONGEST_MESSAGE = 400  # characters
-_ERROR = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<message>.*)$")
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<message>.*)$"
+)
 _ASSERTION = re.compile(rf"static assertion failed: {MISFIT}(.*)")
 _INSTANTIATED = re.compile(r"^(?P<file>[^\s/:][^:]*):(?P<line>\d+)(?::\d+)?:\s+required from")
 _MACHINE_PATH = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")  # must not appear in messages
@@ -23,9 +25,9 @@ def refusal(log: str, missing: Sequence[MissingInclude]) -> UsageError:
         if (assertion := _ASSERTION.search(line)) is not None:
             return UsageError(assertion[1].strip(), code="bad_arguments")
     lines = log.splitlines()
-    errors = [(number, match) for number, line in enumerate(lines) if (match := _ERROR.match(line))]
-    own = next((each for each in errors if not each[1]["file"].startswith(("/", "<"))), None)
-    number, error = own or (errors[0] if errors else (0, None))
+    errors = [match for line in lines if (match := _ERROR.match(line))]
+    own = next((match for match in errors if not match["file"].startswith(("/", "<"))), None)
+    error = own or (errors[0] if errors else None)
     if error is None:
         message = one_line(log) or "the compiler gave no reason"
         return UsageError(
@@ -47,8 +49,7 @@ def refusal(log: str, missing: Sequence[MissingInclude]) -> UsageError:
 
 
 def _clean(message: str) -> str:
-    quotes = str.maketrans({"‘": "`", "’": "`"})
-    return _MACHINE_PATH.sub("", one_line(message)).translate(quotes)
+    return _MACHINE_PATH.sub("", one_line(message))
 
 
 def _about(missing: Sequence[MissingInclude]) -> str:

@@ -102,9 +102,7 @@ def _lines(path: Path, reading: _Reading) -> Iterator[tuple[str, Line]]:
     reading.open.pop()
 
 
-def _line(
-    line: str, where: Line, path: Path, reading: _Reading
-) -> Iterator[tuple[str, Line]]:
+def _line(line: str, where: Line, path: Path, reading: _Reading) -> Iterator[tuple[str, Line]]:
     if _PRAGMA_ONCE.match(line):
         return
     if not _ANY_INCLUDE.match(line):

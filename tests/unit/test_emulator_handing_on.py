@@ -45,7 +45,9 @@ OF_ANOTHER_WARP = """
 """
 
 
-@pytest.mark.parametrize("fence, races", [("__threadfence();", False), ("__threadfence_block();", True), ("", True)])
+@pytest.mark.parametrize(
+    "fence, races", [("__threadfence();", False), ("__threadfence_block();", True), ("", True)]
+)
 def test_a_fence_hands_on_what_a_flag_inside_the_block_told_its_thread(emulator, fence, races):
     results = runs(emulator, OF_ANOTHER_WARP % fence, grid=2, block=64)
     assert all_find(results, "race") if races else not any(found(results)), found(results)

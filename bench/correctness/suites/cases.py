@@ -68,4 +68,5 @@ class SuiteCase:
     path: Path
     expected: frozenset[str]
     launches: tuple[LaunchCase, ...]
+    include_dirs: tuple[Path, ...] = ()
     reason_to_differ: str = ""  # why CUDA's memory model does not agree with the label

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.correctness.suites.cases import SuiteCase
-from bench.correctness.suites.device_part import device_part
 from bench.results import Row
-from greenfast.search.diagnose.brought import BroughtKernel, read_brought
+from greenfast.search.diagnose.brought import read_launch_file
 from greenfast.search.diagnose.check import ORDERS_OF_A_BROUGHT_KERNEL, merged
+from greenfast.search.diagnose.plain import PlainKernel, PlainOptions, read_plain
 from greenfast.search.errors import GreenfastError
-from greenfast.search.targets.base import Runner, SourceRefused
+from greenfast.search.oracle.problem import Problem
+from greenfast.search.targets.base import SourceRefused
+from greenfast.search.targets.emulator.target import EmulatorTarget
 
 RIGHT, MISSED, FALSE_ALARM, STOPPED = "right", "missed", "false_alarm", "stopped"
 DIFFERENT = "different"  # from its label, for a reason that the suite's module gives
-_KERNEL = re.compile(r"^\s*__global__\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -56,17 +56,14 @@ class Outcome:
         }
 
 
-def check_case(
-    case: SuiteCase, target: Runner, include_dirs: tuple[Path, ...], folder: Path
-) -> Outcome:
+def check_case(case: SuiteCase, target: EmulatorTarget, folder: Path) -> Outcome:
     """Check a file under all of its launches, each in every schedule of `greenfast check`."""
     begin_s = _cpu_s()
     try:
-        brought = [_brought(case, index, include_dirs, folder) for index in range(len(case.launches))]
-        program = target.load(brought[0].source, None)
-        problems = [
-            kernel.problem for kernel in brought for _ in range(ORDERS_OF_A_BROUGHT_KERNEL)
-        ]
+        options = PlainOptions(include_dirs=case.include_dirs)
+        plain = read_plain(case.path, case.launches[0].write(folder), options, target)
+        program = target.load(plain.brought.source, None)
+        problems = _problems(case, plain, folder)
         checked = list(target.check(program, problems) or ())
     except (GreenfastError, SourceRefused) as error:
         return Outcome(case, frozenset(), (), 0, str(error), _cpu_s() - begin_s)
@@ -82,14 +79,14 @@ def check_case(
     )
 
 
-def _brought(
-    case: SuiteCase, index: int, include_dirs: tuple[Path, ...], folder: Path
-) -> BroughtKernel:
-    file = folder / case.path.name
-    if index == 0:
-        text = device_part(case.path.read_text("utf-8"))
-        file.write_text(_KERNEL.sub('extern "C" __global__', text), "utf-8")
-    return read_brought(file, case.launches[index].write(folder), include_dirs, seed=0)
+def _problems(case: SuiteCase, first: PlainKernel, folder: Path) -> list[Problem]:
+    """Every launch's problem, once for each schedule; the file itself is read for the first."""
+    problems = [first.brought.problem]
+    for launch in case.launches[1:]:
+        problem = read_launch_file(launch.write(folder), 0).problem
+        (plan,) = problem.launches
+        problems.append(replace(problem, launches=(replace(plan, entry=first.entries[0].alias),)))
+    return [problem for problem in problems for _ in range(ORDERS_OF_A_BROUGHT_KERNEL)]
 
 
 def _cpu_s() -> float:

@@ -21,7 +21,7 @@ from bench.results import Row, write_json
 from greenfast.search.cores import usable_cores
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.targets.base import runner
+from greenfast.search.targets.emulator.target import EmulatorTarget
 
 SUITES: dict[str, Callable[[Path], list[SuiteCase]]] = {"hirace": hirace.cases, "scor": scor.cases}
 TARGET = "emulator:h200"
@@ -31,10 +31,11 @@ WORKERS = 2  # host threads of a run
 def check_some(cases: Sequence[SuiteCase], cache: Path) -> list[Row]:
     """The rows of cases that one process checks, one after another."""
     include_dirs = Catalogue([REPOSITORY_TEMPLATES]).include_dirs
-    target = runner(open_target(TARGET, TargetSettings(cache, include_dirs, WORKERS)))
+    target = open_target(TARGET, TargetSettings(cache, include_dirs, WORKERS))
+    assert isinstance(target, EmulatorTarget)
     with closing(target), tempfile.TemporaryDirectory(prefix="greenfast-suite-") as folder:
         target.prepare()
-        return [check_case(case, target, include_dirs, Path(folder)).row() for case in cases]
+        return [check_case(case, target, Path(folder)).row() for case in cases]
 
 
 def check_all(cases: Sequence[SuiteCase], jobs: int) -> Iterator[Row]:
@@ -55,7 +56,9 @@ def main() -> int:
     parser.add_argument("checkout", type=Path, metavar="CHECKOUT")
     parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("words", nargs="*", metavar="WORD")
-    parser.add_argument("--jobs", type=int, default=usable_cores(), help="processes beside each other")
+    parser.add_argument(
+        "--jobs", type=int, default=usable_cores(), help="processes beside each other"
+    )
     options = parser.parse_args()
     words, begin = options.words or [""], time.monotonic()
     cases = SUITES[options.suite](options.checkout)

@@ -15,6 +15,7 @@ from bench.correctness.suites.cases import BOUNDS, RACE, LaunchCase, Memory, Sui
 from bench.correctness.suites.graphs import Graph, dense, edgeless, layered, star
 
 SOURCES = Path("indigo/indigo_sources")
+HEADERS = Path("indigo/indigo_include")
 ENTRY = "test_kernel"
 THREADS = 64  # of a block; two warps
 PERSISTENT_BLOCKS = 3
@@ -24,12 +25,13 @@ ARGUMENTS = ("nindex", "nlist", "data1", "data2")
 def cases(checkout: Path) -> list[SuiteCase]:
     """All files, in order of their names."""
     folder = checkout / SOURCES
-    return [case_of(path) for path in sorted(folder.rglob("*.cu"), key=lambda path: path.name)]
+    paths = sorted(folder.rglob("*.cu"), key=lambda path: path.name)
+    return [case_of(path, checkout / HEADERS) for path in paths]
 
 
-def case_of(path: Path) -> SuiteCase:
+def case_of(path: Path, headers: Path) -> SuiteCase:
     words = path.stem.split("_")
-    return SuiteCase(path.stem, path, label(words), launches(words))
+    return SuiteCase(path.stem, path, label(words), launches(words), (headers,))
 
 
 def label(words: list[str]) -> frozenset[str]:
@@ -84,6 +86,4 @@ def launch(graph: Graph, grid: int, block: int, name: str = "") -> LaunchCase:
         Memory("data1", "output", data1),
         Memory("data2", "output", data2),
     )
-    return LaunchCase(
-        name or graph.name, ENTRY, grid, block, memory, (*ARGUMENTS, graph.vertices)
-    )
+    return LaunchCase(name or graph.name, ENTRY, grid, block, memory, (*ARGUMENTS, graph.vertices))

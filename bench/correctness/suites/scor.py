@@ -43,7 +43,7 @@ def case_of(path: Path) -> SuiteCase:
     memory = (Memory(name, "output", np.zeros(1, np.uint32)),)
     launch = LaunchCase("launch", kernel.group(1), grid, block, memory, (name,))
     expected = frozenset() if path.stem.startswith("norace") else frozenset((RACE,))
-    return SuiteCase(path.stem, path, expected, (launch,), DIFFERENT.get(path.stem, ""))
+    return SuiteCase(path.stem, path, expected, (launch,), (), DIFFERENT.get(path.stem, ""))
 
 
 def _size(text: str, macro: str) -> int:

@@ -384,6 +384,10 @@ void Checker::undefined_shuffle(const Fiber& fiber, int source) {
 
 void Checker::before_atomic(const void* address, bool block_wide) {
     settle();
+    releases(address, block_wide);
+}
+
+void Checker::releases(const void* address, bool block_wide) {
     const unsigned thread = block_thread();
     const Fence& fence = fences_[thread];
     if (fence.known.empty()) return;

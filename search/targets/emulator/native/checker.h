@@ -81,6 +81,8 @@ public:
     void fence(bool device_wide);
     void before_atomic(const void* address, bool block_wide);
     void after_atomic(const void* address, bool block_wide);
+    // Before a volatile store, whose own access is judged only behind it.
+    void before_volatile_store(const void* address) { releases(address, false); }
     void undefined_shuffle(const Fiber& fiber, int source);
     Clocks& clocks() { return clocks_; }
 
@@ -245,6 +247,7 @@ private:
 
     void settle_now();
     void judge_suspect();
+    void releases(const void* address, bool block_wide);
     void saw_releases(const void* address, unsigned thread, bool block_wide);
     void race_or_suspect(const Finding& finding, bool one_instruction);
     void suspect(const Finding& finding, bool one_instruction);
