@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from greenfast.app.views.submission_feedback import feedback
 from greenfast.app.wiring import Services, own_version, toolchain_name
@@ -11,6 +11,7 @@ from greenfast.db.rows import SearchRow, TrialDetail
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kernel_files
+from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.loop.plan import DEFAULT_TARGET, SearchPlan, SearchRequest
 from greenfast.search.loop.submitted import (
     SOURCE,
@@ -26,6 +27,9 @@ from greenfast.search.loop.submitted import (
 from greenfast.search.status import SearchStatus
 from greenfast.search.targets import check_target_name
 from greenfast.search.verdict import VerdictName
+
+if TYPE_CHECKING:
+    from greenfast.db.store import Store
 
 JSON = dict[str, Any]
 MOST_REPEATS = 20  # earlier searches of one source that are compared
@@ -127,6 +131,7 @@ def _plan(
                 trials=2,
                 seed=request.seed,
                 baseline=request.baseline,
+                reuse=False,  # the ledger goes by sources, and launches decide here, too
             ),
             frozen_catalogue(files, services.settings.cache),
         )
@@ -192,6 +197,12 @@ def judged_trial(services: Services, row: SearchRow) -> TrialDetail | None:
         )
     number = store.numbers_of(row.id, (candidate.digest,)).get(candidate.digest)
     return None if number is None else store.trial(row.id, number)
+
+
+def author_record(store: Store, search_id: str, template: str) -> dict[str, str]:
+    """What the author of a submission said about it; empty for any other template."""
+    files = store.frozen_files(search_id) if is_submitted(template) else None
+    return record_in(files, template) if files is not None else {}
 
 
 def submission_texts(services: Services, search_id: str) -> tuple[str, str]:
