@@ -73,6 +73,8 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
         Command("source", "lists", "Print the CUDA source of a candidate."),
         Command("bundle", "lists", "Save the best candidate as a zip file.", "bundle_command"),
         Command("report", "report", "Write a search or a tuning as a lab note."),
+        Command("publish", "publish", "Write the ledger as plain HTML pages."),
+        Command("ledger", "ledger", "Exchange the ledger as JSON lines."),
         Command("export", "export", "Save the trials of a search as JSON, CSV or Optuna studies."),
         Command("bench", "bench", "Time presets or trials again, side by side."),
         Command("verify", "verify", "Check a bundle again on this machine."),

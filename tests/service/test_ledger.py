@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -15,10 +16,12 @@ from service_home import Home, until
 from sqlalchemy import text
 
 from greenfast.app.cli.main import run
+from greenfast.app.views.ledger_exchange import export_lines, foreign_out, import_file
 from greenfast.app.views.ledger_memory import reused_trials
 from greenfast.client import Client
 from greenfast.db.ledger import NoteKind
 from greenfast.db.store import Store
+from greenfast.search.errors import UsageError
 
 PATIENCE_S = 600  # a loaded machine is no failure
 SEARCH = ("search", "axpy", "--strategy", "random", "--seed", "1", "--json")
@@ -395,3 +398,117 @@ def test_the_report_over_rest_and_on_its_page(served, ledger_home):
     file = httpx.get(f"{served.url}{path}.html")
     assert "attachment" in file.headers["content-disposition"]
     assert httpx.get(f"{served.url}/api/v1/searches/s_aaaaaaaaaaaa/report").status_code == 404
+
+
+def exported(greenfast, ledger_home) -> list[str]:
+    code, out, err = greenfast("ledger", "export", "--search", ledger_home.search_id)
+    assert code == 0, err
+    return out.splitlines()
+
+
+def test_a_ledger_goes_to_another_database_as_foreign_records_only(
+    greenfast, ledger_home, tmp_path
+):
+    lines = exported(greenfast, ledger_home)
+    assert len(lines) == 1 + 2 * (1 + len(BUGS))
+    file = tmp_path / "theirs.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    other = Store.open(f"sqlite:///{tmp_path / 'other.sqlite3'}")
+    assert import_file(other, file) == (len(lines) - 1, len(lines) - 1)
+    assert import_file(other, file) == (len(lines) - 1, 0)
+    records = foreign_out(other)
+    assert {each.record.search_id for each in records} == {ledger_home.search_id}
+    # None of it shows among what this database has measured.
+    assert other.search_ids() == () and other.negatives().items == ()
+    assert other.champions().items == () and export_count(other) == 0
+    other.close()
+
+
+def export_count(store: Store) -> int:
+    return json.loads(next(export_lines(store, [])))["records"]
+
+
+def changed(lines: list[str], at: int, **fields: object) -> list[str]:
+    """A line with other fields of its record, and the digests that an honest writer would give."""
+    content = json.loads(lines[at])
+    content["record"].update(fields)
+    canonical = json.dumps(content["record"], sort_keys=True, separators=(",", ":"))
+    content["digest"] = hashlib.sha256(canonical.encode()).hexdigest()
+    body = [*lines[1:at], json.dumps(content), *lines[at + 1 :]]
+    header = json.loads(lines[0])
+    whole = hashlib.sha256("".join(f"{json.loads(line)['digest']}\n" for line in body).encode())
+    header.update(records=len(body), digest=whole.hexdigest())
+    return [json.dumps(header), *body]
+
+
+def test_a_foreign_newer_or_tampered_ledger_is_refused_with_its_line_and_nothing_is_imported(
+    greenfast, ledger_home, tmp_path
+):
+    lines = exported(greenfast, ledger_home)
+    header = json.loads(lines[0])
+    green = next(n for n in range(1, len(lines)) if json.loads(lines[n])["record"]["time_kind"])
+    wrong = next(n for n in range(1, len(lines)) if json.loads(lines[n])["record"]["reason"])
+    cases = {
+        "foreign 1": [["{}"], ["no json"], [""], ["[1]"], ['{"ledger": true}'], ["\x00"]],
+        "newer 1": [[json.dumps({**header, "ledger": 2}), *lines[1:]]],
+        "invalid 1": [[json.dumps({**header, "more": 1}), *lines[1:]]],
+        "tampered 1": [
+            lines[:-1],
+            [*lines, lines[-1]],
+            [lines[0], *lines[:0:-1]],
+            [json.dumps({**header, "records": 3}), *lines[1:]],
+        ],
+        "tampered 3": [[*lines[:2], lines[2].replace("planted", "planned"), *lines[3:]]],
+        f"invalid {green + 1}": [
+            changed(lines, green, verdict="accepted"),
+            changed(lines, green, time_median_us=-1.0),
+            changed(lines, green, reason="race"),
+            changed(lines, green, extra="field"),
+            changed(lines, green, kernel_digest="0"),
+        ],
+        f"invalid {wrong + 1}": [changed(lines, wrong, reason=None)],
+        f"invalid {len(lines) + 1}": [[*lines, "{"], [*lines, '{"record": NaN, "digest": ""}']],
+    }
+    other = Store.open(f"sqlite:///{tmp_path / 'other.sqlite3'}")
+    file = tmp_path / "theirs.jsonl"
+    for expected, files in cases.items():
+        kind, line = expected.split()
+        for content in files:
+            file.write_text("\n".join(content) + "\n")
+            with pytest.raises(UsageError) as refused:
+                import_file(other, file)
+            assert refused.value.code == f"ledger_{kind}", (expected, content[:1], refused.value)
+            assert f"line {line}:" in str(refused.value)
+            assert "nothing of it was imported" in str(refused.value)
+    assert other.foreign() == ()
+    file.write_text("\n".join(changed(lines, green, sentence="checked by another")) + "\n")
+    assert import_file(other, file)[1] == len(lines) - 1  # the writer of these tests is honest
+    other.close()
+
+
+def test_the_ledger_is_published_as_plain_pages_that_escape_everything(
+    greenfast, ledger_home, tmp_path
+):
+    code, _, err = greenfast(*SEARCH, "--trials", "1", "--name", "<script>alert(1)</script> & co")
+    assert code == 0, err
+    folder = tmp_path / "site"
+    assert greenfast("publish", str(folder))[0] == 0
+    pages = sorted(folder.rglob("*.html"))
+    assert len(pages) >= 5 and (folder / "index.html") in pages
+    for page in pages:
+        text_of_page = page.read_text()
+        assert "<script" not in text_of_page and "&amp;lt;" not in text_of_page
+        for target in re.findall(r'(?:href|src)="([^"#]+)"', text_of_page):
+            assert (page.parent / target).resolve().is_file(), (page.name, target)
+    assert "&lt;script&gt;alert(1)" in (folder / "index.html").read_text()
+    assert "unwritten_shared" in (folder / "negatives.html").read_text()
+    (kernel, *_) = (folder / "kernels").glob("*.cu")
+    assert "axpy_planted" in kernel.read_text()
+    assert greenfast("publish", str(folder), "--search", ledger_home.search_id)[0] == 0
+    assert len(list((folder / "searches").iterdir())) == 1  # the copy before is gone
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    code, _, err = greenfast("publish", str(tmp_path / "mine"))
+    assert code == 2 and "holds other files" in err
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
