@@ -20,7 +20,7 @@ from greenfast.app.views.negatives import negatives_out
 from greenfast.app.views.report import report_of
 from greenfast.app.views.report_schemas import SearchReportOut
 from greenfast.app.wiring import Services, own_version
-from greenfast.db.rows import ChampionRow
+from greenfast.db.rows import ChampionRow, NegativeRow
 from greenfast.search.errors import Fault, UsageError
 
 MARK = ".greenfast-publication"  # in a folder that a later publication may replace
@@ -116,12 +116,14 @@ def _source_of(champion: ChampionRow) -> str:
     return champion.trial.source_digest or ""
 
 
-def _negatives(services: Services, search_ids: list[str]) -> list[Any]:
+def _negatives(services: Services, search_ids: list[str]) -> list[NegativeRow]:
     """Those of the published searches, newest first."""
-    wanted, rows, cursor = set(search_ids), [], None
+    published = set(search_ids)
+    rows: list[NegativeRow] = []
+    cursor: str | None = None
     while len(rows) < MOST_NEGATIVES:
         page = services.store.negatives(limit=MOST_NEGATIVES, cursor=cursor)
-        rows += [row for row in page.items if row.search_id in wanted]
+        rows += [row for row in page.items if row.search_id in published]
         cursor = page.next_cursor
         if cursor is None:
             break
