@@ -98,6 +98,13 @@ class Settings:
         str,
         f"secret that clients must send, {SHORTEST_TOKEN} characters or more; needed off loopback",
     )
+    submit_token: str = _setting(
+        "GREENFAST_SUBMIT_TOKEN",
+        "",
+        str,
+        "secret of clients that may submit sources, other than GREENFAST_TOKEN; without it, only a "
+        "service without tokens takes sources",
+    )
     accept_weak_sandbox: bool = _setting(
         "GREENFAST_ACCEPT_WEAK_SANDBOX",
         False,
@@ -170,7 +177,7 @@ class Settings:
             try:
                 given[setting.name] = setting.metadata["read"](text)
             except ValueError as error:
-                shown = "(hidden)" if setting.name == "token" else repr(text)
+                shown = "(hidden)" if setting.name.endswith("token") else repr(text)
                 raise UsageError(
                     f"{setting.metadata['variable']} is {shown}",
                     code="bad_setting",
@@ -179,17 +186,13 @@ class Settings:
         return replace(cls(), **given).checked()
 
     def checked(self) -> Settings:
-        if self.token and len(self.token) < SHORTEST_TOKEN:
+        _check_token("GREENFAST_TOKEN", self.token)
+        _check_token("GREENFAST_SUBMIT_TOKEN", self.submit_token)
+        if self.token and self.token == self.submit_token:
             raise UsageError(
-                f"GREENFAST_TOKEN has {len(self.token)} characters",
+                "GREENFAST_SUBMIT_TOKEN is GREENFAST_TOKEN",
                 code="weak_token",
-                mend=f"{SHORTEST_TOKEN} or more, for example from `openssl rand -hex 16`",
-            )
-        if not self.token.isascii() or any(character.isspace() for character in self.token):
-            raise UsageError(
-                "GREENFAST_TOKEN holds characters that an HTTP header cannot",
-                code="weak_token",
-                mend="use letters and digits",
+                mend="a role needs a token of its own",
             )
         return self
 
@@ -223,6 +226,21 @@ class Settings:
                 code="bad_data_folder",
                 mend="set GREENFAST_DATA to a folder that can be written",
             )
+
+
+def _check_token(variable: str, token: str) -> None:
+    if token and len(token) < SHORTEST_TOKEN:
+        raise UsageError(
+            f"{variable} has {len(token)} characters",
+            code="weak_token",
+            mend=f"{SHORTEST_TOKEN} or more, for example from `openssl rand -hex 16`",
+        )
+    if not token.isascii() or any(character.isspace() for character in token):
+        raise UsageError(
+            f"{variable} holds characters that an HTTP header cannot",
+            code="weak_token",
+            mend="use letters and digits",
+        )
 
 
 def is_loopback(host: str) -> bool:

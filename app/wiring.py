@@ -20,7 +20,8 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.errors import UsageError
 from greenfast.search.gates.safety import like
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.kernels.frozen import frozen_catalogue, kernel_files
+from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kernel_files
+from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.memory import Memory
 from greenfast.search.loop.plan import (
@@ -32,6 +33,7 @@ from greenfast.search.loop.plan import (
 )
 from greenfast.search.loop.run import History, SearchRun, Sink
 from greenfast.search.loop.scope import scope_of
+from greenfast.search.loop.submitted import with_template
 from greenfast.search.loop.tuning import (
     TuningRequest,
     requested_workloads,
@@ -154,8 +156,16 @@ class Services:
         """Queue a search with its kernel's present files. Later edits do not affect it."""
         catalogue = Catalogue.from_environment()
         plan = self.plan(request, catalogue)
+        return self.store.submit(plan, self.files_of(plan, catalogue))
+
+    def files_of(self, plan: SearchPlan, catalogue: Catalogue) -> KernelFiles:
+        """The files that a search of this plan freezes, with those of a submitted champion."""
         files = kernel_files(catalogue.kernel(plan.kernel), catalogue.include_dirs)
-        return self.store.submit(plan, files)
+        if plan.champion is None or not is_submitted(plan.champion.template):
+            return files
+        search_id = plan.baseline.removeprefix("champion ").partition("/")[0]
+        stored = self.store.frozen_files(search_id)
+        return files if stored is None else with_template(files, stored, plan.champion.template)
 
     def submit_tuning(self, request: TuningRequest) -> TuningRow:
         """Queue the searches of a tuning with their kernel's present files."""
@@ -166,6 +176,10 @@ class Services:
         requests = search_requests(request, rows, kernel)
         plans = [self.plan(each, catalogue) for each in requests]
         files = kernel_files(kernel, catalogue.include_dirs)
+        for plan in plans:
+            files = KernelFiles(
+                tuple(sorted({*files.files, *self.files_of(plan, catalogue).files}))
+            )
         return self.store.submit_tuning(tuning, plans, files)
 
     def catalogue_of(self, search_id: str) -> Catalogue:

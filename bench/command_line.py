@@ -19,7 +19,7 @@ def script_parser(doc: str | None) -> argparse.ArgumentParser:
     """A parser whose help is the script's docstring."""
     specification = sys.modules["__main__"].__spec__
     return argparse.ArgumentParser(
-        prog=f"python -m {specification.name}" if specification else None,
+        prog=f"python -m {specification.name.removesuffix('.__main__')}" if specification else None,
         description=doc,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -13,6 +13,7 @@
     Ledger         note, notes, known_trials, import_foreign, foreign
     Sources        source
     FrozenFiles    frozen_files
+    Submissions    submissions, waiting_submissions
     Confirmations  record_confirmation, record_peer, confirmation, peers
     Champions      promote, champion, champions, earlier_scopes, adopt
     Workers        worker_seen, worker_gone, queue_state
@@ -46,6 +47,7 @@ from greenfast.db.search_ids import SearchIds
 from greenfast.db.searches import Searches
 from greenfast.db.session import Database
 from greenfast.db.sources import Sources
+from greenfast.db.submissions import Submissions
 from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from greenfast.db.trials import Trials
 from greenfast.db.tunings import Tunings
@@ -68,6 +70,7 @@ class Store(
     Ledger,
     Sources,
     FrozenFiles,
+    Submissions,
     Confirmations,
     Champions,
     Devices,

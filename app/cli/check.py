@@ -25,11 +25,13 @@ from greenfast.app.cli.sarif import sarif_text
 from greenfast.app.cli.trial_run import TrialRequest
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
+from greenfast.search.diagnose.plain import GivenLaunch, PlainOptions
 from greenfast.search.errors import UsageError
 from greenfast.search.text import file_line, visible
 from greenfast.search.verdict import LineCost, SafetyFinding
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
+CUDA_ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".cpp")
 LINES_AROUND = 1
 MOST_LINES = 12  # of costs in the text report
 LONGEST_SOURCE_LINE = 70  # characters
@@ -59,6 +61,56 @@ LaunchOption = Annotated[
         help="The buffers and launches of FILE.cu; docs/emulator.md shows an example.",
     ),
 ]
+EntryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--entry", metavar="NAME", help="The kernel of FILE.cu to launch: foo, ns::foo<float, 4>."
+    ),
+]
+GridOption = Annotated[
+    str | None, typer.Option("--grid", metavar="X[,Y,Z]", help="Blocks. [default: 1]")
+]
+BlockOption = Annotated[
+    str | None, typer.Option("--block", metavar="X[,Y,Z]", help="Threads of a block. [default: 1]")
+]
+SmemOption = Annotated[
+    int | None, typer.Option("--smem", metavar="BYTES", help="Dynamic shared memory of a block.")
+]
+ClusterOption = Annotated[
+    str | None, typer.Option("--cluster", metavar="X[,Y,Z]", help="Blocks of a cluster.")
+]
+ArgumentOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg",
+        metavar="NAME:TYPE[SIZES]=VALUE:ROLE",
+        help="An argument of the kernel, in order: x:float32[4096], y:float[4096]:out, n:int=4096; "
+        "docs/check.md has the table.",
+    ),
+]
+DataOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        metavar="NAME=VALUE",
+        help="The value of a __constant__ or __device__ variable, as in C++: 'k={1, 2, 3}'.",
+    ),
+]
+DefineOption = Annotated[
+    list[str] | None,
+    typer.Option("-D", metavar="NAME[=VALUE]", help="Define a macro; may be repeated."),
+]
+IncludeOption = Annotated[
+    list[Path] | None,
+    typer.Option("-I", metavar="FOLDER", help="A folder of FILE.cu's includes; may be repeated."),
+]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Report writes of one value by several threads, too, where nothing orders them.",
+    ),
+]
 FormOption = Annotated[
     Format,
     typer.Option("--format", help="The form of the report; sarif is for editors and CI."),
@@ -72,8 +124,18 @@ def check(
     settings: ParameterValues = None,
     workload: Workloads = None,
     launch: LaunchOption = None,
+    entry: EntryOption = None,
+    grid: GridOption = None,
+    block: BlockOption = None,
+    smem: SmemOption = None,
+    cluster: ClusterOption = None,
+    arguments: ArgumentOption = None,
+    data: DataOption = None,
+    defines: DefineOption = None,
+    include_dirs: IncludeOption = None,
     target: Target = None,
     seed: Seed = None,
+    strict: StrictOption = False,
     form: FormOption = Format.TEXT,
     output: Output = None,
     as_json: AsJson = False,
@@ -92,10 +154,21 @@ def check(
     form = Format.JSON if as_json else form
     services = Services(Settings.from_environment())
     try:
-        if launch is not None or subject.endswith(".cu"):
+        if launch is not None or entry is not None or Path(subject).suffix in CUDA_ENDINGS:
             _refuse_options(template, preset, settings, workload)
-            launch_file = _launch_of(subject, launch)
-            outcome = check_file(services, Path(subject), launch_file, target, seed)
+            given = launch or _given_launch(
+                subject, entry, (grid, block, cluster), smem, arguments or [], data or []
+            )
+            if launch and any((entry, grid, block, cluster, smem, arguments, data)):
+                raise UsageError(
+                    "--launch and --entry, --grid, --block, --smem, --cluster, --arg or --data "
+                    "are two ways to say the same; give one of them",
+                    code="bad_command_line",
+                )
+            options = PlainOptions(tuple(defines or ()), tuple(include_dirs or ()), seed or 0)
+            outcome = check_file(
+                services, Path(subject), given, target, options, is_strict=strict
+            )
         else:
             if template is None:
                 raise UsageError(
@@ -113,21 +186,45 @@ def check(
                 target,
                 seed,
             )
-            outcome = check_candidate(services, request)
+            outcome = check_candidate(services, request, is_strict=strict)
     finally:
         services.close()
     show(outcome, form, output)
     return EXIT_FINDINGS if outcome.report.findings else EXIT_CLEAN
 
 
-def _launch_of(cuda_file: str, launch: Path | None) -> Path:
-    if launch is None:
+def _given_launch(
+    cuda_file: str,
+    entry: str | None,
+    sizes: tuple[str | None, str | None, str | None],
+    smem: int | None,
+    arguments: list[str],
+    data: list[str],
+) -> GivenLaunch:
+    if entry is None:
         raise UsageError(
-            f"check {cuda_file} needs --launch LAUNCH.toml, the file of its buffers and launches",
+            f"check {cuda_file} needs a kernel: --entry NAME with --grid, --block and --arg, "
+            "or --launch LAUNCH.toml",
             code="bad_command_line",
-            mend="docs/emulator.md shows an example",
+            mend="docs/check.md shows both",
         )
-    return launch
+    grid, block, cluster = (
+        _sizes(option, text)
+        for option, text in zip(("grid", "block", "cluster"), sizes, strict=True)
+    )
+    return GivenLaunch(entry, grid, block, cluster, smem or 0, tuple(arguments), tuple(data))
+
+
+def _sizes(option: str, text: str | None) -> tuple[int, int, int]:
+    parts = (text or "1").replace("x", ",").split(",")
+    if not 1 <= len(parts) <= 3 or not all(part.strip().isdecimal() for part in parts):
+        raise UsageError(
+            f"--{option} {text!r} is one to three whole numbers from 1",
+            code="bad_command_line",
+            mend=f"--{option} 64 or --{option} 8,4,1",
+        )
+    x, y, z = (*map(int, parts), 1, 1)[:3]
+    return x, y, z
 
 
 def _refuse_options(*options: object) -> None:
@@ -171,7 +268,7 @@ def report_lines(outcome: CheckOutcome) -> Iterator[str]:
     number = len(report.findings)
     findings = f"{number} finding{'' if number == 1 else 's'}" if number else "no findings"
     yield f"{findings} in {len(report.runs)} runs (order of threads: {orders})"
-    yield from (f"note: {note}; this is no finding" for note in report.notes)
+    yield from (f"note: {note}; --strict reports them" for note in report.notes)
     yield "looked for: " + ", ".join(report.looked_for)
 
 

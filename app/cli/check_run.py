@@ -13,6 +13,14 @@ from greenfast.search.devices.facts import Device
 from greenfast.search.devices.tensor_map import FIRST_SM, TensorMap
 from greenfast.search.diagnose.brought import BroughtKernel, read_brought, shown_name
 from greenfast.search.diagnose.check import CheckReport, check_brought, check_program
+from greenfast.search.diagnose.plain import (
+    GivenLaunch,
+    PlainOptions,
+    is_written_for_greenfast,
+    read_plain,
+    with_entry_names,
+)
+from greenfast.search.diagnose.plain_messages import refusal
 from greenfast.search.errors import Fault, SpecError, UsageError
 from greenfast.search.gates.safety import INLINE_ASSEMBLY, checked_problems
 from greenfast.search.loop.evaluate import prepare
@@ -21,7 +29,8 @@ from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import lay_out
 from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import RenderedSource
-from greenfast.search.targets.base import runner
+from greenfast.search.targets.base import Runner, SourceRefused, runner
+from greenfast.search.targets.emulator.target import CannotCompile, EmulatorTarget
 from greenfast.search.toolchain import CompileFailed
 from greenfast.search.verdict import Rejected
 
@@ -38,7 +47,9 @@ class CheckOutcome:
     files: Mapping[str, Path]
 
 
-def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
+def check_candidate(
+    services: Services, request: TrialRequest, *, is_strict: bool = False
+) -> CheckOutcome:
     """Check a point of a template on all derived cases; count costs on the first workload.
 
     SpecError when the template does not render.
@@ -70,7 +81,13 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
         services,
         context.target.device,
         subject.source,
-        lambda: check_program(subject.target, subject.program, checked_problems(subject), counted),
+        lambda: check_program(
+            subject.target,
+            subject.program,
+            checked_problems(subject),
+            counted,
+            is_strict=is_strict,
+        ),
     )
     name = template.name + (f":{request.preset}" if request.preset else "")
     settings = "".join(f" {setting}" for setting in request.settings)
@@ -80,19 +97,55 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
 def check_file(
     services: Services,
     cuda_file: Path,
-    launch_file: Path,
+    launch: Path | GivenLaunch,
     target_name: str | None,
-    seed: int | None,
+    options: PlainOptions,
+    *,
+    is_strict: bool = False,
 ) -> CheckOutcome:
-    """Check the caller's own kernel with the buffers and launches of `launch_file`."""
+    """Check the caller's own kernel with the arguments and launches that `launch` gives."""
     target = runner(services.target(target_name or DEFAULT_TARGET))
+    if not (isinstance(launch, Path) and is_written_for_greenfast(cuda_file)):
+        return _check_plain(target, cuda_file, launch, options, is_strict=is_strict)
+    launch_file, seed = launch, options.seed
     brought = read_brought(cuda_file, launch_file, services.catalogue.include_dirs, seed or 0)
     _refuse_assembly(brought.source, str(cuda_file))
     _refuse_device(target.device, brought, launch_file)
     report = _compiled(
-        services, target.device, brought.source, lambda: check_brought(target, brought)
+        services,
+        target.device,
+        brought.source,
+        lambda: check_brought(target, brought, is_strict=is_strict),
     )
     return CheckOutcome(shown_name(cuda_file), target.name, report, brought.files)
+
+
+def _check_plain(
+    target: Runner,
+    cuda_file: Path,
+    launch: Path | GivenLaunch,
+    options: PlainOptions,
+    *,
+    is_strict: bool,
+) -> CheckOutcome:
+    """Check kernels of a file that also holds code of the host."""
+    if not isinstance(target, EmulatorTarget):
+        raise UsageError(
+            f"{target.name} has no safety checks",
+            code="cannot_check",
+            mend=f"--target {DEFAULT_TARGET}",
+        )
+    plain = read_plain(cuda_file, launch, options, target)
+    if isinstance(launch, Path):
+        _refuse_device(target.device, plain.brought, launch)
+    try:
+        report = check_brought(target, plain.brought, is_strict=is_strict)
+    except CannotCompile as failed:
+        raise refusal(failed.log, plain.missing) from None
+    except SourceRefused as refused:
+        raise UsageError(str(refused), code="unsupported_source") from None
+    report = with_entry_names(report, plain.entries)
+    return CheckOutcome(shown_name(cuda_file), target.name, report, plain.brought.files)
 
 
 def _refuse_device(device: Device, brought: BroughtKernel, launch_file: Path) -> None:

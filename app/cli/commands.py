@@ -84,6 +84,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     ),
     "Examine one candidate": (
         Command("trial", "trial", "Take one candidate through all gates."),
+        Command("judge", "judge", "Take a source of your own through all gates of a kernel."),
         Command("check", "check", "Look for races and bad memory accesses, also in your own .cu."),
         Command("explain", "explain", "Tell why a trial is wrong: stage, step, and error."),
         Command("probe", "probe", "Find the stage at which a candidate's values go wrong."),
@@ -99,6 +100,12 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     "Record a GPU": (
         Command("record", "record", "Measure a whole space on a GPU and keep it as a file."),
         Command("recording", "recording", "Show what a recording holds."),
+        Command(
+            "import-space",
+            "import_space",
+            "Make a target of a space that another tuner measured.",
+            "import_space",
+        ),
     ),
     "Test greenfast itself": (
         Command("album", "album", "Run kernels that are wrong on purpose; each must be caught."),

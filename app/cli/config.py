@@ -62,7 +62,7 @@ def settings_in_use() -> list[dict[str, Any]]:
 
 def _harmless(name: str, value: Any) -> Any:
     """The value without secrets, as JSON has it."""
-    if name == "token":
+    if name.endswith("token"):
         return "(hidden)" if value else ""
     if name == "database_url":
         return PASSWORD.sub(r"\1:(hidden)@", str(value))

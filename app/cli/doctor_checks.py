@@ -54,7 +54,7 @@ def settings_in_force(settings: Settings) -> tuple[tuple[str, str, str], ...]:
 
 
 def _shown(name: str, value: object) -> str:
-    if name == "token":
+    if name.endswith("token"):
         return "(set)" if value else "(not set)"
     text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:(hidden)@", text) or "(not set)"

@@ -26,6 +26,7 @@ class Imported:
     entry: Entry
     arguments: tuple[ImportedArgument, ...]
     tuning: Tuning
+    defines: Mapping[str, str]  # a parameter's name in the file, by its own
     defaults: Mapping[str, Value]
     grid: list[str]
     block: list[str]
@@ -47,7 +48,7 @@ class Imported:
     @property
     def truth(self) -> str:
         """The sentence on what candidates are compared with."""
-        values = ", ".join(f"{name}={value}" for name, value in self.defaults.items())
+        values = ", ".join(f"{self.defines[name]}={value}" for name, value in self.defaults.items())
         return (
             f"the truth is the unmodified kernel {self.entry.name} of {self.source} at {values}, "
             "run on the emulator, so a mistake that it makes itself is not found"
@@ -163,7 +164,7 @@ def _template_toml(imported: Imported) -> str:
 
 def _with_extern_c(imported: Imported) -> str:
     """The text with the entry's name as it is, and without its own values of parameters."""
-    text = own_defines_off(imported.text, imported.defaults)
+    text = own_defines_off(imported.text, set(imported.defines.values()))
     if imported.entry.is_extern_c:
         return text
     pattern = rf"__global__(?=[^;{{}}]*\b{imported.entry.name}\s*\()"
@@ -176,7 +177,7 @@ def _template_text(imported: Imported) -> str:
         value = f"{{{{ {name} }}}}"
         if isinstance(values[0], bool):
             value = f"{{{{ 1 if {name} else 0 }}}}"
-        defines.append(f"#define {name} {value}")
+        defines.append(f"#define {imported.defines[name]} {value}")
     return (
         f"// {_comment(imported.source)}, with its tunable values as parameters.\n"
         + "\n".join(defines)
@@ -189,10 +190,11 @@ def _template_text(imported: Imported) -> str:
 def _reference(imported: Imported) -> str:
     inputs = [argument for argument in imported.arguments if argument.role == "input"]
     outputs = [argument for argument in imported.arguments if argument.role == "output"]
-    defines = {
+    values = {
         name: int(value) if isinstance(value, bool) else value
         for name, value in imported.defaults.items()
     }
+    defines = {imported.defines[name]: value for name, value in values.items()}
     passed = [
         f"({argument.dtype!r}, {_scalar(imported, argument)})"
         if argument.role == "scalar"
@@ -230,6 +232,7 @@ from greenfast.search.diagnose.plain_reference import (
 TRUTH = {imported.truth!r}
 TOLERANCE = {imported.tolerance!r}
 DEFINES = {defines!r}
+PARAMETERS = {values!r}
 STORAGE = {{"fp16": np.float16, "bf16": ml_dtypes.bfloat16}}
 PLAIN = with_defines(
     {_with_extern_c(imported)!r},
@@ -252,7 +255,7 @@ def make_inputs(dims, options, recipe, seed, tiles):
 
 def launch(dims):
     """The plain kernel with the grid of these sizes."""
-    names = {{**dims, **DEFINES}}
+    names = {{**dims, **PARAMETERS}}
     return PlainKernel(
         PLAIN,
         {imported.entry.name!r},

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from greenfast.app.cli.import_files import Imported, imported_files
+from greenfast.app.cli.import_launch import default_grid, in_small_letters, respelt
 from greenfast.app.cli.import_source import (
     C_TYPES,
     Declared,
@@ -22,8 +24,8 @@ from greenfast.app.cli.import_source import (
     parsed_tune,
     read_cuda,
     read_entry,
-    read_tune_file,
 )
+from greenfast.app.cli.import_tune_file import read_tune_file
 from greenfast.app.cli.new import Folder
 from greenfast.app.cli.new_files import (
     checked_new_name,
@@ -59,8 +61,8 @@ def import_(
         typer.Option(
             "--tune-file",
             metavar="FILE.py",
-            help="A Python file with tune_params and restrictions, as for Kernel Tuner. It is "
-            "parsed, never run.",
+            help="A script as for Kernel Tuner: tune_params, restrictions, and the grid of its "
+            "tune_kernel call. It is parsed, never run.",
         ),
     ] = None,
     restrict: Annotated[
@@ -78,7 +80,11 @@ def import_(
     ] = None,
     grid: Annotated[
         list[str] | None,
-        typer.Option("--grid", metavar="EXPR", help="Blocks along x, y, z; up to three times."),
+        typer.Option(
+            "--grid",
+            metavar="EXPR",
+            help="Blocks along x, y, z; up to three times. [default: the tune file's]",
+        ),
     ] = None,
     block: Annotated[
         list[str] | None,
@@ -117,14 +123,19 @@ def import_(
     """
     new_name = checked_new_name(name or cuda_file.stem.lower(), "kernel")
     file, text = visible(cuda_file), read_cuda(cuda_file)
-    tuning = _tuning(tune or [], tune_file, restrict or [])
+    given = _tuning(tune or [], tune_file, restrict or [])
     function = read_entry(text, entry, file)
     arguments = _arguments(argument or [], function, file)
     if not 0 <= tolerance < math.inf:
         raise UsageError("--tolerance must be 0 or more", code="bad_tolerance")
+    tuning, defines = in_small_letters(given, {argument.name for argument in arguments})
     parameters = tuple(tuning.parameters)
-    sizes = tuple(each.name for each in arguments if each.is_size)
+    names = (*parameters, *(each.name for each in arguments if each.is_size))
     _check_names(parameters, arguments)
+
+    def spelt(texts: list[str] | None) -> list[str]:
+        return [respelt(text, defines) for text in texts or []]
+
     imported = Imported(
         name=new_name,
         source=cuda_file.name,
@@ -132,10 +143,11 @@ def import_(
         entry=function,
         arguments=arguments,
         tuning=tuning,
-        defaults=_defaults(text, tuning.parameters),
-        grid=_three("--grid", grid or [], (*parameters, *sizes), required=True),
-        block=_three("--block", block or _default_block(parameters), parameters, required=True),
-        smem=_checked("--smem", smem, parameters),
+        defines=defines,
+        defaults=_defaults(text, tuning.parameters, defines),
+        grid=_three("--grid", spelt(grid) or default_grid(tuning, arguments), names),
+        block=_three("--block", spelt(block) or _default_block(tuning), parameters),
+        smem=_checked("--smem", respelt(smem, defines), parameters),
         tolerance=tolerance,
     )
     root = target_root(folder)
@@ -167,7 +179,7 @@ def _tuning(tune: list[str], tune_file: Path | None, restrict: list[str]) -> Tun
             mend="give --tune block_size_x=32,64,128 or --tune-file FILE.py",
         )
     own = checked_restrictions(restrict, tuple(parameters), "--restrict")
-    return Tuning(parameters, (*from_file.restrictions, *own))
+    return replace(from_file, parameters=parameters, restrictions=(*from_file.restrictions, *own))
 
 
 def _arguments(texts: list[str], entry: Entry, file: str) -> tuple[ImportedArgument, ...]:
@@ -267,26 +279,28 @@ def _check_names(parameters: tuple[str, ...], arguments: tuple[ImportedArgument,
     for name in parameters:
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,47}", name):
             raise UsageError(
-                f"the parameter {name!r} is not in small letters",
+                f"the parameter {name!r} does not begin with a letter",
                 code="bad_tune",
-                mend=f"rename the #define, for example to {name.lower()}",
+                mend="rename the #define",
             )
         if any(argument.name == name for argument in arguments):
             raise UsageError(f"{name} is a parameter and an argument", code="bad_tune")
 
 
-def _defaults(text: str, parameters: Mapping[str, tuple[Value, ...]]) -> dict[str, Value]:
+def _defaults(
+    text: str, parameters: Mapping[str, tuple[Value, ...]], defines: Mapping[str, str]
+) -> dict[str, Value]:
     """The value that the file itself defines, where it is among those to try; else the first."""
     defaults = {}
     for name, values in parameters.items():
-        own = own_define(text, name)
+        own = own_define(text, defines[name])
         defaults[name] = next((value for value in values if str(value) == own), values[0])
     return defaults
 
 
-def _default_block(parameters: tuple[str, ...]) -> list[str]:
-    """Kernel Tuner's names of a block's sizes."""
-    names = [f"block_size_{axis}" for axis in "xyz"]
+def _default_block(tuning: Tuning) -> list[str]:
+    """The parameters that hold a block's sizes, by their names."""
+    names, parameters = tuning.block_names, tuning.parameters
     if not set(names) & set(parameters):
         raise UsageError(
             "the threads of a block are not given",
@@ -296,8 +310,8 @@ def _default_block(parameters: tuple[str, ...]) -> list[str]:
     return [name if name in parameters else "1" for name in names]
 
 
-def _three(option: str, texts: list[str], names: tuple[str, ...], *, required: bool) -> list[str]:
-    if not 0 < len(texts) <= 3 and required:
+def _three(option: str, texts: list[str], names: tuple[str, ...]) -> list[str]:
+    if not 0 < len(texts) <= 3:
         raise UsageError(
             f"{option} is given {len(texts)} times, and it is needed once to three times",
             code="bad_command_line",

@@ -1,20 +1,14 @@
-"""Reading what `greenfast import` is given: a CUDA text's entry, and tune parameters.
-
-A Python file in Kernel Tuner's style is parsed and never run: literals, range() and list
-comprehensions over ranges are understood, and anything else is refused with its line.
-"""
+"""Reading what `greenfast import` is given: a CUDA text's entry, and tune parameters."""
 
 from __future__ import annotations
 
-import ast
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from greenfast.search.errors import GreenfastError, SpecError, UsageError
+from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.expressions import Value, expression
 from greenfast.search.text import shortened, visible
@@ -22,6 +16,8 @@ from greenfast.search.text import shortened, visible
 MOST_VALUES = 4096
 NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,47}\Z", re.ASCII)
+MOST_INCLUDES = 32
+_LOCAL_INCLUDE = re.compile(r'\s*#\s*include\s+"(?!gf/)([^"]*)"')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(
     r"__global__\b(?P<between>[^;{}()]*(?:__launch_bounds__\s*\([^)]*\)[^;{}()]*)?)"
@@ -80,29 +76,63 @@ class ImportedArgument:
 
 
 @dataclass(frozen=True)
+class ProblemSize:
+    """A problem's size along an axis: a number, a name, or a name that stands for a number."""
+
+    name: str = ""
+    value: int | None = None
+
+
+@dataclass(frozen=True)
 class Tuning:
-    """Parameters with their values, and restrictions over them."""
+    """Parameters with their values, restrictions over them, and a launch where one is given."""
 
     parameters: Mapping[str, tuple[Value, ...]]
     restrictions: tuple[str, ...]
+    problem_size: tuple[ProblemSize, ...] = ()  # along x, y, z
+    # What the size along an axis is divided by: the threads of a block where it is None.
+    grid_divisors: tuple[tuple[str, ...] | None, ...] = (None, None, None)
+    block_names: tuple[str, ...] = ("block_size_x", "block_size_y", "block_size_z")
 
 
 def read_cuda(path: Path) -> str:
-    text = read_author_file(path, visible(path))
+    """The text of a CUDA file, with the local files that it includes in their places."""
+    text = _with_includes(path, visible(path), [path.resolve()])
     for word in ("{% endraw", "{%- endraw", "{%endraw"):
         if word in text:
             raise UsageError(
                 f"{visible(path)} holds {word!r}, which a template cannot hold", code="bad_source"
             )
-    local = re.search(r'^\s*#\s*include\s+"(?!gf/)([^"]*)"', text, re.MULTILINE)
-    if local:
-        line = text[: local.start(1)].count("\n") + 1
-        raise UsageError(
-            f"{visible(path)}:{line}: it includes {visible(local[1])!r}, and a kernel is one file",
-            code="local_include",
-            mend="paste the included text in its place",
-        )
     return text
+
+
+def _with_includes(path: Path, file: str, known: list[Path]) -> str:
+    """Each included file's text stands where it is first included, as under `#pragma once`."""
+    lines = []
+    for number, line in enumerate(read_author_file(path, file).split("\n"), 1):
+        local = _LOCAL_INCLUDE.match(line)
+        if local is None:
+            lines.append(line)
+            continue
+        place = f"{file}:{number}: it includes {visible(local[1])!r}"
+        included = (path.parent / local[1]).resolve()
+        if not included.is_file():
+            raise UsageError(
+                f"{place}, which does not lie beside it",
+                code="local_include",
+                mend="put the file there, or paste its text in the line's place",
+            )
+        if included in known:
+            lines.append(f"// {line.strip()}  (above)")
+            continue
+        if len(known) >= MOST_INCLUDES:
+            raise UsageError(
+                f"{place}, and a kernel takes {MOST_INCLUDES} files at most", code="local_include"
+            )
+        known.append(included)
+        text = _with_includes(included, visible(local[1]), known)
+        lines += [f"// {line.strip()}", re.sub(r"(?m)^\s*#\s*pragma\s+once\b.*$", "", text)]
+    return "\n".join(lines)
 
 
 def read_entry(text: str, wanted: str | None, file: str) -> Entry:
@@ -221,133 +251,3 @@ def checked_restrictions(texts: Sequence[str], names: Sequence[str], where: str)
                 mend="known: " + ", ".join(names),
             )
     return tuple(texts)
-
-
-# ---- a Python file in Kernel Tuner's style ----
-
-
-def read_tune_file(path: Path) -> Tuning:
-    """`tune_params` and `restrictions` of a Python file, which is not run."""
-    file = visible(path)
-    try:
-        tree = ast.parse(read_author_file(path, file))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        place = f"{file}:{line}" if line else file
-        raise UsageError(f"{place} is not valid Python", code="bad_tune_file") from error
-    parameters: dict[str, tuple[Value, ...]] = {}
-    restrictions: tuple[str, ...] = ()
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
-    for node in sorted(nodes, key=lambda node: node.lineno):
-        target, where = node.targets[0], f"{file}:{node.lineno}"
-        match target:
-            case ast.Name(id="tune_params"):
-                parameters = {
-                    name: checked_values(name, values, where)
-                    for name, values in _dictionary(node.value, where).items()
-                }
-            case ast.Subscript(
-                value=ast.Name(id="tune_params"), slice=ast.Constant(value=str(name))
-            ):
-                parameters[name] = checked_values(name, _list(node.value, where), where)
-            case ast.Name(id="restrictions" | "restrict"):
-                restrictions = _texts(node.value, where)
-    if not parameters:
-        raise UsageError(
-            f"{file} assigns no tune_params",
-            code="bad_tune_file",
-            mend='write tune_params = {"block_size_x": [32, 64, 128]}',
-        )
-    return Tuning(parameters, checked_restrictions(restrictions, tuple(parameters), file))
-
-
-def _dictionary(node: ast.expr, where: str) -> dict[str, list[Any]]:
-    match node:
-        case ast.Dict(keys=keys, values=values):
-            pairs = zip(keys, values, strict=True)
-            return {_text(key, where): _list(value, where) for key, value in pairs}
-        case ast.Call(func=ast.Name(id="dict" | "OrderedDict"), args=[], keywords=words):
-            return {str(word.arg): _list(word.value, where) for word in words}
-        case ast.Call(func=ast.Name(id="dict" | "OrderedDict"), args=[inner], keywords=[]):
-            return _dictionary(inner, where)
-        case ast.List(elts=pairs) if all(isinstance(pair, ast.Tuple) for pair in pairs):
-            return {
-                _text(pair.elts[0], where): _list(pair.elts[1], where)
-                for pair in pairs
-                if isinstance(pair, ast.Tuple) and len(pair.elts) == 2
-            }
-    raise _not_understood("tune_params", where)
-
-
-def _list(node: ast.expr, where: str) -> list[Any]:
-    match node:
-        case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_constant(item, {}, where) for item in items]
-        case ast.Call(func=ast.Name(id="list"), args=[inner], keywords=[]):
-            return _list(inner, where)
-        case ast.Call(func=ast.Name(id="range"), args=bounds, keywords=[]) if 1 <= len(bounds) <= 3:
-            return _range(bounds, where)
-        case ast.ListComp(
-            elt=item,
-            generators=[ast.comprehension(target=ast.Name(id=name), iter=values, ifs=[])],
-        ):
-            return [_constant(item, {name: value}, where) for value in _list(values, where)]
-    raise _not_understood("the values", where)
-
-
-def _range(bounds: Sequence[ast.expr], where: str) -> list[int]:
-    numbers = [_constant(bound, {}, where) for bound in bounds]
-    if not all(type(number) is int for number in numbers) or (len(numbers) == 3 and not numbers[2]):
-        raise _not_understood("the range", where)
-    values = range(*numbers)
-    if len(values) > MOST_VALUES:
-        raise UsageError(f"{where}: more than {MOST_VALUES} values", code="bad_tune")
-    return list(values)
-
-
-def _constant(node: ast.expr, values: Mapping[str, Any], where: str) -> Any:
-    """A literal, or arithmetic over the name of a comprehension."""
-    if isinstance(node, ast.Constant) and type(node.value) in (int, bool, str):
-        return node.value
-    try:
-        # With the number in the name's place, `2**i` is a power with a constant exponent.
-        return expression(ast.unparse(_Filled(values).visit(copy.deepcopy(node))), where)({})
-    except GreenfastError as error:
-        raise _not_understood(f"{ast.unparse(node)[:60]!r}", where) from error
-
-
-class _Filled(ast.NodeTransformer):
-    """Replaces names by their values."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = values
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.Constant(self._values[node.id]) if node.id in self._values else node
-
-
-def _texts(node: ast.expr, where: str) -> tuple[str, ...]:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return (node.value,)
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return tuple(_text(item, where) for item in node.elts)
-    raise _not_understood("restrictions", where)
-
-
-def _text(node: ast.expr | None, where: str) -> str:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    what = "a function" if isinstance(node, ast.Lambda) else "this"
-    raise UsageError(
-        f"{where}: {what} is not understood, because the file is not run",
-        code="bad_tune_file",
-        mend='write a text, such as "block_size_x * block_size_y <= 1024"',
-    )
-
-
-def _not_understood(what: str, where: str) -> UsageError:
-    return UsageError(
-        f"{where}: {what} cannot be read, because the file is not run",
-        code="bad_tune_file",
-        mend="write a literal list of values, range(...), or a list comprehension over a range",
-    )

@@ -20,6 +20,7 @@ from greenfast.app.views.schemas import ProbedTrialOut, TrialDetailOut
 from greenfast.app.views.trial_names import TrialName, named
 from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow
+from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.text import abridged
 from greenfast.search.verdict import VerdictName
 
@@ -96,7 +97,7 @@ def _show_trial(services: Services, name: TrialName, number: int, as_json: bool)
 def _further(trial: TrialDetailOut, search: SearchRow, design: Design, probe: str) -> Iterator[str]:
     if probe:
         yield f"To find the stage that goes wrong: {probe}"
-    if can_check(trial.verdict, trial.stage):
+    if can_check(trial.verdict, trial.stage) and not is_submitted(trial.template):
         changed = {name: value for name, value, _ in design.changes}
         command = check_command(
             search.kernel,

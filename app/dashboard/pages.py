@@ -40,6 +40,7 @@ ORIGINS = {
     "repaired": "the nearest valid untried point to the one that the sampler asked for",
     "preset": "a documented design of the template",
     "seeded": "given by hand",
+    "submitted": "a source by its author",
 }
 
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from greenfast.app.routes import choices, comparing, events, ledger, records, searches, tunings
+from greenfast.app.routes import (
+    choices,
+    comparing,
+    events,
+    ledger,
+    records,
+    searches,
+    submissions,
+    tunings,
+)
 from greenfast.app.views.schemas import Problem
 
 ERRORS = {
     400: "malformed request",
     401: "missing or wrong token",
-    403: "request from another origin",
+    403: "request from another origin, or a token without the role",
     404: "not found",
     409: "not possible in the present state",
     413: "body too large",
@@ -32,6 +41,7 @@ def api() -> APIRouter:
             for status, words in ERRORS.items()
         },
     )
-    for subject in (comparing, ledger, choices, searches, tunings, events, records):
+    subjects = (comparing, ledger, choices, searches, submissions, tunings, events, records)
+    for subject in subjects:
         router.include_router(subject.router)
     return router

@@ -18,6 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from greenfast.app.routes.submissions_access import SubmitRole
 from greenfast.app.settings import Settings
 from greenfast.app.views.problems import SAFE_HEADERS, problem_response
 
@@ -50,6 +51,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._token = app, settings.token
+        self._submit_role = SubmitRole(settings)
         self._hosts = {*LOOPBACK_NAMES, *settings.allowed_hosts, settings.host.strip("[]").lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,6 +66,7 @@ class Guard:
             if not self.is_authorised(scope, headers):
                 await self._ask_to_log_in(scope, receive, send)
                 return
+            self.check_role(scope, headers)
             if scope["method"] not in SAFE_METHODS:
                 receive = replay(await read_body(headers, receive))
         except Refused as refused:
@@ -114,7 +117,16 @@ class Guard:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and _same(given.strip(), self._token):
             return True
+        if self._submit_role.holds(headers):
+            return True
         return _same(_cookie(headers), cookie_value(self._token))
+
+    def check_role(self, scope: Scope, headers: Headers) -> None:
+        """Refuse what the request's token is not for."""
+        reads = scope["method"] in SAFE_METHODS or scope["path"] in OPEN_PATHS
+        refusal = self._submit_role.refusal(scope["method"], scope["path"], headers, reads=reads)
+        if refusal is not None:
+            raise Refused(403, refusal.code, refusal.message, refusal.mend)
 
     async def _ask_to_log_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         response: Response

@@ -204,6 +204,7 @@ class Supervisor:
             **safe_path(),
             "GREENFAST_DATA": str(settings.data.absolute()),
             "GREENFAST_TOKEN": "",
+            "GREENFAST_SUBMIT_TOKEN": "",
         }
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "greenfast", "worker", "--lifeline", str(reading_end)],

@@ -25,6 +25,7 @@ from greenfast.app.views.schemas import (
     SearchSubmission,
     TrialsQuery,
 )
+from greenfast.app.views.submission_schemas import SubmissionIn
 from greenfast.search.errors import Fault, GreenfastError
 from greenfast.search.text import one_line
 
@@ -179,5 +180,7 @@ def known_fields(place: Sequence[str], path: str) -> list[str]:
             "champions": ChampionsQuery,
         }
         return list(queries.get(path.rstrip("/").rpartition("/")[2], PageQuery).model_fields)
+    if path.rstrip("/").endswith("/submissions"):
+        return list(SubmissionIn.model_fields)
     body: type[BaseModel] = Budget if place[1:2] == ["budget"] else SearchSubmission
     return list(body.model_fields)

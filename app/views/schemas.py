@@ -211,7 +211,9 @@ class TrialOut(FiguresOut, Output):
     state: Literal["running", "done"]
     template: str
     parameters: dict[str, ScalarValue]
-    origin: str = Field(description="sampled, mutated, crossed, repaired, preset or seeded")
+    origin: str = Field(
+        description="sampled, mutated, crossed, repaired, preset, seeded or submitted"
+    )
     preset: str = Field(description="empty: none")
     parents: list[str] = Field(description="digests of the candidates that it was derived from")
     wanted: dict[str, ScalarValue] = Field(

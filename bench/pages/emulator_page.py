@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
+from bench.pages.suite_tables import suite_tables
 from bench.results import Row
 
 PAGE = DOCS / "emulator.md"
@@ -116,7 +117,8 @@ def speed_lines() -> list[Line]:
 
 def pages() -> dict[Path, str]:
     """The page as the results make it."""
-    return {PAGE: filled_page(PAGE, "emulator_page", {"figures": figures})}
+    sections = {"figures": figures, "suites": suite_tables}
+    return {PAGE: filled_page(PAGE, "emulator_page", sections)}
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +56,12 @@ from greenfast.search.devices.clusters import (
 )
 from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.diagnose.brought_maps import read_tensor_map
+from greenfast.search.diagnose.brought_values import packed_value, read_data
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.tables import Table
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.problem import POISON, LaunchPlan, Problem, Scalar, Tensor
+from greenfast.search.oracle.problem import POISON, LaunchPlan, Packed, Problem, Scalar, Tensor
 from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.render import RenderedSource, assemble
 from greenfast.search.rendering import LARGEST_SOURCE_CHARACTERS
@@ -79,6 +80,8 @@ FILLS = ("random", "zeros", "ones", "iota", "poison")
 SCALARS = {"int32": int, "uint32": int, "int64": int, "float32": float, "float64": float}
 MOST_BYTES = 1 << 30
 _LOCAL_INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"\s*$')
+_RANGE = re.compile(r"range\(\s*(-?[\d.e+]+)\s*,\s*(-?[\d.e+]+)\s*\)\Z")
+_ENTRY = re.compile(r"[A-Za-z_][\w:]{0,200}\s*(?:<.*>)?\s*(?:\(.+\))?\s*\Z")  # foo<float, 4>
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,200}\Z")
 
 
@@ -120,11 +123,11 @@ def read_brought(
             )
     source = assemble(body, entries, include_dirs, arch_specific=launch.arch_specific)
     return BroughtKernel(
-        source, _with_declared_clusters(problem, source, launch_file.name), launch.expected, files
+        source, with_declared_clusters(problem, source, launch_file.name), launch.expected, files
     )
 
 
-def _with_declared_clusters(problem: Problem, source: RenderedSource, where: str) -> Problem:
+def with_declared_clusters(problem: Problem, source: RenderedSource, where: str) -> Problem:
     """Launch in the declared clusters; SpecError where the launch file contradicts the text."""
     declared, launches = dict(declared_clusters(source.text, source.entries)), []
     for launch in problem.launches:
@@ -148,6 +151,8 @@ class LaunchFile:
     problem: Problem
     expected: tuple[ExpectedOutput, ...]
     arch_specific: bool  # compiled for `sm_90a` instead of `sm_90`
+    defines: tuple[str, ...] = ()  # NAME or NAME=VALUE, as for -D
+    data: Mapping[str, str] = field(default_factory=dict)  # of device variables: C++ initialisers
 
 
 def read_launch(path: Path, seed: int) -> tuple[Problem, tuple[ExpectedOutput, ...]]:
@@ -171,6 +176,8 @@ def read_launch_file(path: Path, seed: int) -> LaunchFile:
         )
     maps = _tensor_maps(table, tensors)
     arch_specific = table.get("arch_specific", bool, False)
+    defines = tuple(map(str, table.get("defines", list, [])))
+    data = read_data(table, seed)
     launches = tuple(_launch(row, {**tensors, **maps}) for row in table.tables("launches"))
     if not launches:
         raise SpecError(f"{path.name}: there is no [[launches]]", code="bad_spec")
@@ -180,7 +187,7 @@ def read_launch_file(path: Path, seed: int) -> LaunchFile:
     problem = Problem(
         case, tuple(tensors.values()), (), launches[0].arguments or (), launches, 0.0, 0.0
     )
-    return LaunchFile(problem, expected, arch_specific)
+    return LaunchFile(problem, expected, arch_specific, defines, data)
 
 
 def _tensor_maps(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, TensorMap]:
@@ -219,9 +226,9 @@ def _buffer(table: Table, folder: Path, random: np.random.Generator) -> Tensor:
     if math.prod(shape) * dtype.itemsize > MOST_BYTES:
         raise SpecError(f"{table.where}: more than {MOST_BYTES >> 30} GiB", code="bad_spec")
     values = (
-        _from_file(folder / file, shape, dtype, table.where)
+        array_from_file(folder / file, shape, dtype, table.where)
         if file
-        else _filled(fill, shape, dtype, random, table.where)
+        else filled_array(fill, shape, dtype, random, table.where)
     )
     image = (
         np.full(math.prod(shape) * dtype.itemsize, POISON, np.uint8)
@@ -245,7 +252,7 @@ def _shape(table: Table) -> tuple[int, ...]:
     return sizes
 
 
-def _filled(
+def filled_array(
     fill: str | int | float,
     shape: tuple[int, ...],
     dtype: np.dtype,
@@ -260,6 +267,8 @@ def _filled(
             return np.full(shape, int(fill == "ones"), dtype)
         case "iota":
             return np.arange(math.prod(shape)).reshape(shape).astype(dtype)
+        case str() if (ends := _RANGE.match(fill)) is not None:
+            return _between(float(ends[1]), float(ends[2]), shape, dtype, random, where)
         case "random":
             whole = dtype.kind in "iu"
             return (random.integers(0, 100, shape) if whole else random.normal(size=shape)).astype(
@@ -267,13 +276,30 @@ def _filled(
             )
         case str():
             raise SpecError(
-                f"{where}: fill = {fill!r}; it may be {', '.join(FILLS)} or a number",
+                f"{where}: fill = {fill!r}; it may be {', '.join(FILLS)} or a number, "
+                "or range(first, end)",
                 code="bad_spec",
             )
     return np.full(shape, fill).astype(dtype)
 
 
-def _from_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, where: str) -> np.ndarray:
+def _between(
+    low: float,
+    high: float,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    random: np.random.Generator,
+    where: str,
+) -> np.ndarray:
+    """Random values from `low` on and below `high`; whole ones for integers."""
+    if not low < high:
+        raise SpecError(f"{where}: range({low:g}, {high:g}) is empty", code="bad_spec")
+    if dtype.kind in "iu":
+        return random.integers(int(low), int(high), shape).astype(dtype)
+    return random.uniform(low, high, shape).astype(dtype)
+
+
+def array_from_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, where: str) -> np.ndarray:
     try:
         values: np.ndarray = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
@@ -290,7 +316,7 @@ def _from_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, where: str) 
 
 def _launch(table: Table, named: Mapping[str, Tensor | TensorMap]) -> LaunchPlan:
     entry = table.get("entry", str)
-    if not _IDENTIFIER.match(entry):
+    if not _ENTRY.match(entry):
         raise SpecError(
             f"{table.where}: entry = {entry!r} is no name of a function", code="bad_spec"
         )
@@ -303,22 +329,27 @@ def _launch(table: Table, named: Mapping[str, Tensor | TensorMap]) -> LaunchPlan
         _three(table, "cluster", 1),
     )
     table.finish()
+    check_launch(launch, table.where)
+    return launch
+
+
+def check_launch(launch: LaunchPlan, where: str) -> None:
+    """SpecError for a launch that no device runs."""
     if sentence := misfit(launch.cluster, launch.grid):
-        raise SpecError(f"{table.where}: {sentence}", code="bad_cluster")
+        raise SpecError(f"{where}: {sentence}", code="bad_cluster")
     if math.prod(launch.cluster) > PORTABLE_BLOCKS:
         raise SpecError(
-            f"{table.where}: a cluster of {shape_text(launch.cluster)} blocks; "
+            f"{where}: a cluster of {shape_text(launch.cluster)} blocks; "
             f"{PORTABLE_BLOCKS} are the most that every device runs",
             code="bad_cluster",
         )
     if math.prod(launch.block) > 1024 or launch.smem_dynamic_bytes < 0:
         raise SpecError(
-            f"{table.where}: a block of {math.prod(launch.block)} threads with "
+            f"{where}: a block of {math.prod(launch.block)} threads with "
             f"{launch.smem_dynamic_bytes} bytes of dynamic shared memory; "
             "at most 1024 threads, and 0 bytes or more",
             code="bad_spec",
         )
-    return launch
 
 
 def _three(table: Table, key: str, *default: int) -> tuple[int, int, int]:
@@ -337,7 +368,7 @@ def _three(table: Table, key: str, *default: int) -> tuple[int, int, int]:
 
 def _argument(
     given: Any, named: Mapping[str, Tensor | TensorMap], where: str
-) -> Tensor | TensorMap | Scalar | None:
+) -> Tensor | TensorMap | Scalar | Packed | None:
     if isinstance(given, str):
         if given not in named:
             raise SpecError(
@@ -358,6 +389,12 @@ def _argument(
             and _fits(ctype, value)
         ):
             return Scalar(ctype, SCALARS[ctype](value))
+    if (
+        isinstance(given, dict)
+        and len(given) == 1
+        and (packed := packed_value(given, tuple(named))) is not None
+    ):
+        return packed
     raise SpecError(
         f"{where}: the argument {given!r}; an argument is a buffer's name, {{ null = true }}, "
         "or one of " + ", ".join(f"{{ {name} = ... }}" for name in SCALARS),
@@ -383,7 +420,7 @@ def _expected(table: Table, folder: Path, tensors: dict[str, Tensor]) -> Expecte
     absolute = float(table.get("absolute_tolerance", (int, float), 0.0))
     relative = float(table.get("relative_tolerance", (int, float), 0.0))
     table.finish()
-    value = _from_file(folder / file, tensor.shape, np.dtype(np.float64), table.where)
+    value = array_from_file(folder / file, tensor.shape, np.dtype(np.float64), table.where)
     return ExpectedOutput(output, value, absolute, relative)
 
 

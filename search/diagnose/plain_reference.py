@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -131,7 +131,7 @@ def with_defines(text: str, defines: Mapping[str, object]) -> str:
     ) + own_defines_off(text, defines)
 
 
-def own_defines_off(text: str, names: Mapping[str, object]) -> str:
+def own_defines_off(text: str, names: Container[str]) -> str:
     """The text without its own #define of these names."""
     lines = []
     for line in text.split("\n"):

@@ -149,8 +149,9 @@ def checked_problems(subject: Subject) -> list[Problem]:
     ]
 
 
-def safety_run(run: Checked) -> SafetyRun:
-    return SafetyRun(run.problem.case.name, shape(run.problem.case), run.order, len(run.findings))
+def safety_run(run: Checked, *, is_strict: bool = False) -> SafetyRun:
+    number = len(run.findings) + (len(run.tolerated) if is_strict else 0)
+    return SafetyRun(run.problem.case.name, shape(run.problem.case), run.order, number)
 
 
 def place(run: Checked) -> str:

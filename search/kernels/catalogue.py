@@ -13,9 +13,25 @@ from greenfast.search.kernels.kernel_file import load_kernel
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.shipped import KERNEL_TEMPLATES as REPOSITORY_TEMPLATES
 
-__all__ = ["PATH_VARIABLE", "REPOSITORY_TEMPLATES", "Catalogue", "load_kernel"]
+__all__ = ["PATH_VARIABLE", "REPOSITORY_TEMPLATES", "Catalogue", "load_kernel", "require_code"]
 
 PATH_VARIABLE = "GREENFAST_TEMPLATE_PATH"
+DATA_VARIABLE, DATA_DEFAULT = "GREENFAST_DATA", "greenfast-data"
+
+
+def imported_kernels() -> Path:
+    """The folder of the kernels that stand for imported spaces."""
+    return Path(os.environ.get(DATA_VARIABLE) or DATA_DEFAULT) / "spaces"
+
+
+def require_code(kernel: KernelSpec) -> None:
+    """UsageError for an imported space, which has times and no code."""
+    if kernel.folder.parent.resolve() == imported_kernels().resolve():
+        raise UsageError(
+            f"{kernel.name} is an imported space: there is no code to run",
+            code="no_code",
+            mend=f"add --target replay:{kernel.name}",
+        )
 
 
 class Catalogue:
@@ -33,10 +49,15 @@ class Catalogue:
 
     @classmethod
     def from_environment(cls) -> Catalogue:
-        """The shipped kernels and those on GREENFAST_TEMPLATE_PATH."""
+        """The shipped kernels, those on GREENFAST_TEMPLATE_PATH, and imported spaces."""
         extra = os.environ.get(PATH_VARIABLE, "")
+        imported = imported_kernels()
         return cls(
-            [REPOSITORY_TEMPLATES, *(Path(word) for word in extra.split(os.pathsep) if word)]
+            [
+                *([imported] if imported.is_dir() else []),  # they replace no other kernel
+                REPOSITORY_TEMPLATES,
+                *(Path(word) for word in extra.split(os.pathsep) if word),
+            ]
         )
 
     @cached_property

@@ -12,6 +12,7 @@ from typing import Any
 
 from greenfast.search.digest import digest
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.submitted_name import is_submitted
 
 LARGEST_ADDITION = 3  # workloads, and likewise checks, that may have been appended since
 
@@ -23,9 +24,8 @@ def semantics_digest(kernel: KernelSpec) -> str:
 
 def kernel_identity(kernel: KernelSpec) -> str:
     """Identifies the operation and every source that a search over the kernel can render."""
-    return digest(
-        {**_semantics(kernel), "templates": [_source(template) for template in kernel.templates]}
-    )
+    own = (template for template in kernel.templates if not is_submitted(template.name))
+    return digest({**_semantics(kernel), "templates": [_source(template) for template in own]})
 
 
 def passed_checks(kernel: KernelSpec) -> tuple[tuple[str, str], ...]:

@@ -19,6 +19,7 @@ from greenfast.search.gates.safety import LACKING
 from greenfast.search.kernels.spec import Check, KernelSpec
 from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.comparison import Peer
+from greenfast.search.loop.submitted_checks import also_checked
 from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import resolve
@@ -301,7 +302,7 @@ def _through_gates(
             return Rejected(Stage.RENDER, Reason.RENDER_ERROR, str(error))
         context.on_result(result)
         if isinstance(result, Failed):
-            return rejection(results, result)
+            return also_checked(subject, rejection(results, result))
         results.append(result)
     return _right(tuple(results))
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import UsageError, unknown_name
-from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.catalogue import Catalogue, require_code
 from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items, Workload, WorkloadValues
 from greenfast.search.loop.limits import require_grid, require_memory, require_tensor_maps
+from greenfast.search.recordings.imported import recorded_space
 from greenfast.search.recordings.shelf import find_recording
 from greenfast.search.recordings.space import RecordedSpace
 from greenfast.search.space.candidate import Candidate, complete_parameters
@@ -103,6 +104,8 @@ class SearchPlan:
     weights: tuple[float, ...] = ()
     # Of a tuning: the kernels that serve its workloads are judged at the end.
     within_percent: float | None = None
+    # The one candidate beside the baseline, in place of those of a strategy (submitted.py).
+    submitted: Candidate | None = None
     reuse: bool = True  # verdicts of earlier searches of the same scope are repeated
     hypothesis: str = ""
     expected_gain: float | None = None
@@ -133,6 +136,8 @@ def make_plan(
         request = replace(request, workloads=names)
     if family == "replay":
         request = on_record(which, request, kernel, catalogue.include_dirs)
+    else:
+        require_code(kernel)
     strategy = request.strategy or DEFAULT_STRATEGY
     if strategy not in STRATEGIES:
         raise unknown_name("strategy", strategy, STRATEGIES)
@@ -254,7 +259,7 @@ def target_space(target: str, template: TemplateSpec, compiled: Items) -> Space:
     """The points that a search on the target can try, before the target is opened."""
     family, which = check_target_name(target)
     if family == "replay":
-        return RecordedSpace(template, compiled, find_recording(which))
+        return recorded_space(template, compiled, find_recording(which))
     return Space(template, compiled, target_device(target))
 
 
@@ -311,7 +316,8 @@ def _require_usable(
         require_grid(kernel, space.require(point), template, workload)
         for mapped in _with_presets(space, point):
             require_tensor_maps(kernel, space.require(mapped), template, workload)
-    _require_walkable(space.template, space.compiled, space.device)
+    if not isinstance(space, RecordedSpace):  # whose points are listed
+        _require_walkable(space.template, space.compiled, space.device)
 
 
 def _with_presets(space: Space, point: Items) -> tuple[Items, ...]:

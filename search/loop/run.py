@@ -336,7 +336,12 @@ class SearchRun:
             if proposal is None:
                 return None
             rendered = self._rendered(proposal.candidate)
-            if isinstance(rendered, RenderedSource) and rendered.digest in self.sources:
+            # A submission brings launches of its own, so its text alone tells nothing.
+            if (
+                self.plan.submitted is None
+                and isinstance(rendered, RenderedSource)
+                and rendered.digest in self.sources
+            ):
                 told = self.sources[
                     rendered.digest
                 ]  # renders to a source that was tried: no new trial
@@ -482,6 +487,8 @@ def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
         for space in spaces.values()
         for preset in space.template.presets
     ]
+    if plan.submitted is not None:
+        seeds = [plan.submitted]
     valid = [seed for seed in seeds if spaces[seed.template].why_not(seed.parameters) is None]
     return STRATEGIES[plan.strategy](context.kernel.name, spaces, valid, plan.seed)
 

@@ -91,13 +91,22 @@ class Scalar:
 
 
 @dataclass(frozen=True)
+class Packed:
+    """A value of any type by its bytes; `pointers` are the offsets of pointers to tensors in it."""
+
+    data: bytes
+    pointers: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class WorkspaceMemory:
     name: str
     bytes: int
     zero_fill: bool
 
 
-GivenArgument = Tensor | Scalar | WorkspaceMemory | TensorMap | None  # None: a null pointer
+# None: a null pointer
+GivenArgument = Tensor | Scalar | Packed | WorkspaceMemory | TensorMap | None
 Arguments = tuple[GivenArgument, ...]
 
 

@@ -8,12 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from greenfast.search.errors import unknown_name
+from greenfast.search.kernels.catalogue import DATA_DEFAULT, DATA_VARIABLE
 from greenfast.search.recordings.contents import Heading, Recording
 from greenfast.search.recordings.file import SUFFIX, read, read_heading
 from greenfast.search.shipped import RECORDINGS as SHIPPED
 
 PATH_VARIABLE = "GREENFAST_RECORDINGS"
-DATA_VARIABLE, DATA_DEFAULT = "GREENFAST_DATA", "greenfast-data"
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}\Z")
 
 

@@ -20,6 +20,7 @@ class OriginKind(StrEnum):
     REPAIRED = "repaired"  # the valid untried point nearest to the sampler's point
     PRESET = "preset"
     SEEDED = "seeded"
+    SUBMITTED = "submitted"  # a source by its author; a parent is the digest of a source
 
 
 @dataclass(frozen=True)

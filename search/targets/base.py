@@ -63,7 +63,7 @@ class Checked:
     problem: Problem
     order: str
     findings: tuple[SafetyFinding, ...]
-    notes: tuple[str, ...] = ()  # what may be intended, and decides nothing
+    tolerated: tuple[SafetyFinding, ...] = ()  # may be intended, and decide nothing
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from greenfast.search.errors import Fault, UsageError, unknown_name
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.recordings.contents import Heading, Recording, Row, operation_digest
+from greenfast.search.recordings.imported import is_imported, recorded_space
 from greenfast.search.recordings.rules import recorded_acceptance, time_us
 from greenfast.search.recordings.shelf import find_recording
-from greenfast.search.recordings.space import RecordedSpace
 from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import (
     Candidate,
@@ -29,6 +29,7 @@ from greenfast.search.space.candidate import (
 )
 from greenfast.search.space.space import Space, resolve
 from greenfast.search.targets.base import Answering, GateLimits, Question
+from greenfast.search.targets.imported import imported_verdict
 from greenfast.search.verdict import (
     CorrectnessEvidence,
     Failed,
@@ -66,7 +67,7 @@ class ReplayTarget(Answering):
         """The recording was read when this was made."""
 
     def space(self, template: TemplateSpec, compiled: Items) -> Space:
-        return RecordedSpace(template, compiled, self._recording)
+        return recorded_space(template, compiled, self._recording)
 
     def answers(self, question: Question) -> Verdict:
         """Fault for a candidate that was not recorded, or whose source has changed since."""
@@ -76,6 +77,8 @@ class ReplayTarget(Answering):
             raise Fault(
                 f"the recording {heading.name} holds no such candidate", code="not_recorded"
             )
+        if is_imported(self._recording):
+            return imported_verdict(self._recording, row, question)
         if row.source_digest != question.source_digest:
             raise Fault(
                 f"candidate {row.number} of the recording {heading.name} had the source "
@@ -282,6 +285,8 @@ def require_current(
             code="recording_stale",
             mend="record it again with `greenfast record`",
         )
+    if is_imported(recording):  # without code, the operation is all there is
+        return
     compiled = heading.workloads[0].compile_time(kernel)
     for then in heading.templates:
         template = kernel.template(then.name)

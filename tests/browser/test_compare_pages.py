@@ -114,9 +114,16 @@ def test_without_javascript_there_is_no_button_that_does_nothing(plain_page, sit
     assert not any(button.is_visible() for button in plain_page.locator("button.copy").all())
 
 
-def test_one_click_starts_a_first_search_and_a_completed_one_is_extended(chromium, tmp_path):
+def test_an_empty_database_says_how_to_begin_and_one_click_starts_a_search(chromium, tmp_path):
     with served(tmp_path) as url:
         page = chromium.new_page(base_url=url, java_script_enabled=False)
+        page.goto("/negatives")
+        assert "Nothing was rejected yet" in page.locator("main").inner_text()
+        page.goto("/")
+        text = page.locator("main").inner_text()
+        assert "No search yet" in text and "greenfast search attention" in text
+        page.get_by_role("link", name="Start one here").click()
+        page.wait_for_url("**/new")
         page.goto("/")
         page.get_by_role("button", name="Start a first search").click()
         page.wait_for_url("**/searches/s_*")

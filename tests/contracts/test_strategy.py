@@ -6,6 +6,7 @@ import math
 
 import optuna
 import pytest
+from slow_cases import quick_first
 
 from greenfast.db.convert import candidate_json, candidate_of
 from greenfast.search.devices.facts import device
@@ -145,7 +146,7 @@ def test_sampler_attributes_are_plain_data(strategy_type, large_spaces):
         assert json.loads(json.dumps(proposal.sampler)) == proposal.sampler
 
 
-@pytest.mark.parametrize("name", ["tpe", "nsga2"])
+@pytest.mark.parametrize("name", quick_first(["nsga2", "tpe"], 1))
 def test_a_learning_strategy_leaves_a_wrong_region(name, large_spaces):
     strategy = STRATEGIES[name]("attention", {"wmma": large_spaces["wmma"]}, [], 1)
     proposals = _drive(strategy, 150)

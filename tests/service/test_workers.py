@@ -29,6 +29,7 @@ BUSY = {
 @pytest.fixture
 def home(home):
     add_patient_kernel(home)
+    home.environment["GREENFAST_WINDOW"] = "1"  # no trial more than a test looks at
     return home
 
 
@@ -159,6 +160,7 @@ def test_a_queued_search_is_paused_and_cancelled_without_a_worker(api):
     assert api.control(search_id, "cancel")["status"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_two_workers_share_the_queue_and_no_search_runs_twice(home, api):
     ids = [api.submit(**axpy())["id"] for _ in range(4)]
     workers = [home.start("worker", "--once") for _ in range(2)]
@@ -192,7 +194,7 @@ def test_the_service_restarts_a_worker_that_died_and_its_search_goes_on(home):
         all_once(client, search_id)
 
 
-@pytest.mark.parametrize("number", quick_first([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], 2))
+@pytest.mark.parametrize("number", quick_first([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], 1))
 def test_when_the_service_ends_its_workers_end_and_the_search_waits_for_the_next(home, number):
     process, url = home.serve("--workers", "2")
     workers = until(

@@ -29,7 +29,7 @@ from bench.results import (
 BENCH = ROOT / "bench"
 README = (BENCH / "README.md").read_text()
 SCRIPTS = sorted(
-    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
     for path in BENCH.rglob("*.py")
     if '\nif __name__ == "__main__":' in path.read_text()
 )

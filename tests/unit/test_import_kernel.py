@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from greenfast.app.cli import main
-from greenfast.app.cli.import_source import read_tune_file
+from greenfast.app.cli.import_tune_file import read_tune_file
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.catalogue import Catalogue
@@ -113,7 +113,7 @@ def test_an_imported_kernel_is_linted_searched_and_tells_its_truth(run):
         ((*TUNE, *ARGUMENTS, "--arg", "n:int32=many"), "many is no int32"),
         ((*TUNE, *ARGUMENTS, "--arg", "x"), "is not understood"),
         ((*TUNE, *ARGUMENTS, "--tune", "block_size_x=32,a"), "all must be whole numbers"),
-        ((*TUNE, *ARGUMENTS, "--tune", "Tile=1"), "is not in small letters"),
+        ((*TUNE, *ARGUMENTS, "--tune", "_tile=1"), "does not begin with a letter"),
         ((*TUNE, *ARGUMENTS, "--tune", "n=1"), "n is a parameter and an argument"),
         ((*TUNE, *ARGUMENTS, "--tune", "x=a;b"), "not a name"),
         ((*TUNE, *ARGUMENTS, "--tolerance", "nan"), "--tolerance must be"),
@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(run, arguments, senten
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("#ifndef", '#include "mine.h"\n#ifndef', "saxpy.cu:1: it includes 'mine.h'"),
+        ("#ifndef", '#include "mine.h"\n#ifndef', "saxpy.cu:1: it includes 'mine.h', which"),
         ("// __global__", "{% endraw %}", "which a template cannot hold"),
         ("__global__ void saxpy", "template <int N>\n__global__ void saxpy", "a template of C++"),
         ("__global__ void saxpy", "void saxpy", "has 0 __global__ functions"),
@@ -173,7 +173,9 @@ def test_a_tune_file_is_read_and_never_run(tmp_path, text):
         ("tune_params = {", "is not valid Python"),
         ("tune_params = {'a': [open('/etc/passwd').read()]}", "cannot be read, because"),
         ("tune_params = {'a': values()}", "tune.py:1: the values cannot be read"),
-        ("tune_params = {'a': [1]}\nrestrictions = [lambda p: p['a'] > 1]", "tune.py:2: a funct"),
+        ("tune_params = {'a': [1]}\nrestrictions = [lambda p: f(p['a'])]", "tune.py:2: a funct"),
+        ("tune_params = {'a': [1]}\nrestrictions = [lambda p: p['b'] > 1]", "'b', which is no"),
+        ("tune_params = {'a': [1]}\nrestrictions = check", "tune.py:2: restrictions cannot be"),
         ("tune_params = {'a': range(10**9)}", "more than 4096 values"),
         ("tune_params = {'a': range(1, 9, 0)}", "cannot be read"),
         ("tune_params = {'a': [9**9**9]}", "cannot be read"),
@@ -187,3 +189,57 @@ def test_a_tune_file_that_would_have_to_run_is_refused(tmp_path, text, sentence)
     with pytest.raises(UsageError) as refused:
         read_tune_file(path)
     assert sentence in str(refused.value)
+
+
+SCRIPT = """import kernel_tuner
+from collections import OrderedDict
+
+n, width = 1000, 4
+sizes = [32 * i for i in range(1, 9) if 128 % i == 0]
+
+def tune(size=n):
+    tune_params = OrderedDict()
+    tune_params["BLOCK"] = [32] + [64 * i for i in range(1, width - 1)]
+    tune_params["N"] = [2**i for i in range(2)]
+    args = [y, x, size]
+    restrict = [lambda p: p["BLOCK"] * p["N"] <= 192, "N < 4"]
+    return kernel_tuner.tune_kernel(
+        "saxpy", "saxpy.cu", n, args, tune_params, restrictions=restrict,
+        grid_div_x=["BLOCK", "N"], block_size_names=["BLOCK"], verbose=True)
+"""
+COUNTS = """#pragma once
+#define BLOCK 64
+#define N 2
+"""
+CAPITALS = """#include "counts.h"
+  #include "counts.h"
+__global__ void saxpy(const float* __restrict__ x, float *y, int n, float a) {
+    for (int s = 0; s < N; ++s) {
+        int i = (blockIdx.x * N + s) * BLOCK + threadIdx.x;
+        if (i < n) y[i] = a * x[i] + 1.0f;
+    }
+}
+"""
+
+
+def test_a_script_of_another_tuner_brings_the_space_and_the_grid(run):
+    Path("saxpy.cu").write_text(CAPITALS)
+    Path("counts.h").write_text(COUNTS)
+    Path("tune.py").write_text(SCRIPT)
+    code, _, err = run("import", "saxpy.cu", "--tune-file", "tune.py", *ARGUMENTS[:8])
+    assert code == 0, err
+    kernel = load_kernel(Path("kernels/saxpy"))
+    template = kernel.templates[0]
+    assert dict(template.preset("defaults").parameters) == {"block": 64, "n_value": 2}
+    space = Space(template, (), device("h200"))
+    points = {tuple(sorted(dict(point).items())) for point in space.points}
+    assert points == {
+        (("block", block), ("n_value", count))
+        for block in (32, 64, 128) for count in (1, 2) if block * count <= 192
+    }  # fmt: skip
+    launch = Path("kernels/saxpy/plain.toml").read_text()
+    assert 'grid = ["ceil_div(n, (block) * (n_value))", "1", "1"]' in launch
+    assert 'block = ["block", "1", "1"]' in launch
+    text = Path("kernels/saxpy/plain.cu.j2").read_text()
+    assert "#define BLOCK {{ block }}\n#define N {{ n_value }}\n" in text
+    assert "(above)" in text and "pragma once" not in text

@@ -109,7 +109,7 @@ def test_random_follows_from_the_seed_and_poison_counts_as_never_written(written
         ("block = 128", "block = 2048", "at most 1024 threads"),
         ('"x", "y", {', '"x", "z", {', "known: x, y"),
         ("int32 = -7", "int32 = 3000000000", "{ int32 = ... }"),
-        ("int32 = -7", "int8 = 1", "{ uint32 = ... }"),
+        ("int32 = -7", "int4 = 1", "{ uint32 = ... }"),
         ("int32 = -7", "int32 = true", "an argument is a buffer's name"),
         ("[[launches]]", "[[launch]]", "there is no [[launches]]"),
         (

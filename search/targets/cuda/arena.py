@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from greenfast.search.devices.tensor_map import TensorMap
-from greenfast.search.oracle.problem import POISON, GivenArgument, Problem, Scalar
+from greenfast.search.errors import UsageError
+from greenfast.search.oracle.problem import POISON, GivenArgument, Packed, Problem, Scalar
 
 ALIGN = 256
 CANARY_BYTES = 64 * 1024
@@ -68,6 +69,11 @@ def _argument(argument: GivenArgument) -> dict[str, Any]:
             return {"scalar": argument.dtype, "value": argument.value}
         case TensorMap():
             return {"tensor_map": argument.numbers()}
+        case Packed():
+            raise UsageError(
+                "a struct as an argument is for the emulator's checks alone",
+                code="unsupported_argument",
+            )
     return {"buffer": argument.name}
 
 

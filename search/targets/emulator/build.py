@@ -63,6 +63,7 @@ from greenfast.search.targets.emulator.flags import (
 from greenfast.search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
 from greenfast.search.targets.emulator.object_check import object_fault
 from greenfast.search.targets.emulator.object_gaps import with_gaps
+from greenfast.search.targets.emulator.own_frames import with_own_frames_passed
 from greenfast.search.targets.emulator.runs import Index3
 from greenfast.search.targets.emulator.source_text import Refused, device_text
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
@@ -81,8 +82,17 @@ REFUSED = "refused"  # the reason of a ModuleFailed
 # by the same rules.
 RULES = (
     "device_preprocessor",
+    "dynamic_shared",
+    "inline_assembly",
     "object_check",
     "object_gaps",
+    "own_frames",
+    "ptx_arithmetic",
+    "ptx_memory",
+    "ptx_statement",
+    "ptx_text",
+    "ptx_values",
+    "ptx_warp",
     "source_rules",
     "source_text",
     "source_tokens",
@@ -241,6 +251,27 @@ class EmulatorBuild:
     def _preprocessed(
         self, translation_unit: str, arch: str, deadline: Deadline
     ) -> str | Refused | CompilerFailed:
+        expanded = self._expanded(translation_unit, arch, deadline)
+        if not isinstance(expanded, str):
+            return expanded
+        macros = (self.folder / HOST_MACROS).read_text().split()
+        return device_text(expanded, self.headers, frozenset(macros))
+
+    def expanded(
+        self, translation_unit: str, *, arch: str, deadline_s: float
+    ) -> str | Refused | CompilerFailed:
+        """The text after preprocessing, before anything in it is judged."""
+        self.prepare()
+        return self._expanded(translation_unit, arch, Deadline.of(deadline_s))
+
+    @property
+    def headers(self) -> frozenset[str]:
+        """The names of the headers that a text may include."""
+        return stub_names(self.folder / STUBS)
+
+    def _expanded(
+        self, translation_unit: str, arch: str, deadline: Deadline
+    ) -> str | Refused | CompilerFailed:
         stubs = self.folder / STUBS
         confinement = self._confined_to(stubs, INCLUDE / MACROS, *self.include_dirs)
         command = preprocess_command(self.compiler, INCLUDE, stubs, self.include_dirs, arch)
@@ -253,9 +284,7 @@ class EmulatorBuild:
             )
             if failed is not None:
                 return refused_question(failed.log) or failed
-            preprocessed = (work / PREPROCESSED).read_text(errors="replace")
-        macros = (self.folder / HOST_MACROS).read_text().split()
-        return device_text(preprocessed, stub_names(stubs), frozenset(macros))
+            return (work / PREPROCESSED).read_text(errors="replace")
 
     @contextmanager
     def _work_folder(self) -> Iterator[Path]:
@@ -301,7 +330,7 @@ class EmulatorBuild:
             if failed is not None:
                 return failed
             with open(work / "plain.s") as plain, open(work / "kernel.s", "w") as spaced:
-                spaced.writelines(with_gaps(plain))
+                spaced.writelines(with_gaps(with_own_frames_passed(plain)))
             compiled, source = [self.compiler.path], ["kernel.s"]
         command = [
             *compiled,

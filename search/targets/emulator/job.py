@@ -21,6 +21,7 @@ from greenfast.search.targets.emulator.runs import (
     Index3,
     Launch,
     NullArgument,
+    PackedArgument,
     PointerArgument,
     Run,
     ScalarArgument,
@@ -32,6 +33,7 @@ ROLES = ("input", "output", "workspace")
 FILLS = ("image", "poison", "zero", "reserved")
 LARGEST_DYNAMIC_SHARED_BYTES = 1 << 20
 LARGEST_CLUSTER_BLOCKS = 16  # sm_90; more than 8 need the kernel's consent there
+LARGEST_ARGUMENT_BYTES = 4096  # native/run.cpp has room for them
 MOST_THREADS = 1024  # of a block
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _ORDER = re.compile(r"forward|reverse|seeded:\d+")
@@ -93,6 +95,10 @@ def _argument_words(argument: Argument, buffers: Sequence[Buffer]) -> str:
     if isinstance(argument, PointerArgument):
         names = [buffer.name for buffer in buffers]
         return f"pointer {names.index(argument.buffer)} {argument.offset_bytes}"
+    if isinstance(argument, PackedArgument):
+        names = [buffer.name for buffer in buffers]
+        pointers = [f"{offset} {names.index(name)}" for offset, name in argument.pointers]
+        return " ".join((f"packed {argument.data.hex()} {len(pointers)}", *pointers))
     raw = struct.pack(SCALAR_FORMATS[argument.ctype], argument.value)
     return f"scalar {int.from_bytes(raw, 'little')}"
 
@@ -152,6 +158,8 @@ def _check_arguments(run: Run) -> None:
     for argument in (*run.arguments, *launches):
         if isinstance(argument, TensorMapArgument):
             _check_tensor_map(run, argument.tensor_map, names)
+        if isinstance(argument, PackedArgument):
+            _check_packed(run, argument, names)
         if isinstance(argument, PointerArgument) and argument.buffer not in names:
             raise _refusal(
                 run, f"a pointer names the buffer {argument.buffer!r}; known: {', '.join(names)}"
@@ -159,6 +167,17 @@ def _check_arguments(run: Run) -> None:
         if isinstance(argument, ScalarArgument) and argument.ctype not in SCALAR_FORMATS:
             known = ", ".join(SCALAR_FORMATS)
             raise _refusal(run, f"unknown scalar type {argument.ctype!r}; known: {known}")
+
+
+def _check_packed(run: Run, argument: PackedArgument, names: Sequence[str]) -> None:
+    size = len(argument.data)
+    if not 1 <= size <= LARGEST_ARGUMENT_BYTES:
+        raise _refusal(
+            run, f"an argument of {size} bytes; it has 1 to {LARGEST_ARGUMENT_BYTES} bytes"
+        )
+    for offset, name in argument.pointers:
+        if name not in names or not 0 <= offset <= size - 8:
+            raise _refusal(run, f"a value of {size} bytes with a pointer to {name!r} at {offset}")
 
 
 def _check_tensor_map(run: Run, tensor_map: TensorMap, names: Sequence[str]) -> None:

@@ -55,6 +55,14 @@ class NullArgument:
 
 
 @dataclass(frozen=True)
+class PackedArgument:
+    """A value of any type; `pointers` are the offsets at which addresses of buffers lie in it."""
+
+    data: bytes
+    pointers: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class ScalarArgument:
     ctype: str  # 'int32' | 'uint32' | 'int64' | 'float32' | 'float64'
     value: int | float
@@ -65,7 +73,7 @@ class TensorMapArgument:
     tensor_map: TensorMap
 
 
-Argument = PointerArgument | NullArgument | ScalarArgument | TensorMapArgument
+Argument = PointerArgument | NullArgument | ScalarArgument | PackedArgument | TensorMapArgument
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,12 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from greenfast.search.targets.emulator.dynamic_shared import dynamic_shared
+from greenfast.search.targets.emulator.inline_assembly import ASM_WORDS, assembly_at
+from greenfast.search.targets.emulator.ptx_statement import HEADERS as PTX_HEADERS
+from greenfast.search.targets.emulator.ptx_statement import translated
+from greenfast.search.targets.emulator.ptx_text import NotPtx
+from greenfast.search.targets.emulator.ptx_values import Unsupported
 from greenfast.search.targets.emulator.source_rules import (
     DEVICE_WORDS,
     DROPPED_ATTRIBUTES,
@@ -18,6 +24,7 @@ from greenfast.search.targets.emulator.source_rules import (
     DROPPED_STANDARD_ATTRIBUTES,
     KEPT_ATTRIBUTES,
     KEPT_STANDARD_ATTRIBUTES,
+    PRIMITIVES,
     STANDARD_COPIES,
     refused_name,
 )
@@ -57,6 +64,7 @@ class _Rewriting:
     headers: Collection[str]
     host_macros: Collection[str]
     edits: list[tuple[int, int, str]] = field(default_factory=list)
+    has_assembly: bool = False
 
     def replace(self, first: Token, last: Token, text: str) -> None:
         """Newlines and the last line marker are kept, so that lines keep their numbers."""
@@ -94,18 +102,31 @@ def device_text(
     for start, end, text in rewriting.edits:
         pieces += [preprocessed[position:start], text]
         position = end
-    return "".join((*pieces, preprocessed[position:]))
+    includes = (f'#include "{name}"\n' for name in PTX_HEADERS if rewriting.has_assembly)
+    begin = '#line 1 "kernel.cu"\n' if rewriting.has_assembly else ""
+    return "".join((*includes, begin, *pieces, preprocessed[position:]))
 
 
 def _read(rewriting: _Rewriting) -> None:
     tokens = rewriting.source.tokens
+    scopes: list[bool] = []  # whether each open brace is a namespace's
     index = 0
     while index < len(tokens):
         token = tokens[index]
         index += 1
         if token.kind == "name":
-            if token.text in _ATTRIBUTE_WORDS:
+            if token.text == "extern" and (
+                shared := dynamic_shared(tokens, index - 1, not all(scopes))
+            ):
+                for at in range(index, shared.last):
+                    if tokens[at].kind == "name" and tokens[at].text not in _ATTRIBUTE_WORDS:
+                        _name(rewriting, at)
+                rewriting.replace(tokens[shared.first], tokens[shared.last], shared.text)
+                index = shared.last + 1
+            elif token.text in _ATTRIBUTE_WORDS:
                 index = _gnu_attribute(rewriting, index - 1)
+            elif token.text in ASM_WORDS:
+                index = _assembly(rewriting, index - 1)
             else:
                 _name(rewriting, index - 1)
         elif token.kind == "marker":
@@ -113,10 +134,26 @@ def _read(rewriting: _Rewriting) -> None:
         elif token.kind == "pragma":
             _pragma(rewriting, token)
         elif token.kind == "punctuator":
+            if token.text == "{":
+                scopes.append(_is_namespace(tokens, index - 1))
+            elif token.text == "}" and scopes:
+                scopes.pop()
             if token.text == "[" and _text(tokens, index) == "[":
                 index = _standard_attribute(rewriting, index - 1)
             elif token.text in _HASHES:
                 raise rewriting.refuse(token, f"a lone `{token.text}` is no C++")
+
+
+def _is_namespace(tokens: tuple[Token, ...], brace: int) -> bool:
+    """Whether the brace opens a namespace or `extern "C"`."""
+    at = brace - 1
+    if at >= 0 and tokens[at].kind == "string":
+        return _text(tokens, at - 1) == "extern"
+    while at >= 0 and (tokens[at].text == "::" or tokens[at].kind in ("name", "marker")):
+        if tokens[at].text == "namespace":
+            return True
+        at -= 1
+    return False
 
 
 def _text(tokens: tuple[Token, ...], index: int) -> str:
@@ -145,6 +182,31 @@ def _name(rewriting: _Rewriting, index: int) -> None:
         raise rewriting.refuse(token, f"`std::{token.text}` is no part of CUDA C++; use a loop")
     if token.text == "long" and "double" in (_text(tokens, index + 1), _text(tokens, index - 1)):
         raise rewriting.refuse(token, "`long double` does not exist on a GPU; use `double`")
+
+
+def _assembly(rewriting: _Rewriting, start: int) -> int:
+    """Translate the `asm` statement at the token `start`; the index behind it."""
+    tokens = rewriting.source.tokens
+    try:
+        found = assembly_at(tokens, start)
+        text = translated(found.statement, start)
+    except NotPtx as why:
+        raise rewriting.refuse(
+            tokens[start], f"inline assembly that is no PTX: {why}; {PRIMITIVES}"
+        ) from None
+    except Unsupported as why:
+        raise rewriting.refuse(
+            tokens[start], f"inline PTX that the emulator does not have: {why}; {PRIMITIVES}"
+        ) from None
+    for expression in found.expressions:
+        for index in expression:
+            if tokens[index].kind == "name":
+                _name(rewriting, index)
+            elif tokens[index].text in _HASHES:
+                raise rewriting.refuse(tokens[index], f"a lone `{tokens[index].text}` is no C++")
+    rewriting.has_assembly = True
+    rewriting.replace(tokens[start], tokens[found.last], text)
+    return found.last + 1
 
 
 def _marker(rewriting: _Rewriting, token: Token) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from greenfast.search.devices.facts import device
 from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.errors import Fault
-from greenfast.search.oracle.problem import GivenArgument, Problem, Scalar
+from greenfast.search.oracle.problem import GivenArgument, Packed, Problem, Scalar
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import (
     Checked,
@@ -46,7 +46,7 @@ from greenfast.search.targets.emulator.work import (
     sample_of,
     whole_mix,
 )
-from greenfast.search.text import file_line, one_line, shortened
+from greenfast.search.text import one_line, shortened
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import (
     FINDING_REASONS,
@@ -99,6 +99,16 @@ class Program:
         return numbers
 
 
+class CannotCompile(Fault):
+    """The emulator's compiler refuses a text; `log` is what it says."""
+
+    code = "emulator_unsupported"
+
+    def __init__(self, message: str, log: str) -> None:
+        super().__init__(message)
+        self.log = log
+
+
 class EmulatorTarget(Runner):
     """Executes candidates on the CPU, with the limits of the GPU `which`."""
 
@@ -143,6 +153,16 @@ class EmulatorTarget(Runner):
         if isinstance(text, Refused):
             raise SourceRefused(text.sentence)
 
+    @property
+    def headers(self) -> frozenset[str]:
+        """The headers that the emulator answers."""
+        return self._prepared().headers
+
+    def expanded(self, unit: str) -> str | Refused | compiler_process.CompilerFailed:
+        """A text after preprocessing as for this device, before anything in it is judged."""
+        arch = self.device.compiled_arch(specific=False)
+        return self._prepared().expanded(unit, arch=arch, deadline_s=COMPILE_DEADLINE_S)
+
     def _arch(self, source: RenderedSource) -> str:
         return self.device.compiled_arch(specific=source.arch_specific)
 
@@ -182,16 +202,16 @@ class EmulatorTarget(Runner):
         timed_out = False
         for problem, order, result in self._run_all(program, problems, "checked"):
             findings: tuple[SafetyFinding, ...]
-            notes: tuple[str, ...] = ()
+            tolerated: tuple[SafetyFinding, ...] = ()
             if isinstance(result, Failure):
                 findings = (SafetyFinding(result.reason.value, result.sentence),)
             elif result.status == "not_run" and timed_out:
                 return  # nothing is learnt from a second timeout
             else:
                 findings = findings_of(result, program.source_lines)
-                notes = notes_of(result)
+                tolerated = tolerated_of(result, program.source_lines)
                 timed_out |= result.status == "timeout"
-            yield Checked(problem, order, findings, notes)
+            yield Checked(problem, order, findings, tolerated)
 
     def _run_all(
         self, program: Program, problems: Sequence[Problem], flavour: str
@@ -253,9 +273,8 @@ class EmulatorTarget(Runner):
             raise SourceRefused(built.log)
         first = next((line for line in built.log.splitlines() if "error" in line), built.log)
         message = shortened(_MACHINE_PATH.sub("", one_line(first)), LONGEST_MESSAGE)
-        raise Fault(
-            f"the emulator cannot compile this source, which NVRTC accepts: {message}",
-            code="emulator_unsupported",
+        raise CannotCompile(
+            f"the emulator cannot compile this source, which NVRTC accepts: {message}", built.log
         )
 
     def _execute(
@@ -386,10 +405,19 @@ def findings_of(
     return tuple(findings)
 
 
-def notes_of(result: native.RunResult) -> tuple[str, ...]:
-    """What a checked run remarks on without rejecting it, with lines."""
+def tolerated_of(
+    result: native.RunResult, source_lines: Mapping[tuple[str, int], int]
+) -> tuple[SafetyFinding, ...]:
+    """Writes of one value by several threads, which reject nothing unless the caller is strict."""
     return tuple(
-        f"{note.sentence} ({file_line(*note.where)})" if note.where else note.sentence
+        SafetyFinding(
+            "same_value_write",
+            note.sentence,
+            note.where,
+            source_line=_source_line(source_lines, note.where),
+            block=note.block,
+            thread=note.thread,
+        )
         for note in result.notes
         if note.kind == SAME_VALUE_WRITES
     )
@@ -474,4 +502,6 @@ def _argument(argument: GivenArgument) -> Argument:
             return native.TensorMapArgument(argument)
         case Scalar():
             return native.ScalarArgument(argument.dtype, argument.value)
+        case Packed():
+            return native.PackedArgument(argument.data, argument.pointers)
     return native.PointerArgument(argument.name, 0)

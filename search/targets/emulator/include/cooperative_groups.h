@@ -1,13 +1,15 @@
-// Stands in for CUDA's cooperative_groups.h: blocks, clusters and grids; tiles are not here.
+// Stands in for CUDA's cooperative_groups.h: blocks, clusters and grids, and the groups within a warp.
 #pragma once
 #include "cuda_runtime.h"
 #include "gf_emulator/cluster.h"
+#include "gf_emulator/cooperative_tiles.h"
 
 namespace cooperative_groups {
 
 class thread_block {
 public:
-    static __forceinline__ void sync() { __syncthreads(); }
+    static __forceinline__ void sync(int line = __builtin_LINE()) { __syncthreads(line); }
+    static __forceinline__ dim3 group_dim() { return blockDim; }
     static __forceinline__ dim3 group_index() { return blockIdx; }
     static __forceinline__ dim3 thread_index() { return threadIdx; }
     static __forceinline__ dim3 dim_threads() { return blockDim; }
@@ -32,6 +34,7 @@ public:
     }
     static __forceinline__ void barrier_wait() { __cluster_barrier_wait(); }
     static __forceinline__ void barrier_wait(arrival_token&&) { __cluster_barrier_wait(); }
+    static __forceinline__ bool is_valid() { return true; }
     static __forceinline__ unsigned block_rank() { return __clusterRelativeBlockRank(); }
     static __forceinline__ unsigned num_blocks() { return __clusterSizeInBlocks(); }
     static __forceinline__ dim3 block_index() { return __clusterRelativeBlockIdx(); }
@@ -39,6 +42,11 @@ public:
     static __forceinline__ unsigned num_threads() { return num_blocks() * thread_block::num_threads(); }
     static __forceinline__ unsigned thread_rank() {
         return block_rank() * thread_block::num_threads() + thread_block::thread_rank();
+    }
+    static __forceinline__ unsigned size() { return num_threads(); }
+    static __forceinline__ dim3 dim_threads() {
+        const dim3 blocks = dim_blocks();
+        return {blocks.x * blockDim.x, blocks.y * blockDim.y, blocks.z * blockDim.z};
     }
     template <class T>
     static __forceinline__ T* map_shared_rank(T* address, int rank) {
@@ -51,6 +59,10 @@ public:
     static __forceinline__ bool is_valid() { return true; }
     static __forceinline__ void sync(int line = __builtin_LINE()) { gf_emulator_grid_barrier(line); }
     static __forceinline__ dim3 group_dim() { return gridDim; }
+    static __forceinline__ dim3 thread_index() {
+        return {blockIdx.x * blockDim.x + threadIdx.x, blockIdx.y * blockDim.y + threadIdx.y,
+                blockIdx.z * blockDim.z + threadIdx.z};
+    }
     static __forceinline__ dim3 dim_blocks() { return gridDim; }
     static __forceinline__ dim3 block_index() { return blockIdx; }
     static __forceinline__ unsigned long long num_blocks() {
@@ -66,12 +78,73 @@ public:
     }
 };
 
+// A group of any kind, as functions that are no templates take it.
+class thread_group {
+public:
+    __forceinline__ thread_group(const thread_block&) : lanes_(0) {}
+    __forceinline__ thread_group(const coalesced_group& group) : lanes_(group.lanes()) {}
+    template <unsigned Size, class Parent>
+    __forceinline__ thread_group(const thread_block_tile<Size, Parent>& tile) : lanes_(tile.lanes()) {}
+
+    __forceinline__ void sync(int line = __builtin_LINE()) const { lanes_ ? __syncwarp(lanes_) : __syncthreads(line); }
+    __forceinline__ unsigned long long num_threads() const {
+        return lanes_ ? unsigned(__popc(lanes_)) : thread_block::num_threads();
+    }
+    __forceinline__ unsigned long long size() const { return num_threads(); }
+    __forceinline__ unsigned long long thread_rank() const {
+        return lanes_ ? unsigned(__popc(lanes_ & gf_emulator::lanes_below())) : thread_block::thread_rank();
+    }
+
+private:
+    friend __forceinline__ thread_group tiled_partition(const thread_group& parent, unsigned size);
+    unsigned lanes_;  // 0: the whole block
+};
+
+// A block's tiles of `size` threads. A group within a warp is divided by ranks.
+__forceinline__ thread_group tiled_partition(const thread_group& parent, unsigned size) {
+    if (parent.lanes_) return tiled_partition(details::group_access::coalesced(parent.lanes_), size);
+    if (size > 32 || (size & (size - 1))) gf_emulator_trap("a tile's size is a power of two up to 32");
+    const unsigned first = gf_emulator_lane() & ~(size - 1);
+    return details::group_access::coalesced((size == 32 ? ~0u : (1u << size) - 1) << first);
+}
+__forceinline__ thread_group tiled_partition(const thread_block& block, unsigned size) {
+    return tiled_partition(thread_group(block), size);
+}
+
 __forceinline__ grid_group this_grid() { return {}; }
 __forceinline__ thread_block this_thread_block() { return {}; }
 __forceinline__ cluster_group this_cluster() { return {}; }
 template <class Group>
-__forceinline__ void sync(const Group& group) {
-    group.sync();
+__forceinline__ void sync(const Group& group, int line = __builtin_LINE()) {
+    if constexpr (std::is_same_v<Group, thread_block> || std::is_same_v<Group, grid_group> ||
+                  std::is_same_v<Group, thread_group>)
+        group.sync(line);
+    else
+        group.sync();
+}
+template <class Group>
+__forceinline__ auto thread_rank(const Group& group) {
+    return group.thread_rank();
+}
+template <class Group>
+__forceinline__ auto num_threads(const Group& group) {
+    return group.num_threads();
+}
+template <class Group>
+__forceinline__ auto group_size(const Group& group) {
+    return group.num_threads();
+}
+
+// One thread of the group calls the function.
+template <class Group, class Function, class... Arguments>
+__forceinline__ void invoke_one(const Group& group, Function&& function, Arguments&&... arguments) {
+    if (group.thread_rank() == 0) function(static_cast<Arguments&&>(arguments)...);
+}
+template <class Group, class Function, class... Arguments>
+__forceinline__ auto invoke_one_broadcast(const Group& group, Function&& function, Arguments&&... arguments) {
+    decltype(function(static_cast<Arguments&&>(arguments)...)) result{};
+    if (group.thread_rank() == 0) result = function(static_cast<Arguments&&>(arguments)...);
+    return group.shfl(result, 0);
 }
 
 }  // namespace cooperative_groups

@@ -1,7 +1,7 @@
 // Stands in for CUDA's cuda_bf16.h.
 #pragma once
 #include "cuda_runtime.h"
-#include "gf_emulator/float16.h"
+#include "gf_emulator/float16_functions.h"
 
 using __nv_bfloat16 = gf_emulator::Float16<gf_emulator::BFloat16Format>;
 using __nv_bfloat162 = gf_emulator::Float16x2<gf_emulator::BFloat16Format>;
@@ -26,6 +26,19 @@ __forceinline__ __nv_bfloat162 __float22bfloat162_rn(float2 x) { return {x.x, x.
 __forceinline__ float2 __bfloat1622float2(__nv_bfloat162 x) { return {x.x, x.y}; }
 __forceinline__ __nv_bfloat16 __low2bfloat16(__nv_bfloat162 x) { return x.x; }
 __forceinline__ __nv_bfloat16 __high2bfloat16(__nv_bfloat162 x) { return x.y; }
+
+GF_EMULATOR_CONVERSIONS(__nv_bfloat16, gf_emulator::BFloat16Format, bfloat16)
+__forceinline__ __nv_bfloat162 __low2bfloat162(__nv_bfloat162 x) { return {x.x, x.x}; }
+__forceinline__ __nv_bfloat162 __high2bfloat162(__nv_bfloat162 x) { return {x.y, x.y}; }
+__forceinline__ __nv_bfloat162 __lows2bfloat162(__nv_bfloat162 x, __nv_bfloat162 y) { return {x.x, y.x}; }
+__forceinline__ __nv_bfloat162 __highs2bfloat162(__nv_bfloat162 x, __nv_bfloat162 y) { return {x.y, y.y}; }
+__forceinline__ short __bfloat16_as_short(__nv_bfloat16 x) { return short(x.bits); }
+__forceinline__ __nv_bfloat16 __short_as_bfloat16(short x) { return __nv_bfloat16::from_bits((unsigned short)x); }
+__forceinline__ __nv_bfloat16 __int2bfloat16_rn(int x) { return x; }
+__forceinline__ __nv_bfloat16 __uint2bfloat16_rn(unsigned x) { return x; }
+__forceinline__ int __bfloat162int_rn(__nv_bfloat16 x) { return __float2int_rn(x); }
+__forceinline__ int __bfloat162int_rz(__nv_bfloat16 x) { return __float2int_rz(x); }
+__forceinline__ __nv_bfloat162 __lowhigh2highlow(__nv_bfloat162 x) { return {x.y, x.x}; }
 
 __forceinline__ __nv_bfloat16 atomicAdd(__nv_bfloat16* address, __nv_bfloat16 value) {
     return gf_emulator::atomic_add(address, value, gf_emulator::AtomicType::bfloat16);

@@ -1,7 +1,7 @@
 // Stands in for CUDA's cuda_fp16.h.
 #pragma once
 #include "cuda_runtime.h"
-#include "gf_emulator/float16.h"
+#include "gf_emulator/float16_functions.h"
 
 using __half = gf_emulator::Float16<gf_emulator::HalfFormat>;
 using __half2 = gf_emulator::Float16x2<gf_emulator::HalfFormat>;
@@ -33,6 +33,12 @@ __forceinline__ float2 __half22float2(__half2 x) { return {x.x, x.y}; }
 __forceinline__ __half __low2half(__half2 x) { return x.x; }
 __forceinline__ __half __high2half(__half2 x) { return x.y; }
 __forceinline__ __half2 __lowhigh2highlow(__half2 x) { return {x.y, x.x}; }
+
+GF_EMULATOR_CONVERSIONS(__half, gf_emulator::HalfFormat, half)
+__forceinline__ __half2 __low2half2(__half2 x) { return {x.x, x.x}; }
+__forceinline__ __half2 __high2half2(__half2 x) { return {x.y, x.y}; }
+__forceinline__ __half2 __lows2half2(__half2 x, __half2 y) { return {x.x, y.x}; }
+__forceinline__ __half2 __highs2half2(__half2 x, __half2 y) { return {x.y, y.y}; }
 
 __forceinline__ __half atomicAdd(__half* address, __half value) {
     return gf_emulator::atomic_add(address, value, gf_emulator::AtomicType::float16);

@@ -360,6 +360,15 @@ void Checker::fence(bool device_wide) {
     }
     fence.known.clear();
     clocks_.release(thread, fence.known);
+    if (device_wide) fence.device_known = beyond_floor(fence.known, thread);
+}
+
+// What the thread knows of others beyond the block's floor; null: nothing.
+std::shared_ptr<const Clocks::Row> Checker::beyond_floor(const Clocks::Row& known, unsigned thread) const {
+    const Clocks::Time floor = clocks_.floor();
+    for (unsigned other = 0; other < block_.thread_count(); other++)
+        if (other != thread && known[other] > floor) return std::make_shared<const Clocks::Row>(known);
+    return nullptr;
 }
 
 // Whether only threads of the block can order themselves by an atomic on `address`.
@@ -375,6 +384,10 @@ void Checker::undefined_shuffle(const Fiber& fiber, int source) {
 
 void Checker::before_atomic(const void* address, bool block_wide) {
     settle();
+    releases(address, block_wide);
+}
+
+void Checker::releases(const void* address, bool block_wide) {
     const unsigned thread = block_thread();
     const Fence& fence = fences_[thread];
     if (fence.known.empty()) return;
@@ -387,6 +400,7 @@ void Checker::before_atomic(const void* address, bool block_wide) {
     release.thread = thread;
     release.floor = clocks_.floor();
     release.fence_floor = fence.floor;
+    release.known = fence.device_known;
     release.now = clocks_.tick();
     for (const Fence& one : fences_) release.fenced.push_back(one.time);
     block_.worker().launch().global_shadow->release(address, release);

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 
 #include "async_shadow.h"
@@ -80,6 +81,8 @@ public:
     void fence(bool device_wide);
     void before_atomic(const void* address, bool block_wide);
     void after_atomic(const void* address, bool block_wide);
+    // Before a volatile store, whose own access is judged only behind it.
+    void before_volatile_store(const void* address) { releases(address, false); }
     void undefined_shuffle(const Fiber& fiber, int source);
     Clocks& clocks() { return clocks_; }
 
@@ -131,6 +134,7 @@ private:
     struct Fence {
         Clocks::Time time = 0, floor = 0;
         Clocks::Row known;
+        std::shared_ptr<const Clocks::Row> device_known;  // null: no more than the floor
     };
     struct Suspect {
         Finding finding{};
@@ -243,11 +247,13 @@ private:
 
     void settle_now();
     void judge_suspect();
+    void releases(const void* address, bool block_wide);
     void saw_releases(const void* address, unsigned thread, bool block_wide);
     void race_or_suspect(const Finding& finding, bool one_instruction);
     void suspect(const Finding& finding, bool one_instruction);
 
     unsigned block_thread() const;
+    std::shared_ptr<const Clocks::Row> beyond_floor(const Clocks::Row& known, unsigned thread) const;
     bool stays_in_block(const void* address) const;
     Party party(const Running& running) const;
     Party party(unsigned thread, std::uint32_t site, Action action) const;

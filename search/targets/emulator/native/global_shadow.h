@@ -6,6 +6,7 @@
 // only when two blocks touch the same bytes and one of them writes.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -24,14 +25,16 @@ struct Release {
     Clocks::Time floor = 0;     // of its block: up to here all threads' accesses are known to the thread ...
     Clocks::Row fenced;         // ... and those are published that their own thread, or this one, had fenced
     Clocks::Time fence_floor = 0;
+    // What the thread knew of others at its fence beyond the floors: from its warp, or from flags inside the block.
+    std::shared_ptr<const Clocks::Row> known;
     Clocks::Time now = 0;
 
     // Whether a later release of the same thread says no more.
     bool says_as_much_as(const Release& later) const {
-        return floor == later.floor && fence_floor == later.fence_floor && fenced == later.fenced;
+        return floor == later.floor && fence_floor == later.fence_floor && known == later.known && fenced == later.fenced;
     }
     bool covers(unsigned other, Clocks::Time time) const {
-        if (time <= fence_floor) return true;
+        if (time <= fence_floor || (known && time <= (*known)[other])) return true;
         return time <= fenced[other] && (other == thread || time <= floor);
     }
 };

@@ -68,6 +68,23 @@ bool read_tensor_map(std::istringstream& words, ArgumentSpec& argument) {
     return !words.fail() && argument.buffer >= 0;
 }
 
+// HEXADECIMAL COUNT, then OFFSET BUFFER for each pointer in it.
+bool read_packed(std::istringstream& words, ArgumentSpec& argument) {
+    std::string digits;
+    std::size_t count = 0;
+    words >> digits >> count;
+    if (words.fail() || digits.empty() || digits.size() % 2) return false;
+    for (std::size_t at = 0; at < digits.size(); at += 2)
+        argument.packed.push_back((unsigned char)(std::stoul(digits.substr(at, 2), nullptr, 16)));
+    for (; count > 0; count--) {
+        ArgumentSpec::Pointer pointer{};
+        words >> pointer.offset >> pointer.buffer;
+        if (words.fail() || pointer.offset + sizeof(void*) > argument.packed.size()) return false;
+        argument.pointers.push_back(pointer);
+    }
+    return true;
+}
+
 bool read_argument(std::istringstream& words, std::vector<ArgumentSpec>& arguments) {
     ArgumentSpec argument;
     std::string kind;
@@ -77,7 +94,9 @@ bool read_argument(std::istringstream& words, std::vector<ArgumentSpec>& argumen
         words >> argument.buffer >> argument.value;
     else if (kind == "scalar")
         words >> argument.value;
-    else if (kind == "tensor_map" ? !read_tensor_map(words, argument) : kind != "null")
+    else if (kind == "packed") {
+        if (!read_packed(words, argument)) return false;
+    } else if (kind == "tensor_map" ? !read_tensor_map(words, argument) : kind != "null")
         return false;
     arguments.push_back(argument);
     return !words.fail();

@@ -17,6 +17,12 @@ struct ArgumentSpec {
     std::uint64_t value = 0;  // a pointer's offset, or a scalar's bytes
     bool is_tensor_map = false;
     EmulatedTensorMap tensor_map{};  // its base is that of the buffer
+    struct Pointer {
+        std::size_t offset;
+        std::size_t buffer;
+    };
+    std::vector<unsigned char> packed;  // a value of any type; empty: it is none
+    std::vector<Pointer> pointers;      // in the packed value
 };
 
 struct LaunchSpec {

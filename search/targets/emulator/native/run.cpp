@@ -1,5 +1,6 @@
 #include "run.h"
 
+#include <algorithm>
 #include <cstring>
 #include <ctime>
 #include <dlfcn.h>
@@ -38,10 +39,17 @@ const void* base_of(void* code) {
 struct Arguments {
     // Large and aligned enough for any argument.
     struct alignas(64) Value {
-        unsigned char bytes[128] = {};
+        unsigned char bytes[4096] = {};
         template <class T> void set(const T& value) {
             static_assert(sizeof value <= sizeof bytes);
             std::memcpy(bytes, &value, sizeof value);
+        }
+        void set(const ArgumentSpec& spec, const GlobalMemory& memory) {
+            std::memcpy(bytes, spec.packed.data(), std::min(sizeof bytes, spec.packed.size()));
+            for (const ArgumentSpec::Pointer& pointer : spec.pointers) {
+                const void* address = memory.address(pointer.buffer);
+                std::memcpy(bytes + pointer.offset, &address, sizeof address);
+            }
         }
     };
     std::vector<Value> values;
@@ -55,7 +63,9 @@ struct Arguments {
             EmulatedTensorMap map = spec.tensor_map;
             map.base = reinterpret_cast<unsigned char*>(base);
             values.emplace_back();
-            if (spec.is_tensor_map)
+            if (!spec.packed.empty())
+                values.back().set(spec, memory);
+            else if (spec.is_tensor_map)
                 values.back().set(map);
             else
                 values.back().set(base + spec.value);

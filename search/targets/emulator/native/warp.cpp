@@ -58,6 +58,10 @@ void Warp::set_ready(Fiber& fiber) {
 
 void Warp::clear_ready(Fiber& fiber) {
     ready_ &= ~(1u << fiber.lane);
+    settle();
+}
+
+void Warp::settle() {
     if (!ready_ && asking_) answer_active_masks();
     if (!ready_) block_->warp_is_ready(index_, false);
 }
@@ -130,8 +134,10 @@ void Warp::meet(Fiber& fiber, std::uint32_t mask, Collective kind, Complete comp
     meeting.arrived |= 1u << fiber.lane;
     fiber.waiting_for = name_of(kind);
     fiber.waiting_mask = mask;
-    clear_ready(fiber);
+    // The lanes of a meeting that is complete go on, so nobody who asks for the active lanes is answered before.
+    ready_ &= ~(1u << fiber.lane);
     complete_if_all_came(meeting);
+    settle();
     block_->run_next();
 }
 

@@ -47,6 +47,8 @@ private:
     };
     Meeting& meeting_of(std::uint32_t mask);
     bool complete_if_all_came(Meeting& meeting);
+    // After lanes were taken from those that can run.
+    void settle();
     void answer_active_masks();
 
     Block* block_ = nullptr;

@@ -65,6 +65,10 @@ enum class AtomicType : int {
     bfloat16x2,
 };
 
+// What CUDA's intrinsics with a rounding mode in their name compute; to nearest is the host's own.
+enum class RoundedOperation : int { add, multiply, multiply_add, divide, square_root };
+enum class Rounding : int { to_zero, up, down };
+
 enum class TileShape : int { m16n16k16, m32n8k16, m8n32k16, m16n8k16, m16n16k8, m16n8k8, m16n8k32 };
 enum class TileUse : int { matrix_a, matrix_b, accumulator };
 enum class Element : int { float16, bfloat16, float32, tf32, float8_e4m3, float8_e5m2 };
@@ -96,6 +100,10 @@ void gf_emulator_atomic(void* address, const void* operand, const void* compared
 // The same with the scope of a block: other blocks may see it torn or late.
 void gf_emulator_block_atomic(void* address, const void* operand, const void* compared, void* before,
                               gf_emulator::AtomicOperation operation, gf_emulator::AtomicType type);
+
+// A relaxed load or store of a flag, of 1, 2, 4 or 8 bytes.
+std::uint64_t gf_emulator_flag_load(const void* address, unsigned bytes);
+void gf_emulator_flag_store(void* address, unsigned bytes, std::uint64_t value);
 
 void gf_emulator_wmma_load(void* registers, const void* matrix, unsigned leading_dimension,
                            int register_count, gf_emulator::TileShape shape, gf_emulator::TileUse use,
@@ -151,6 +159,18 @@ void gf_emulator_set_registers(unsigned registers, bool grow);
 void* gf_emulator_dynamic_shared();
 std::size_t gf_emulator_shared_offset(const void* pointer);
 bool gf_emulator_is_shared(const void* pointer);
+// Of an offset that gf_emulator_shared_offset gives.
+void* gf_emulator_shared_pointer(unsigned offset);
+
+float gf_emulator_rounded_float(gf_emulator::RoundedOperation operation, gf_emulator::Rounding mode, float x, float y,
+                                float z);
+double gf_emulator_rounded_double(gf_emulator::RoundedOperation operation, gf_emulator::Rounding mode, double x,
+                                  double y, double z);
+float gf_emulator_rounded_to_float(gf_emulator::Rounding mode, double x);
+float gf_emulator_rounded_signed(gf_emulator::Rounding mode, long long x);
+float gf_emulator_rounded_unsigned(gf_emulator::Rounding mode, unsigned long long x);
+double gf_emulator_rounded_signed_double(gf_emulator::Rounding mode, long long x);
+double gf_emulator_rounded_unsigned_double(gf_emulator::Rounding mode, unsigned long long x);
 
 void gf_emulator_special_function();
 int gf_emulator_printf();

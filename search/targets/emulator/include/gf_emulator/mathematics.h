@@ -126,8 +126,15 @@ __forceinline__ float __fdividef(float x, float y) {
     return x / y;
 }
 __forceinline__ float fdividef(float x, float y) { return __fdividef(x, y); }
-__forceinline__ float __fadd_rn(float x, float y) { return x + y; }
-__forceinline__ float __fsub_rn(float x, float y) { return x - y; }
+// Never fused with a product that an operand is.
+__forceinline__ float __fadd_rn(float x, float y) {
+    asm("" : "+x"(x), "+x"(y));
+    return x + y;
+}
+__forceinline__ float __fsub_rn(float x, float y) {
+    asm("" : "+x"(x), "+x"(y));
+    return x - y;
+}
 __forceinline__ float __fmul_rn(float x, float y) {
     float product = x * y;
     asm("" : "+x"(product));
@@ -158,8 +165,12 @@ GF_EMULATOR_MIN_MAX(int, unsigned, unsigned)
 GF_EMULATOR_MIN_MAX(unsigned, int, unsigned)
 GF_EMULATOR_MIN_MAX(long, long, long)
 GF_EMULATOR_MIN_MAX(unsigned long, unsigned long, unsigned long)
+GF_EMULATOR_MIN_MAX(long, unsigned long, unsigned long)
+GF_EMULATOR_MIN_MAX(unsigned long, long, unsigned long)
 GF_EMULATOR_MIN_MAX(long long, long long, long long)
 GF_EMULATOR_MIN_MAX(unsigned long long, unsigned long long, unsigned long long)
+GF_EMULATOR_MIN_MAX(long long, unsigned long long, unsigned long long)
+GF_EMULATOR_MIN_MAX(unsigned long long, long long, unsigned long long)
 #undef GF_EMULATOR_MIN_MAX
 // A NaN yields to the other operand, as the device's instruction has it; libm's form is a call.
 __forceinline__ float min(float x, float y) { return x < y || y != y ? x : y; }
@@ -170,6 +181,10 @@ __forceinline__ float gf_emulator_fmaxf(float x, float y) { return max(x, y); }
 #define fmaxf gf_emulator_fmaxf
 __forceinline__ double min(double x, double y) { return __builtin_fmin(x, y); }
 __forceinline__ double max(double x, double y) { return __builtin_fmax(x, y); }
+__forceinline__ double min(float x, double y) { return min(double(x), y); }
+__forceinline__ double min(double x, float y) { return min(x, double(y)); }
+__forceinline__ double max(float x, double y) { return max(double(x), y); }
+__forceinline__ double max(double x, float y) { return max(x, double(y)); }
 
 __forceinline__ int __float_as_int(float x) { return gf_emulator::bit_cast<int>(x); }
 __forceinline__ unsigned __float_as_uint(float x) { return gf_emulator::bit_cast<unsigned>(x); }

@@ -4,6 +4,7 @@
 #include "cuda_fp16.h"
 #include "cuda_fp8.h"
 #include "cuda_runtime.h"
+#include "gf_emulator/dynamic_shared.h"
 #include "gf_emulator/entry.h"
 #include "mma.h"
 

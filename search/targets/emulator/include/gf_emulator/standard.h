@@ -4,8 +4,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <math.h>  // C++'s overloads for float as global names, as in CUDA
 #include <new>
+#include <stdlib.h>
 #include <type_traits>
 #include <utility>
 

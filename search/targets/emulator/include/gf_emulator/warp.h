@@ -58,6 +58,14 @@ __forceinline__ unsigned __match_any_sync(unsigned mask, T value) {
     __builtin_memcpy(&raw, &value, sizeof value);
     return unsigned(gf_emulator::vote(mask, gf_emulator::Collective::match_any, raw));
 }
+// The mask where all lanes have the same value, else 0.
+template <class T>
+__forceinline__ unsigned __match_all_sync(unsigned mask, T value, int* predicate) {
+    const unsigned all = __ballot_sync(mask, 1);
+    *predicate = __match_any_sync(mask, value) == all;
+    *predicate = __all_sync(mask, *predicate);
+    return *predicate ? mask : 0u;
+}
 __forceinline__ unsigned __activemask() { return gf_emulator_active_mask(); }
 
 #define GF_EMULATOR_REDUCE(name, type, kind)                                                  \

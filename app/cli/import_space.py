@@ -1,0 +1,141 @@
+"""`greenfast import-space`: a measured space of another tuner as a replay target."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from greenfast.app.cli.options import AsJson
+from greenfast.app.cli.output import print_json
+from greenfast.app.settings import Settings
+from greenfast.app.views.terminal import say
+from greenfast.app.cli.new_files import write_kernel
+from greenfast.search.errors import UsageError
+from greenfast.search.kernels.catalogue import Catalogue, load_kernel
+from greenfast.search.recordings.file import SUFFIX, write
+from greenfast.search.recordings.foreign import ForeignSpace, read_space
+from greenfast.search.recordings.foreign_kernel import kernel_texts, parameters_of
+from greenfast.search.recordings.imported import imported_recording
+from greenfast.search.recordings.shelf import recording_names
+from greenfast.search.text import one_line, shortened, visible
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
+ENDINGS = (".gz", ".json", "_T4", "_t4", ".T4", ".t4", "_cache", "-results", "_results")
+
+
+def import_space(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A Kernel Tuner cache or a T4 result file, plain or in gzip."
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", metavar="NAME", help="The name of kernel and target. [default: the file's]"
+        ),
+    ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            "--objective",
+            metavar="NAME",
+            help="The measurement to minimise; a rate such as GFLOP/s is maximised. "
+            "[default: the time, else the file's own objective]",
+        ),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace an imported space of this name.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Make a target of a space that another tuner measured.
+
+    `greenfast search NAME --target replay:NAME` then searches it. The file's configurations are the
+    whole space; those that failed are rejected with the file's reason. Nothing is compiled or
+    checked: there is no code.
+    """
+    space = read_space(file, objective)
+    known = own_name(file, name)
+    settings = Settings.from_environment()
+    settings.prepare_data()
+    spaces = settings.data / "spaces"
+    folder, recording = spaces / known, settings.data / "recordings" / f"{known}{SUFFIX}"
+    require_free(known, folder, replace)
+    parameters = parameters_of(space)
+    title = shortened(one_line(f"{space.kernel or known} on {space.device or 'a GPU'}"), 90)
+    if replace:
+        shutil.rmtree(folder, ignore_errors=True)
+    write_kernel(spaces, known, kernel_texts(known, space, parameters, title))
+    try:
+        made = imported_recording(known, file, space, parameters, load_kernel(folder))
+        recording.parent.mkdir(parents=True, exist_ok=True)
+        write(recording, made)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    report(known, space, as_json)
+    return 0
+
+
+def own_name(file: Path, name: str | None) -> str:
+    """The name of kernel and target: the given one, or one made of the file's."""
+    if name is None:
+        stem = file.name
+        while ending := next((each for each in ENDINGS if stem.endswith(each)), ""):
+            stem = stem.removesuffix(ending)
+        name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_")[:48]
+        name = name if name[:1].isalpha() else f"space_{name}"[:48]
+    if not _NAME.match(name):
+        raise UsageError(
+            f"a space cannot be called {shortened(visible(repr(name)), 60)}",
+            code="bad_name",
+            mend="names are small letters, digits and _, begin with a letter, and have at most "
+            "48 characters",
+        )
+    return name
+
+
+def require_free(name: str, folder: Path, replace: bool) -> None:
+    """UsageError for a name that a kernel or recording has already."""
+    imported = folder.is_dir()
+    if imported and replace:
+        return
+    if name in Catalogue.from_environment().names() or name in recording_names():
+        raise UsageError(
+            f"there is a kernel or recording called {name} already",
+            code="name_taken",
+            mend="give --replace to import it again" if imported else "give another --name",
+        )
+
+
+def report(name: str, space: ForeignSpace, as_json: bool) -> None:
+    """Tell what was imported."""
+    valid = [result.figure for result in space.results if result.figure is not None]
+    failed = len(space.results) - len(valid)
+    if as_json:
+        print_json(
+            {
+                "name": name,
+                "target": f"replay:{name}",
+                "format": space.form,
+                "objective": space.objective,
+                "unit": space.unit,
+                "device": space.device,
+                "parameters": list(space.parameters),
+                "configurations": len(space.results),
+                "failed": failed,
+                "best": min(valid),
+            }
+        )
+        return
+    say(
+        f"{name}: {len(space.results):,} configurations of {len(space.parameters)} parameters "
+        f"({space.form}, {space.objective}), {failed:,} of them failed"
+    )
+    say(f"greenfast search {name} --target replay:{name}")

@@ -1,0 +1,190 @@
+"""Kernel Tuner's strategies on complete spaces, in its simulation mode.
+
+    python bench/speed/search_quality_kernel_tuner.py SPACES.json OUT.json [--repeats 20]
+
+A process of its own, in an environment that has `kernel-tuner`; greenfast is not imported.
+`bench.speed.search_quality --write-spaces SPACES.json` writes the spaces. Every strategy has its
+default options. An evaluation is a configuration that was not asked for before, failed ones
+included, as in Kernel Tuner's own budget.
+"""
+
+import argparse
+import contextlib
+import importlib.metadata
+import io
+import json
+import random
+import tempfile
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from constraint import FunctionConstraint
+from kernel_tuner import interface, util
+from kernel_tuner.runners.simulation import SimulationRunner
+
+STRATEGIES = {
+    "genetic_algorithm": "genetic_algorithm",
+    "differential_evolution": "diff_evo",
+    "simulated_annealing": "simulated_annealing",
+    "pso": "pso",
+    "hybrid_vndx": "hybrid_vndx",
+    "adaptive_tabu_greywolf": "adaptive_tabu_greywolf",
+    "bayes_opt": "bayes_opt",
+    "random": "random_sample",
+}
+
+
+@lru_cache
+def spaces(path):
+    return {space["name"]: space for space in json.loads(Path(path).read_text())}
+
+
+def as_cache(space):
+    """The space as a Kernel Tuner cache."""
+    names = [name for name, _ in space["parameters"]]
+    cache = {}
+    for codes, time in zip(space["codes"], space["times"]):
+        values = [
+            values[code] for code, (_, values) in zip(codes, space["parameters"])
+        ]
+        key = ",".join(map(str, values))
+        result = time if time is not None else "RuntimeFailedConfig"
+        cache[key] = {**dict(zip(names, values)), "time": result}
+    return {
+        "device_name": "recorded",
+        "kernel_name": space["name"],
+        "problem_size": [1],
+        "tune_params_keys": names,
+        "tune_params": dict(space["parameters"]),
+        "objective": "time",
+        "cache": cache,
+    }
+
+
+@lru_cache
+def prepared(path, name):
+    """The cache's file, and the valid configurations."""
+    space = spaces(path)[name]
+    file = tempfile.NamedTemporaryFile("w", suffix=".json", delete=False)
+    with file:
+        json.dump(as_cache(space), file)
+    valid = {
+        tuple(values[code] for code, (_, values) in zip(codes, space["parameters"]))
+        for codes in space["codes"]
+    }
+    return file.name, space, valid
+
+
+_read, _searchspace = util.read_cache, interface.Searchspace
+_kept = {}
+
+
+def read_once(cachefile, open_cache=True):
+    if cachefile not in _kept:
+        _kept[cachefile] = _read(cachefile, open_cache)
+    return _kept[cachefile]
+
+
+def space_once(tune_params, restrictions, max_threads, **options):
+    key = ("space", tuple(tune_params), id(restrictions))
+    if key not in _kept:
+        _kept[key] = _searchspace(tune_params, restrictions, max_threads, **options)
+    return _kept[key]
+
+
+util.read_cache = read_once
+
+
+def run(job):
+    """One search: [evaluation, time] wherever the best time improved."""
+    path, name, strategy, seed, budget = job
+    file, space, _ = prepared(path, name)
+    np.random.seed(seed)
+    random.seed(seed)
+    curve, seen = [], set()
+    original = SimulationRunner.run
+
+    def watched(self, configurations, options):
+        results = original(self, configurations, options)
+        for configuration, result in zip(configurations, results):
+            key = tuple(configuration)
+            if result is None or key in seen:
+                continue
+            seen.add(key)
+            time = result.get("time")
+            if "__error__" not in result and (not curve or time < curve[-1][1]):
+                curve.append([len(seen), time])
+        return results
+
+    SimulationRunner.run = watched
+    failure = ""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            interface.tune_kernel(
+                space["name"],
+                "",
+                [1],
+                [],
+                {parameter: list(values) for parameter, values in space["parameters"]},
+                restrictions=restriction(path, name),
+                strategy=STRATEGIES[strategy],
+                strategy_options={"max_fevals": budget},
+                cache=file,
+                simulation_mode=True,
+                lang="CUDA",
+                quiet=True,
+            )
+    except Exception as error:
+        failure = f"{type(error).__name__}: {error}"[:200]
+    finally:
+        SimulationRunner.run = original
+    return {
+        "space": name,
+        "strategy": strategy,
+        "seed": seed,
+        "evaluations": len(seen),
+        "curve": curve,
+        **({"failure": failure} if failure else {}),
+    }
+
+
+@lru_cache
+def restriction(path, name):
+    valid = prepared(path, name)[2]
+    return [FunctionConstraint(lambda *values: tuple(values) in valid)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("spaces")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--budget", type=int, default=500)
+    parser.add_argument("--strategy", action="append", choices=sorted(STRATEGIES))
+    parser.add_argument("--space", action="append")
+    parser.add_argument("--cores", type=int, default=2)
+    options = parser.parse_args()
+    jobs = [
+        (options.spaces, name, strategy, seed, options.budget)
+        for name in options.space or spaces(options.spaces)
+        for strategy in options.strategy or STRATEGIES
+        for seed in range(options.repeats)
+    ]
+    rows = []
+    with ProcessPoolExecutor(options.cores) as pool:
+        for row in pool.map(run, jobs, chunksize=options.repeats):
+            rows.append(row)
+    value = {
+        "kernel_tuner": importlib.metadata.version("kernel_tuner"),
+        "budget": options.budget,
+        "rows": rows,
+    }
+    options.out.write_text(json.dumps(value))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""A public CUDA file, as it is, made into a kernel that the emulator can check.
+
+The file is preprocessed as for the device, the code that the launched kernels need is taken out of
+it, and each launch gets assertions that its arguments fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from greenfast.search.diagnose.argument_assertions import TRAITS, assertion_lines
+from greenfast.search.diagnose.brought import (
+    BroughtKernel,
+    ExpectedOutput,
+    LaunchFile,
+    check_launch,
+    read_launch_file,
+    with_declared_clusters,
+)
+from greenfast.search.diagnose.check import CheckReport
+from greenfast.search.diagnose.device_extract import DeviceCode
+from greenfast.search.diagnose.entries import ALIAS, Entry, resolved
+from greenfast.search.diagnose.plain_arguments import (
+    ArgumentText,
+    given_argument,
+    ordered,
+    read_argument_text,
+    suggestion,
+)
+from greenfast.search.diagnose.plain_messages import refusal
+from greenfast.search.diagnose.plain_text import MissingInclude, PlainText, read_plain_text
+from greenfast.search.errors import UsageError
+from greenfast.search.kernels.template_text import Line
+from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.problem import GivenArgument, LaunchPlan, Problem, Tensor
+from greenfast.search.render import assemble, with_markers
+from greenfast.search.targets.emulator.target import EmulatorTarget
+from greenfast.search.verdict import SafetyFinding
+
+_GF_INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]gf/', re.MULTILINE)
+ARGUMENTS = "arguments"  # the file of the assertions in messages
+
+
+@dataclass(frozen=True)
+class GivenLaunch:
+    """A launch on the command line, as it was typed."""
+
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    smem_dynamic_bytes: int
+    arguments: tuple[str, ...]
+    data: tuple[str, ...] = ()  # NAME=INITIALISER
+
+
+@dataclass(frozen=True)
+class PlainOptions:
+    defines: tuple[str, ...] = ()
+    include_dirs: tuple[Path, ...] = ()
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class PlainKernel:
+    """A kernel to check, with the names that its report translates back."""
+
+    brought: BroughtKernel
+    entries: tuple[Entry, ...]
+    missing: tuple[MissingInclude, ...]
+
+
+def is_written_for_greenfast(cuda_file: Path) -> bool:
+    """Whether the file includes `gf/...`: it then is device code alone and is compiled as it is."""
+    try:
+        return _GF_INCLUDE.search(cuda_file.read_text("utf-8", "replace")) is not None
+    except OSError:
+        return False
+
+
+def read_plain(
+    cuda_file: Path, launch: Path | GivenLaunch, options: PlainOptions, target: EmulatorTarget
+) -> PlainKernel:
+    """The kernels that `launch` names. Raises SpecError and UsageError in one sentence."""
+    file = launch if isinstance(launch, Path) else None
+    launches = read_launch_file(file, options.seed) if file else None
+    defines = (*options.defines, *(launches.defines if launches else ()))
+    text = read_plain_text(cuda_file, options.include_dirs, defines, target.headers)
+    code = DeviceCode(_expanded(text, target))
+    if launches is not None:
+        assert file is not None
+        entries, problem = _of_file(launches, code, file.name, cuda_file)
+    else:
+        assert isinstance(launch, GivenLaunch)
+        entries, problem = _of_command_line(launch, code, options.seed, cuda_file)
+    data = launches.data if launches else _given_data(launch)
+    source = assemble(
+        _body(code, entries, problem, data),
+        [entry.alias for entry in entries],
+        (),
+        arch_specific=launches.arch_specific if launches else False,
+    )
+    problem = with_declared_clusters(problem, source, file.name if file else "--cluster")
+    expected: tuple[ExpectedOutput, ...] = launches.expected if launches else ()
+    return PlainKernel(BroughtKernel(source, problem, expected, text.files), entries, text.missing)
+
+
+def with_entry_names(report: CheckReport, entries: Sequence[Entry]) -> CheckReport:
+    """The report with the kernels' names as the launches give them."""
+
+    names = {entry.alias: entry.text for entry in entries}
+
+    def named(finding: SafetyFinding) -> SafetyFinding:
+        sentence = re.sub(
+            rf"\b{ALIAS}\d+\b", lambda word: names.get(word[0], word[0]), finding.sentence
+        )
+        return replace(finding, sentence=sentence)
+
+    return replace(report, findings=tuple(map(named, report.findings)))
+
+
+def _expanded(text: PlainText, target: EmulatorTarget) -> str:
+    unit = with_markers([line for line, _ in text.body], [origin for _, origin in text.body])
+    expanded = target.expanded(unit)
+    if isinstance(expanded, str):
+        return expanded
+    log = getattr(expanded, "log", "") or getattr(expanded, "sentence", "")
+    raise refusal(str(log), text.missing)
+
+
+def _of_file(
+    launches: LaunchFile, code: DeviceCode, name: str, cuda_file: Path
+) -> tuple[tuple[Entry, ...], Problem]:
+    entries: dict[str, Entry] = {}
+    plans = []
+    for plan in launches.problem.launches:
+        if plan.entry not in entries:
+            alias = f"{ALIAS}{len(entries)}"
+            entries[plan.entry] = resolved(plan.entry, code.kernels, alias, cuda_file.name, name)
+        plans.append(replace(plan, entry=entries[plan.entry].alias))
+    return tuple(entries.values()), replace(launches.problem, launches=tuple(plans))
+
+
+def _of_command_line(
+    launch: GivenLaunch, code: DeviceCode, seed: int, cuda_file: Path
+) -> tuple[tuple[Entry, ...], Problem]:
+    entry = resolved(launch.entry, code.kernels, f"{ALIAS}0", cuda_file.name)
+    parameters = entry.kernel.parameters
+    texts = ordered([read_argument_text(text) for text in launch.arguments], parameters)
+    needed = [number for number, default in enumerate(entry.kernel.defaults) if not default]
+    if len(texts) < len(needed) or (not texts and parameters):
+        raise UsageError(
+            f"{entry.kernel.name} takes ({', '.join(parameters)}); {len(texts)} --arg are given",
+            code="bad_arguments",
+            mend=suggestion([code.unaliased(entry.bound(parameter)) for parameter in parameters]),
+        )
+    texts = (*texts, *_defaulted(entry, len(texts)))
+    arguments = tuple(
+        given_argument(text, code.unaliased(entry.bound(parameter)), Path(), (seed, number))
+        for number, (text, parameter) in enumerate(
+            zip(texts, (*parameters, *[""] * len(texts)), strict=False)
+        )
+    )
+    plan = LaunchPlan(
+        entry.alias,
+        launch.grid,
+        launch.block,
+        launch.smem_dynamic_bytes,
+        arguments,
+        launch.cluster,
+    )
+    check_launch(plan, "command line")
+    return (entry,), _problem(arguments, plan, seed)
+
+
+def _defaulted(entry: Entry, given: int) -> list[ArgumentText]:
+    """The parameters after the given ones take their default values."""
+    texts = []
+    pairs = list(zip(entry.kernel.parameters, entry.kernel.defaults, strict=True))
+    for parameter, default in pairs[given:]:
+        value = default.rstrip("fFlLuU") if default[:1].isdigit() else default
+        value = "null" if value == "nullptr" or ("*" in parameter and value == "0") else value
+        texts.append(ArgumentText(f"{parameter} = {default}", "default", "", None, value, ""))
+    return texts
+
+
+def _problem(arguments: tuple[GivenArgument, ...], plan: LaunchPlan, seed: int) -> Problem:
+    tensors: dict[str, Tensor] = {}
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            if argument.name in tensors:
+                raise UsageError(
+                    f"two --arg have the name {argument.name!r}", code="bad_command_line"
+                )
+            tensors[argument.name] = argument
+    case = Case("launch", (), (), "", "contiguous", seed, ())
+    return Problem(case, tuple(tensors.values()), (), arguments, (plan,), 0.0, 0.0)
+
+
+def _given_data(launch: Path | GivenLaunch) -> Mapping[str, str]:
+    data = {}
+    for text in launch.data if isinstance(launch, GivenLaunch) else ():
+        name, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name) or not value.strip():
+            raise UsageError(
+                f"--data {text!r} cannot be read",
+                code="bad_command_line",
+                mend="--data NAME=VALUE, where VALUE is a C++ initialiser: {1, 2, 3}",
+            )
+        data[name.strip()] = value.strip()
+    return data
+
+
+def _body(
+    code: DeviceCode, entries: Sequence[Entry], problem: Problem, data: Mapping[str, str]
+) -> list[tuple[str, Line]]:
+    mentioned = {name for entry in entries for name in re.findall(r"\w+", entry.text)}
+    kept = code.needed([entry.kernel for entry in entries], mentioned | set(data))
+    body = list(code.lines(kept, data))
+    extra = [*TRAITS.strip().splitlines(), *(entry.definition for entry in entries)]
+    by_alias = {entry.alias: entry for entry in entries}
+    for plan in problem.launches:
+        extra += assertion_lines(by_alias[plan.entry], plan.arguments or ())
+    return body + [(text, Line(ARGUMENTS, number)) for number, text in enumerate(extra, 1)]

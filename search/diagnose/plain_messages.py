@@ -1,0 +1,61 @@
+"""One sentence for a plain CUDA file that the emulator cannot compile, out of a compiler's log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from greenfast.search.diagnose.argument_assertions import MISFIT
+from greenfast.search.diagnose.plain_text import MissingInclude
+from greenfast.search.errors import UsageError
+from greenfast.search.text import file_line, one_line, shortened
+
+LONGEST_MESSAGE = 400  # characters
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<message>.*)$"
+)
+_ASSERTION = re.compile(rf"static assertion failed: {MISFIT}(.*)")
+_INSTANTIATED = re.compile(r"^(?P<file>[^\s/:][^:]*):(?P<line>\d+)(?::\d+)?:\s+required from")
+_MACHINE_PATH = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")  # must not appear in messages
+
+
+def refusal(log: str, missing: Sequence[MissingInclude]) -> UsageError:
+    """UsageError for the log's first error; the assertions on arguments come first."""
+    for line in log.splitlines():
+        if (assertion := _ASSERTION.search(line)) is not None:
+            return UsageError(assertion[1].strip(), code="bad_arguments")
+    lines = log.splitlines()
+    errors = [match for line in lines if (match := _ERROR.match(line))]
+    own = next((match for match in errors if not match["file"].startswith(("/", "<"))), None)
+    error = own or (errors[0] if errors else None)
+    if error is None:
+        message = one_line(log) or "the compiler gave no reason"
+        return UsageError(
+            f"the emulator cannot compile this: {shortened(_clean(message), LONGEST_MESSAGE)}",
+            code="unsupported_source",
+            mend=_about(missing),
+        )
+    place = file_line(error["file"], int(error["line"]))
+    if error["file"].startswith("/"):  # in a header of the emulator: the text's own line caused it
+        own_lines = (_INSTANTIATED.match(line) for line in lines)
+        cause = next((match for match in own_lines if match), None)
+        place = file_line(cause["file"], int(cause["line"])) if cause else "the text"
+    message = shortened(_clean(error["message"]), LONGEST_MESSAGE)
+    return UsageError(
+        f"{place}: the emulator cannot compile this: {message}",
+        code="unsupported_source",
+        mend=_about(missing),
+    )
+
+
+def _clean(message: str) -> str:
+    return _MACHINE_PATH.sub("", one_line(message))
+
+
+def _about(missing: Sequence[MissingInclude]) -> str:
+    if not missing:
+        return ""
+    listed = ", ".join(
+        f"{each.name} ({file_line(each.where.file, each.where.number)})" for each in missing
+    )
+    return f"these includes were not found: {listed}; -I FOLDER says where they are"

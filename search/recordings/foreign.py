@@ -1,0 +1,395 @@
+"""Measured spaces of other tuners: Kernel Tuner's cache and the T4 result format.
+
+Both are JSON, plain or in gzip. A file is read as configurations with one figure each, or the
+reason why there is none. What the file does not say (restrictions, baseline, code) is not made up.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from greenfast.search.errors import UsageError
+from greenfast.search.text import one_line, shortened
+from greenfast.search.verdict import Reason, Stage
+
+LARGEST_BYTES = 2**30  # inflated
+T4_VERSIONS = ("1.",)  # majors that are read
+CACHE_VERSIONS = ("1.",)
+LONGEST = 120  # characters of a value in a message
+MICROSECONDS = {
+    "s": 1e6,
+    "sec": 1e6,
+    "second": 1e6,
+    "seconds": 1e6,
+    "ms": 1e3,
+    "millisecond": 1e3,
+    "milliseconds": 1e3,
+    "milisecond": 1e3,  # as the benchmark hub's files spell it
+    "miliseconds": 1e3,
+    "us": 1.0,
+    "microsecond": 1.0,
+    "microseconds": 1.0,
+    "ns": 1e-3,
+    "nanosecond": 1e-3,
+    "nanoseconds": 1e-3,
+}
+DEFAULT_UNIT = "ms"  # of Kernel Tuner
+TIMES = ("time", "runtime", "kernel_time", "time_ms", "gpu_time", "latency")
+
+# What went wrong, by T4's `invalidity` and by the names that Kernel Tuner stores in caches.
+FAILURES = {
+    "compile": (Stage.COMPILE, Reason.COMPILE_ERROR),
+    "CompilationFailedConfig": (Stage.COMPILE, Reason.COMPILE_ERROR),
+    "constraints": (Stage.COMPILE, Reason.OVER_DEVICE_LIMIT),
+    "InvalidConfig": (Stage.COMPILE, Reason.OVER_DEVICE_LIMIT),
+    "runtime": (Stage.CORRECTNESS, Reason.LAUNCH_ERROR),
+    "RuntimeFailedConfig": (Stage.CORRECTNESS, Reason.LAUNCH_ERROR),
+    "ErrorConfig": (Stage.CORRECTNESS, Reason.LAUNCH_ERROR),
+    "timeout": (Stage.CORRECTNESS, Reason.TIMEOUT),
+    "correctness": (Stage.CORRECTNESS, Reason.WRONG_VALUES),
+}
+UNKNOWN_FAILURE = (Stage.CORRECTNESS, Reason.LAUNCH_ERROR)
+
+Scalar = int | float | bool | str
+
+
+@dataclass(frozen=True)
+class ForeignResult:
+    """One configuration: its figure, or why it has none."""
+
+    configuration: tuple[Scalar, ...]  # in the order of the space's parameters
+    figure: float | None  # lower is better; microseconds where the objective is a time
+    failure: str = ""  # as the file names it
+
+
+@dataclass(frozen=True)
+class ForeignSpace:
+    """A file as read."""
+
+    form: str  # "T4 1.0.0" | "Kernel Tuner cache 1.0.0"
+    kernel: str  # as the file names it; empty: it does not
+    device: str
+    objective: str
+    unit: str  # of the figures in the file
+    parameters: tuple[str, ...]
+    results: tuple[ForeignResult, ...]
+
+
+def read_space(path: Path, objective: str | None = None) -> ForeignSpace:
+    """The space in a file; UsageError with one sentence for a file that is none.
+
+    `objective` is the measurement to minimise: by default a time, else the file's own objective. A
+    rate such as GFLOP/s is maximised.
+    """
+    content = _parsed(path)
+    if not isinstance(content, dict):
+        raise bad(path, "it holds no JSON object")
+    if "results" in content:
+        return _t4(path, content, objective)
+    if "cache" in content:
+        return _cache(path, content, objective)
+    raise UsageError(
+        f"{path.name} is no space: it has neither T4's results nor a Kernel Tuner cache",
+        code="not_a_space",
+        mend="give a T4 result file or a Kernel Tuner cache, plain or in gzip",
+    )
+
+
+def bad(path: Path, why: str) -> UsageError:
+    """The error for a file that cannot be read as a space."""
+    return UsageError(
+        f"{path.name} cannot be imported: {shortened(one_line(why))}",
+        code="space_damaged",
+        mend="copy it again from its source",
+    )
+
+
+def _parsed(path: Path) -> Any:
+    text = _text(path)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        closed = _closed(text)
+        if closed is not None:
+            return closed
+        raise bad(path, f"it is no complete JSON ({error})") from error
+    except RecursionError as error:
+        raise bad(path, "its JSON is nested too deeply") from error
+
+
+def _closed(text: str) -> Any:
+    """A Kernel Tuner cache that an interrupted run left open; None for anything else.
+
+    Kernel Tuner appends whole lines and adds the last two braces at the end of a run. A file that
+    ends within an entry is truncated.
+    """
+    text = text.rstrip()
+    if '"cache"' not in text[:100_000] or not text.endswith(("},", "}")):
+        return None
+    try:
+        return json.loads(text.removesuffix(",") + "}\n}")
+    except ValueError:
+        return None
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"{path.name} cannot be read: {error.strerror}",
+            code="space_unreadable",
+            mend="give the path of a T4 file or a Kernel Tuner cache",
+        ) from error
+    try:
+        if data[:2] == b"\x1f\x8b":
+            with gzip.open(path) as file:
+                data = file.read(LARGEST_BYTES + 1)
+        if len(data) > LARGEST_BYTES:
+            raise bad(path, f"it holds more than {LARGEST_BYTES >> 20} MiB")
+        return data.decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error) as error:
+        raise bad(path, f"its compression is damaged or cut off ({error})") from error
+    except UnicodeDecodeError as error:
+        raise bad(path, "it is no UTF-8 text") from error
+
+
+def _require_version(path: Path, form: str, version: object, majors: tuple[str, ...]) -> str:
+    """The version as text; an old cache has none."""
+    if version is None:
+        return "without version"
+    text = str(version)
+    if not text.startswith(majors):
+        raise UsageError(
+            f"{path.name} is {form} version {shortened(one_line(text), 20)}, and this greenfast "
+            f"reads version {' and '.join(major.rstrip('.') for major in majors)}",
+            code="space_version",
+            mend="convert it with the tool that wrote it",
+        )
+    return text
+
+
+def _t4(path: Path, content: Mapping[str, Any], objective: str | None) -> ForeignSpace:
+    version = _require_version(path, "T4", content.get("schema_version"), T4_VERSIONS)
+    rows = content["results"]
+    if not isinstance(rows, list) or not rows:
+        raise bad(path, "its results are no list of configurations")
+    metadata = content.get("metadata") if isinstance(content.get("metadata"), dict) else {}
+    entries = []
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict) or not isinstance(row.get("configuration"), dict):
+            raise bad(path, f"result {number} has no configuration")
+        entries.append(
+            (row["configuration"], _measured(path, number, row), str(row.get("invalidity", "")))
+        )
+    own = _names(rows[0].get("objectives"))
+    asked = _objective(path, (figures for _, figures, _ in entries), own, objective)
+    hardware = _words(metadata, ("device_name", "device", "gpu", "hardware"))
+    return _assembled(
+        path,
+        (
+            f"T4 {version}",
+            _words(metadata, ("kernel_name", "kernel", "benchmark")),
+            hardware,
+            str((metadata or {}).get("timeunit") or (metadata or {}).get("time_unit") or ""),
+        ),
+        asked,
+        entries,
+    )
+
+
+# What a result measured: value and unit by name. A value that is no number names a failure.
+Figures = dict[str, tuple[Any, str]]
+
+
+def _measured(path: Path, number: int, row: Mapping[str, Any]) -> Figures:
+    measurements = row.get("measurements") or []
+    if not isinstance(measurements, list) or not all(
+        isinstance(each, dict) and "name" in each for each in measurements
+    ):
+        raise bad(path, f"the measurements of result {number} are no list of named values")
+    return {
+        str(each["name"]): (each.get("value"), str(each.get("unit") or ""))
+        for each in measurements
+    }
+
+
+def _cache(path: Path, content: Mapping[str, Any], objective: str | None) -> ForeignSpace:
+    version = _require_version(
+        path, "a Kernel Tuner cache of", content.get("schema_version"), CACHE_VERSIONS
+    )
+    rows, names = content["cache"], content.get("tune_params_keys")
+    if not isinstance(names, list) and isinstance(content.get("tune_params"), dict):
+        names = list(content["tune_params"])
+    if not isinstance(rows, dict) or not rows:
+        raise bad(path, "its cache holds no configurations")
+    if not isinstance(names, list) or not names:
+        raise bad(path, "it does not name its parameters (tune_params_keys)")
+    entries: list[tuple[dict[str, Any], Figures, str]] = []
+    for key, row in rows.items():
+        if not isinstance(row, dict) or any(name not in row for name in names):
+            raise bad(path, f"the entry {shortened(key, LONGEST)} lacks a parameter")
+        figures = {
+            name: (value, "") for name, value in row.items() if name not in names and value != []
+        }
+        entries.append(({name: row[name] for name in names}, figures, _cache_failure(row)))
+    own = _names(content.get("objective"))
+    asked = _objective(path, (figures for _, figures, _ in entries), own, objective)
+    facts = (
+        f"Kernel Tuner cache {version}",
+        _words(content, ("kernel_name",)),
+        _words(content, ("device_name",)),
+        "",
+    )
+    return _assembled(path, facts, asked, entries)
+
+
+def _cache_failure(row: Mapping[str, Any]) -> str:
+    error = row.get("__error__")
+    if error:
+        return str(error)
+    return next((value for value in row.values() if _is_failure(value)), "")
+
+
+def _is_failure(value: object) -> bool:
+    return isinstance(value, str) and value in FAILURES and value.endswith("Config")
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(map(str, value)) if isinstance(value, list) else ()
+
+
+def _words(table: object, keys: Iterable[str]) -> str:
+    if not isinstance(table, dict):
+        return ""
+    value = next((table[key] for key in keys if table.get(key)), "")
+    if isinstance(value, dict):
+        value = next((value[key] for key in ("name", "device_name") if value.get(key)), "")
+    return shortened(one_line(value), 100) if isinstance(value, str) else ""
+
+
+def _objective(
+    path: Path, rows: Iterable[Figures], own: tuple[str, ...], asked: str | None
+) -> str:
+    """The measurement to minimise; UsageError when no configuration has it."""
+    numbered: dict[str, None] = {}
+    for figures in rows:
+        for name, (value, _) in figures.items():
+            if number_of(value) is not None:
+                numbered[name] = None
+    if not numbered:
+        raise bad(path, "no configuration has a measured value")
+    if asked is not None:
+        if asked not in numbered:
+            raise UsageError(
+                f"{path.name} measures no {shortened(one_line(asked), LONGEST)}",
+                code="unknown_objective",
+                mend="it measures " + ", ".join(sorted(numbered)),
+            )
+        return asked
+    wishes = (*(name for name in own if name in TIMES), *TIMES, *own)
+    found = next((name for name in wishes if name in numbered), None)
+    return found if found is not None else next(iter(numbered))
+
+
+def number_of(value: object) -> float | None:
+    """A finite positive figure; None for anything else.
+
+    A list holds the samples of one configuration: their mean counts.
+    """
+    if isinstance(value, list) and value:
+        numbers = [number_of(each) for each in value]
+        known = [number for number in numbers if number is not None]
+        return sum(known) / len(known) if len(known) == len(numbers) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    # Kernel Tuner's older files store the largest floats for failures.
+    return number if math.isfinite(number) and 0 < number < 1e20 else None
+
+
+def is_rate(objective: str, unit: str) -> bool:
+    """Whether more is better: GFLOP/s, GB/s, throughput."""
+    name = objective.lower()
+    return (
+        "/s" in name
+        or "/s" in unit.lower()
+        or name.endswith(("flops", "flop_s", "_per_second", "throughput", "bandwidth"))
+        or name in ("fps", "gops")
+    )
+
+
+def _assembled(
+    path: Path,
+    facts: tuple[str, str, str, str],
+    objective: str,
+    entries: list[tuple[dict[str, Any], Figures, str]],
+) -> ForeignSpace:
+    form, kernel, device, file_unit = facts
+    parameters = tuple(entries[0][0])
+    if not parameters:
+        raise bad(path, "its configurations have no parameters")
+    units = {figures[objective][1] for _, figures, _ in entries if objective in figures}
+    unit = next((each for each in sorted(units) if each), "")
+    is_time = objective in TIMES or (unit or file_unit).lower() in MICROSECONDS
+    unit = unit or (file_unit if is_time else "") or (DEFAULT_UNIT if is_time else "")
+    factor = MICROSECONDS.get(unit.lower(), 1.0 if unit else MICROSECONDS[DEFAULT_UNIT])
+    results: dict[tuple[Any, ...], ForeignResult] = {}
+    for number, (configuration, figures, failure) in enumerate(entries):
+        if set(configuration) != set(parameters):
+            raise bad(path, f"configuration {number} has other parameters than the first")
+        values = tuple(_scalar(path, number, name, configuration[name]) for name in parameters)
+        figure = _figure(figures, objective, failure, unit)
+        if figure is not None and is_time:
+            figure *= factor
+        result = ForeignResult(
+            values, figure, "" if figure is not None else _failure(figures, objective, failure)
+        )
+        key = tuple((type(value), value) for value in values)
+        if results.get(key, result) != result:
+            raise bad(path, f"configuration {number} is there twice, with different results")
+        results[key] = result
+    if all(result.figure is None for result in results.values()):
+        raise bad(path, f"no configuration has a valid {objective}")
+    return ForeignSpace(
+        form, kernel, device, objective, unit, parameters, tuple(results.values())
+    )
+
+
+def _figure(figures: Figures, objective: str, failure: str, unit: str) -> float | None:
+    if failure not in ("", "correct"):
+        return None
+    value, own_unit = figures.get(objective, (None, ""))
+    number = number_of(value)
+    if number is None:
+        return None
+    return 1.0 / number if is_rate(objective, own_unit or unit) else number
+
+
+def _failure(figures: Figures, objective: str, failure: str) -> str:
+    value = figures.get(objective, (None, ""))[0]
+    if failure not in ("", "correct"):
+        return failure
+    return value if isinstance(value, str) and value else "no valid measurement"
+
+
+def _scalar(path: Path, number: int, name: str, value: object) -> Scalar:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise bad(path, f"configuration {number}: {name} is {value}")
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if value is None or isinstance(value, (list, dict)):
+        return json.dumps(value, sort_keys=True)
+    raise bad(path, f"configuration {number}: {name} is no value")

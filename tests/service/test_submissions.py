@@ -1,0 +1,185 @@
+"""Submitted sources: judged over REST and by `greenfast judge`, with feedback; hostile ones."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+from service_home import until
+
+LAUNCH = 'grid = ["ceil_div(N, 128)"]\nblock = [128]\n[tiles]\ntile_q = "128"\n'
+RIGHT = """#include <cuda_fp16.h>
+extern "C" __global__ void mine(const __half* x, __half* y, int N, float a, float b)
+{
+    int i = blockIdx.x * 128 + threadIdx.x;
+    if (i < N) y[i] = __float2half(a * __half2float(x[i]) + b);
+}
+"""
+WRONG = RIGHT.replace("+ b);", "- b);")
+RACING = """#include <cuda_fp16.h>
+extern "C" __global__ void mine(const __half* x, __half* y, int N, float a, float b)
+{
+    __shared__ __half tile[128];
+    int i = blockIdx.x * 128 + threadIdx.x;
+    tile[threadIdx.x] = __float2half(i < N ? a * __half2float(x[i]) + b : 0.0f);
+    int mirror = blockIdx.x * 128 + 127 - threadIdx.x;
+    if (mirror < N) y[mirror] = tile[127 - threadIdx.x];
+}
+"""
+READING = RIGHT + 'asm(".incbin \\"/etc/passwd\\"");\n'
+INCLUDING = '#include "/etc/passwd"\n' + RIGHT
+HOSTILE_TEXT = "<script>alert(1)</script>\x1b[31m\nGREEN \u202e"
+
+
+def submit(service, source, **fields):
+    body = {"kernel": "axpy", "source": source, "launch": LAUNCH, "entry": "mine", **fields}
+    return httpx.post(service.url + "/api/v1/submissions", json=body, trust_env=False, timeout=60)
+
+
+def read(service, path):
+    return httpx.get(service.url + path, trust_env=False, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def judged(service):
+    """One submission of each kind, all judged; those that must fail without a baseline."""
+    ids = {"right": submit(service, RIGHT, author=HOSTILE_TEXT, model="m", hypothesis="h").json()}
+    for name, source in (
+        ("wrong", WRONG),
+        ("racing", RACING),
+        ("reading", READING),
+        ("including", INCLUDING),
+    ):
+        answer = submit(service, source, author=HOSTILE_TEXT, baseline="none")
+        assert answer.status_code == 201, answer.text
+        ids[name] = answer.json()
+
+    def result(name):
+        report = read(service, f"/api/v1/submissions/{ids[name]['id']}").json()
+        return report if report["status"] not in ("queued", "running") else None
+
+    return {name: until(lambda name=name: result(name), f"{name} is judged", 400) for name in ids}
+
+
+def lines_of(report, kind):
+    item = next(item for item in report["feedback"] if item["kind"] == kind)
+    return [(line["role"], line["line"], line["text"]) for line in item["lines"]]
+
+
+def test_a_right_source_is_green_with_its_time_and_its_author(service, judged):
+    right = judged["right"]
+    assert right["verdict"] == "green" and right["time_kind"] == "modelled"
+    assert right["ratio_to_baseline"] is not None and right["author"] == HOSTILE_TEXT
+    assert {"time", "assembler"} <= {item["kind"] for item in right["feedback"]}
+    trial = read(service, f"/api/v1/searches/{right['id']}/trials/{right['trial']}").json()
+    assert trial["origin"] == "submitted" and trial["template"].startswith("submitted_")
+    assert read(service, f"/api/v1/sources/{right['source_digest']}").text.rstrip() == (
+        RIGHT.rstrip()
+    )
+
+
+def test_a_wrong_source_is_rejected_with_the_stage_and_how_its_error_looks(judged):
+    wrong = judged["wrong"]
+    assert (wrong["verdict"], wrong["stage"]) == ("rejected", "correctness")
+    values = next(item for item in wrong["feedback"] if item["kind"] == "values")
+    assert any("one sign" in word for word in values["character"])
+    assert "correctness" in wrong["feedback"][0]["sentence"]
+
+
+def test_a_racing_source_is_told_both_lines(judged):
+    racing = judged["racing"]
+    assert racing["verdict"] == "rejected"
+    assert lines_of(racing, "race") == [
+        ("at", 8, "if (mirror < N) y[mirror] = tile[127 - threadIdx.x];"),
+        (
+            "against",
+            6,
+            "tile[threadIdx.x] = __float2half(i < N ? a * __half2float(x[i]) + b : 0.0f);",
+        ),
+    ]
+
+
+@pytest.mark.parametrize("name", ["reading", "including"])
+def test_a_source_that_reads_files_learns_nothing(service, judged, name):
+    report = judged[name]
+    assert (report["verdict"], report["stage"]) == ("rejected", "compile")
+    for path in (
+        f"/api/v1/submissions/{report['id']}",
+        f"/api/v1/searches/{report['id']}/trials/{report['trial']}",
+        f"/searches/{report['id']}/trials/{report['trial']}",
+    ):
+        assert "root:" not in read(service, path).text
+
+
+def test_what_an_author_says_is_escaped_on_pages_and_in_terminals(service, judged):
+    report = judged["right"]
+    for path in ("/", f"/searches/{report['id']}", f"/searches/{report['id']}/trials/1"):
+        page = read(service, path)
+        assert page.status_code == 200
+        assert "<script>alert(1)" not in page.text and "\x1b" not in page.text
+    shown = service.home.run("show", f"{report['id']}/1")
+    assert shown.code == 0 and "\x1b" not in shown.out and "\u202e" not in shown.out
+
+
+def test_an_exact_repeat_is_answered_from_the_store(service, judged, tmp_path):
+    searches = len(read(service, "/api/v1/searches").json()["items"])
+    again = submit(service, RIGHT.replace("\n", "\r\n"), author="somebody else")
+    assert again.status_code == 200 and again.json()["repeated"] is True
+    assert again.json()["id"] == judged["right"]["id"] and again.json()["verdict"] == "green"
+    source, launch = tmp_path / "a.cu", tmp_path / "launch.toml"
+    source.write_text(RIGHT)
+    launch.write_text(LAUNCH)
+    command = ("judge", "axpy", str(source), "--launch", str(launch), "--entry", "mine")
+    ended = service.home.run(*command, "--json")
+    assert ended.code == 0 and ended.json["repeated"] is True
+    assert len(read(service, "/api/v1/searches").json()["items"]) == searches
+    other = submit(
+        service, RIGHT, launch=LAUNCH.replace("ceil_div(N, 128)", "ceil_div(N, 128) + 1")
+    )
+    assert other.status_code == 201  # other launches: another submission
+
+
+@pytest.mark.parametrize(
+    "fields, code",
+    [
+        ({"source": "x" * 500_001}, "source_too_large"),
+        ({"source": RIGHT + "\0"}, "bad_source"),
+        ({"source": RIGHT + "// \u202e"}, "bad_source"),
+        ({"source": RIGHT + "\ud800"}, "bad_source"),
+        ({"source": '#line 1 "/etc/passwd"\n' + RIGHT}, "bad_source"),
+        ({"source": RIGHT + "{% endraw %}{{ 1 }}{% raw %}"}, "bad_source"),
+        ({"entry": "../x"}, "bad_entry"),
+        ({"entry": "mine\n"}, "bad_entry"),
+        ({"launch": 'grid = ["N"]\nblock = [2048]\n'}, "empty_space"),
+        ({"launch": 'name = "right"\n' + LAUNCH}, "unknown_key"),
+        ({"launch": "grid = [\"__import__('os')\"]\nblock = [1]\n"}, "bad_expression"),
+        ({"launch": 'grid = ["1"]\nblock = [1]\n["tiles\\n[x]"]\n'}, "unknown_key"),
+        ({"author": "x" * 201}, "too_long"),
+        ({"author": "\udc00"}, "bad_text"),
+        ({"parent": "0" * 64}, "unknown_parent"),
+        ({"kernel": "../axpy"}, "unknown_kernel"),
+        ({"target": "replay:none"}, "unknown_target"),
+        ({"colour": "red"}, "unknown_field"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused_with_a_code(service, fields, code):
+    # Lone surrogates are valid JSON escapes, which only this spelling sends.
+    body = {"kernel": "axpy", "source": RIGHT, "launch": LAUNCH, "entry": "mine", **fields}
+    answer = httpx.post(
+        service.url + "/api/v1/submissions",
+        content=json.dumps(body).encode(),
+        headers={"content-type": "application/json"},
+        trust_env=False,
+    )
+    problem = answer.json()
+    assert answer.status_code == 422 and problem["code"] == code, problem
+    assert "/tmp" not in problem["detail"] and "submitted_" not in problem["detail"]
+
+
+def test_other_searches_are_no_submissions(service, judged):
+    row = service.submit("axpy", templates=["right"], budget={"trials": 1}, baseline="none")
+    answer = read(service, f"/api/v1/submissions/{row['id']}")
+    assert answer.status_code == 404 and answer.json()["code"] == "unknown_submission"
+    listed = [item["id"] for item in read(service, "/api/v1/submissions").json()["items"]]
+    assert row["id"] not in listed and judged["right"]["id"] in listed
