@@ -130,7 +130,7 @@ def test_a_rate_is_maximised_and_an_unknown_objective_refused(tmp_path):
 def test_every_form_of_value_becomes_a_parameter(tmp_path):
     space = read_space(written(tmp_path, t4_space()))
     parameters = parameters_of(space)
-    assert [(each.name, each.type) for each in parameters] == [
+    assert [(each.name, each.kind) for each in parameters] == [
         ("mwg", "int"),
         ("use_shared", "bool"),
         ("sm_count_", "int"),
