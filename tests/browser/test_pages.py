@@ -326,7 +326,7 @@ def test_what_does_not_exist_is_said_in_the_same_look(page, site, problems):
         (f"{site.search}/trials/x", 422, "number"),
     )
     for path, status, sentence in wrong:
-        answer = httpx.get(site.url + path)
+        answer = httpx.get(site.url + path, headers={"accept": "text/html"})
         assert (answer.status_code, sentence in unescape(answer.text)) == (status, True), path
     path, status, sentence = wrong[3]
     assert page.goto(path).status == status and sentence in page.locator("main").inner_text()

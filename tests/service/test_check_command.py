@@ -185,7 +185,7 @@ def test_a_candidate_of_a_template(home, template, settings, code, kind):
     [
         (("check", "axpy"), "needs --template"),
         (("check", "nope", "--template", "x"), "unknown kernel 'nope'"),
-        (("check", "sums.cu"), "needs --launch"),
+        (("check", "sums.cu"), "or --launch LAUNCH.toml"),
         (("check", "none.cu", "--launch", "launch.toml"), "none.cu does not exist"),
         (("check", "sums.cu", "--launch", "none.toml"), "the file is missing"),
         (("check", "sums.cu", "--launch", "launch.toml", "--preset", "x"), "not for a file"),

@@ -85,8 +85,6 @@ ELSEWHERE = [
 ]
 
 
-
-
 @pytest.mark.parametrize(
     ("preset", "head_size", "dtype", "mask", "changes"),
     [
