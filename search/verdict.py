@@ -239,6 +239,9 @@ FINDING_REASONS = {
     "out_of_memory": Reason.OUT_OF_MEMORY,
     "device_fault": Reason.DEVICE_FAULT,
     "wrong_values": Reason.WRONG_VALUES,
+    "undefined_operation": Reason.WRONG_VALUES,
+    "same_value_write": Reason.RACE,
+    "carried_state": Reason.UNINITIALISED,
 }
 
 

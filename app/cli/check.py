@@ -31,6 +31,7 @@ from greenfast.search.text import file_line, visible
 from greenfast.search.verdict import LineCost, SafetyFinding
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
+CUDA_ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".cpp")
 LINES_AROUND = 1
 MOST_LINES = 12  # of costs in the text report
 LONGEST_SOURCE_LINE = 70  # characters
@@ -103,6 +104,13 @@ IncludeOption = Annotated[
     list[Path] | None,
     typer.Option("-I", metavar="FOLDER", help="A folder of FILE.cu's includes; may be repeated."),
 ]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Report writes of one value by several threads, too, where nothing orders them.",
+    ),
+]
 FormOption = Annotated[
     Format,
     typer.Option("--format", help="The form of the report; sarif is for editors and CI."),
@@ -127,6 +135,7 @@ def check(
     include_dirs: IncludeOption = None,
     target: Target = None,
     seed: Seed = None,
+    strict: StrictOption = False,
     form: FormOption = Format.TEXT,
     output: Output = None,
     as_json: AsJson = False,
@@ -145,7 +154,7 @@ def check(
     form = Format.JSON if as_json else form
     services = Services(Settings.from_environment())
     try:
-        if launch is not None or subject.endswith(".cu"):
+        if launch is not None or entry is not None or Path(subject).suffix in CUDA_ENDINGS:
             _refuse_options(template, preset, settings, workload)
             given = launch or _given_launch(
                 subject, entry, (grid, block, cluster), smem, arguments or [], data or []
@@ -157,7 +166,9 @@ def check(
                     code="bad_command_line",
                 )
             options = PlainOptions(tuple(defines or ()), tuple(include_dirs or ()), seed or 0)
-            outcome = check_file(services, Path(subject), given, target, options)
+            outcome = check_file(
+                services, Path(subject), given, target, options, is_strict=strict
+            )
         else:
             if template is None:
                 raise UsageError(
@@ -175,7 +186,7 @@ def check(
                 target,
                 seed,
             )
-            outcome = check_candidate(services, request)
+            outcome = check_candidate(services, request, is_strict=strict)
     finally:
         services.close()
     show(outcome, form, output)
@@ -198,7 +209,8 @@ def _given_launch(
             mend="docs/check.md shows both",
         )
     grid, block, cluster = (
-        _sizes(option, text) for option, text in zip(("grid", "block", "cluster"), sizes, strict=True)
+        _sizes(option, text)
+        for option, text in zip(("grid", "block", "cluster"), sizes, strict=True)
     )
     return GivenLaunch(entry, grid, block, cluster, smem or 0, tuple(arguments), tuple(data))
 
@@ -256,7 +268,7 @@ def report_lines(outcome: CheckOutcome) -> Iterator[str]:
     number = len(report.findings)
     findings = f"{number} finding{'' if number == 1 else 's'}" if number else "no findings"
     yield f"{findings} in {len(report.runs)} runs (order of threads: {orders})"
-    yield from (f"note: {note}; this is no finding" for note in report.notes)
+    yield from (f"note: {note}; --strict reports them" for note in report.notes)
     yield "looked for: " + ", ".join(report.looked_for)
 
 

@@ -22,7 +22,7 @@ from greenfast.search.diagnose.plain import (
 )
 from greenfast.search.diagnose.plain_messages import refusal
 from greenfast.search.errors import Fault, SpecError, UsageError
-from greenfast.search.gates.safety import INLINE_ASSEMBLY, checked_problems
+from greenfast.search.gates.safety import INLINE_ASSEMBLY, checked_problems, unseen_assembly
 from greenfast.search.loop.evaluate import prepare
 from greenfast.search.loop.plan import DEFAULT_TARGET, NO_BASELINE, SearchRequest
 from greenfast.search.oracle.cases import workload_case
@@ -47,7 +47,9 @@ class CheckOutcome:
     files: Mapping[str, Path]
 
 
-def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
+def check_candidate(
+    services: Services, request: TrialRequest, *, is_strict: bool = False
+) -> CheckOutcome:
     """Check a point of a template on all derived cases; count costs on the first workload.
 
     SpecError when the template does not render.
@@ -70,7 +72,7 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
     subject = prepare(candidate, context, with_cubin=False)
     if isinstance(subject, Rejected):
         raise SpecError(subject.sentence, code=subject.reason.value)
-    _refuse_assembly(subject.source, f"template {template.name}")
+    _refuse_assembly(subject.source, runner(context.target), f"template {template.name}")
     case = workload_case(context.workloads[0], plan.seed)
     counted = lay_out(
         kernel, template, subject.point, case, case_data(kernel, case), optional_outputs=False
@@ -79,7 +81,13 @@ def check_candidate(services: Services, request: TrialRequest) -> CheckOutcome:
         services,
         context.target.device,
         subject.source,
-        lambda: check_program(subject.target, subject.program, checked_problems(subject), counted),
+        lambda: check_program(
+            subject.target,
+            subject.program,
+            checked_problems(subject),
+            counted,
+            is_strict=is_strict,
+        ),
     )
     name = template.name + (f":{request.preset}" if request.preset else "")
     settings = "".join(f" {setting}" for setting in request.settings)
@@ -92,34 +100,46 @@ def check_file(
     launch: Path | GivenLaunch,
     target_name: str | None,
     options: PlainOptions,
+    *,
+    is_strict: bool = False,
 ) -> CheckOutcome:
     """Check the caller's own kernel with the arguments and launches that `launch` gives."""
     target = runner(services.target(target_name or DEFAULT_TARGET))
     if not (isinstance(launch, Path) and is_written_for_greenfast(cuda_file)):
-        return _check_plain(target, cuda_file, launch, options)
+        return _check_plain(target, cuda_file, launch, options, is_strict=is_strict)
     launch_file, seed = launch, options.seed
     brought = read_brought(cuda_file, launch_file, services.catalogue.include_dirs, seed or 0)
-    _refuse_assembly(brought.source, str(cuda_file))
+    _refuse_assembly(brought.source, target, str(cuda_file))
     _refuse_device(target.device, brought, launch_file)
     report = _compiled(
-        services, target.device, brought.source, lambda: check_brought(target, brought)
+        services,
+        target.device,
+        brought.source,
+        lambda: check_brought(target, brought, is_strict=is_strict),
     )
     return CheckOutcome(shown_name(cuda_file), target.name, report, brought.files)
 
 
 def _check_plain(
-    target: Runner, cuda_file: Path, launch: Path | GivenLaunch, options: PlainOptions
+    target: Runner,
+    cuda_file: Path,
+    launch: Path | GivenLaunch,
+    options: PlainOptions,
+    *,
+    is_strict: bool,
 ) -> CheckOutcome:
     """Check kernels of a file that also holds code of the host."""
     if not isinstance(target, EmulatorTarget):
         raise UsageError(
-            f"{target.name} has no safety checks", code="cannot_check", mend=f"--target {DEFAULT_TARGET}"
+            f"{target.name} has no safety checks",
+            code="cannot_check",
+            mend=f"--target {DEFAULT_TARGET}",
         )
     plain = read_plain(cuda_file, launch, options, target)
     if isinstance(launch, Path):
         _refuse_device(target.device, plain.brought, launch)
     try:
-        report = check_brought(target, plain.brought)
+        report = check_brought(target, plain.brought, is_strict=is_strict)
     except CannotCompile as failed:
         raise refusal(failed.log, plain.missing) from None
     except SourceRefused as refused:
@@ -141,10 +161,10 @@ def _refuse_device(device: Device, brought: BroughtKernel, launch_file: Path) ->
         )
 
 
-def _refuse_assembly(source: RenderedSource, subject: str) -> None:
-    if source.raw_asm:
+def _refuse_assembly(source: RenderedSource, target: Runner, subject: str) -> None:
+    if unseen := unseen_assembly(source, target):
         raise UsageError(
-            f"{subject} {INLINE_ASSEMBLY}, so it cannot be checked",
+            f"{subject} {INLINE_ASSEMBLY}, so it cannot be checked: {unseen}",
             code="inline_assembly",
             mend="use the primitives of kernel_templates/include/gf/, which have an emulated form",
         )

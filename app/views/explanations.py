@@ -66,7 +66,7 @@ class ExplanationOut(Output):
     reason: str
     conclusion: str
     first_stage: str = Field(description="the first wrong stage of the computation; empty: none")
-    shown_by: str = Field(description="probes or safety: what names that stage")
+    shown_by: str = Field(description="probes, safety or access: what names that stage")
     stages: list[StageOut]
     not_probed: str = Field(description="why there are no stages")
     start: str = Field(description="the correct preset that the ladder begins with; empty: none")

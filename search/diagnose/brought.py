@@ -389,7 +389,11 @@ def _argument(
             and _fits(ctype, value)
         ):
             return Scalar(ctype, SCALARS[ctype](value))
-    if isinstance(given, dict) and len(given) == 1 and (packed := packed_value(given, tuple(named))) is not None:
+    if (
+        isinstance(given, dict)
+        and len(given) == 1
+        and (packed := packed_value(given, tuple(named))) is not None
+    ):
         return packed
     raise SpecError(
         f"{where}: the argument {given!r}; an argument is a buffer's name, {{ null = true }}, "

@@ -96,9 +96,7 @@ def read_data(table: Table, seed: int) -> dict[str, str]:
         elements, fill = row.get("elements", int, None), row.get("fill", str, "random")
         row.finish()
         if value is None and elements is None:
-            raise SpecError(
-                f"{row.where}: give value, or elements with fill", code="bad_spec"
-            )
+            raise SpecError(f"{row.where}: give value, or elements with fill", code="bad_spec")
         if value is None:
             assert elements is not None
             value = _filled(fill, elements, np.random.default_rng((seed, 1000 + number)), row.where)

@@ -14,7 +14,16 @@ from greenfast.search.targets.emulator.source_tokens import Token
 
 DEVICE_ATTRIBUTES = frozenset(("device", "global", "constant", "shared", "managed"))
 _GROUPS_OF_WORDS = frozenset(
-    ("__attribute__", "__attribute", "decltype", "alignas", "noexcept", "explicit", "throw", "typeof")
+    (
+        "__attribute__",
+        "__attribute",
+        "decltype",
+        "alignas",
+        "noexcept",
+        "explicit",
+        "throw",
+        "typeof",
+    )
 )
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _CLASSES = ("struct", "class", "union", "enum")
@@ -57,9 +66,7 @@ class Reader:
         """The bracket that closes the one at `index`; the text's end where none does."""
         return self._closing.get(index, len(self.tokens) - 1)
 
-    def read(
-        self, first: int, end: int, scopes: tuple[str, ...] = ()
-    ) -> Iterator[Declaration]:
+    def read(self, first: int, end: int, scopes: tuple[str, ...] = ()) -> Iterator[Declaration]:
         index = first
         while index < end:
             token = self.tokens[index]

@@ -18,12 +18,19 @@ from greenfast.search.errors import UsageError
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.targets.emulator.source_text import HEADER_PRAGMA
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
+from greenfast.search.targets.emulator.word_set import word_set
+from greenfast.search.toolchain.includes import STANDARD_HEADERS
 
 _HEADER = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
 _PACK = re.compile(r"#pragma\s+pack\b")
 _NAMESPACE = re.compile(r"(?:inline )?namespace(?: |$)")
 _LIBRARIES = ("std", "nvcuda", "cooperative_groups", "cuda")
-_OPERATOR = "operator"
+# The standard headers that device code uses and that bring no C library. The emulator's prelude has
+# what else it may need.
+DEVICE_STANDARD = word_set("""
+    algorithm array bit cfloat climits float.h initializer_list iterator limits limits.h numeric
+    tuple type_traits utility
+""")
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ class DeviceCode:
             Line(place.file, place.line),
             tuple(text for text, _ in parameters),
             tuple(default for _, default in parameters),
-            tuple(" ".join(filter(None, self._written(part, " = "))) for part in self._parts(*template))
+            tuple("".join(self._written(part, " = ")) for part in self._parts(*template))
             if template
             else (),
         )
@@ -177,7 +184,9 @@ class DeviceCode:
                 dropped += self._host_members(member)
         return dropped
 
-    def needed(self, kernels: Iterable[Kernel], names: Collection[str] = ()) -> tuple[Declaration, ...]:
+    def needed(
+        self, kernels: Iterable[Kernel], names: Collection[str] = ()
+    ) -> tuple[Declaration, ...]:
         """The declarations that `kernels` and `names` need, in the order of the text."""
         usable = [each for each in self.declarations if _is_usable(each)]
         by_name: dict[str, list[Declaration]] = {}
@@ -213,9 +222,7 @@ class DeviceCode:
     def headers(self) -> tuple[str, ...]:
         """The stand-in headers that the text includes."""
         pragmas = (token.text for token in self.source.tokens if token.kind == "pragma")
-        return tuple(
-            dict.fromkeys(match[1] for text in pragmas if (match := _HEADER.match(text)))
-        )
+        return tuple(dict.fromkeys(match[1] for text in pragmas if (match := _HEADER.match(text))))
 
     def lines(
         self, kept: Sequence[Declaration], data: Mapping[str, str] = MappingProxyType({})
@@ -225,7 +232,10 @@ class DeviceCode:
         `data` are initial values of device variables, by name. Raises UsageError for another name.
         """
         values = self._initialisers(data)
+        uses_standard = any("std" in self.mentions(each) for each in kept)
         for header in self.headers:
+            if header in STANDARD_HEADERS and not (uses_standard and header in DEVICE_STANDARD):
+                continue
             yield f"#include <{header}>", Line("includes", 1)
         open_scopes: tuple[str, ...] = ()
         spaces = {name for each in self.declarations for name in _namespaces(each)}
@@ -238,6 +248,10 @@ class DeviceCode:
                 open_scopes = declaration.scopes
             if declaration.kind == "using_namespace":
                 name = self._used_namespace(declaration)
+                if (
+                    name == "std"
+                ):  # its copies are not watched; device code has min, max, ... without
+                    continue
                 if name.split("::")[0] not in _LIBRARIES and name in spaces:
                     yield f"namespace {name} {{}}", origin
                 elif name.split("::")[0] not in _LIBRARIES and not self._is_alias(name):
@@ -289,8 +303,11 @@ class DeviceCode:
             (tokens[first].start, tokens[stop - 1].end)
             for first, stop in self._host_members(declaration)
         ]
-        markers = {token.start for token in tokens[declaration.first : declaration.end]
-                   if token.kind == "marker"}
+        markers = {
+            token.start
+            for token in tokens[declaration.first : declaration.end]
+            if token.kind == "marker"
+        }
         position = start
         while position < end:
             newline = source.text.find("\n", position, end)
@@ -337,5 +354,4 @@ def spelled(words: Collection[str]) -> str:
     """Tokens with the blanks that people write."""
     text = " ".join(words)
     text = re.sub(r" ?(::|<|\(|\[) ?", r"\1", text)
-    text = re.sub(r" (>|,|\)|\]|\*|&)", r"\1", text)
-    return text
+    return re.sub(r" (>|,|\)|\]|\*|&)", r"\1", text)

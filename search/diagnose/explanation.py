@@ -6,8 +6,7 @@ them may find nothing; the conclusion claims no more than they show.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -16,19 +15,15 @@ from greenfast.search.diagnose.explanation_error import (
     error_of_subject,
     with_length,
 )
+from greenfast.search.diagnose.explanation_stage import ACCESS, PROBES, SAFETY, first_stage
 from greenfast.search.diagnose.ladder import Ladder, climb
-from greenfast.search.diagnose.probes import (
-    BETWEEN,
-    ProbeReport,
-    first_wrong,
-    probe_candidate,
-)
+from greenfast.search.diagnose.probes import ProbeReport, probe_candidate
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.gates.base import Subject
-from greenfast.search.gates.safety import checked_problems
-from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.gates.safety import checked_problems, unseen_assembly
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.space.candidate import Candidate
+from greenfast.search.space.space import resolve
 from greenfast.search.targets.base import Runner
 from greenfast.search.text import file_line
 from greenfast.search.verdict import (
@@ -44,7 +39,6 @@ from greenfast.search.verdict import (
 EXPLAINED = (Stage.CORRECTNESS, Stage.SAFETY)
 MOST_FINDINGS = 6
 T = TypeVar("T")
-_PROBE_OF_LINE = re.compile(r'probe\s*==\s*"(\w+)"')
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,7 @@ class Explanation:
     reason: str
     sentence: str
     first_stage: str  # of the computation: a probe's name; "" where none is known to be wrong
-    shown_by: str  # "probes" | "safety" | "": what names that stage
+    shown_by: str  # "probes" | "safety" | "access" | "": what names that stage
     stages: tuple[StageReport, ...]
     not_probed: str  # why there are no stages
     ladder: Ladder | None
@@ -75,6 +69,7 @@ class Explanation:
     findings_of: str  # "the safety gate" | "a checked run" | ""
     conclusion: str
     problems: tuple[str, ...] = ()  # parts that a fault of ours prevented
+    why_stage: str = ""  # the reason for another stage than the first whose values are wrong
 
 
 def explain(
@@ -109,11 +104,17 @@ def explain(
         ladder = _kept(
             lambda: climb(context, candidate, failing, verdict.stage), problems, "ladder"
         )
+    template = context.kernel.template(candidate.template)
+    point = resolve(template, candidate.parameters, context.compiled, context.target.device)
+    stage, shown_by, why_stage = first_stage(
+        context.kernel, template, point.tiles, reports, found, verdict.sentence
+    )
     explanation = Explanation(
         str(verdict.stage),
         str(verdict.reason),
         verdict.sentence,
-        *_first_stage(reports, found, context.kernel.template(candidate.template)),
+        stage,
+        shown_by,
         tuple(
             StageReport(report.probe, report.outcome, report.sentence, report.suspect)
             for report in reports
@@ -126,6 +127,7 @@ def explain(
         findings_of,
         "",
         tuple(problems),
+        why_stage,
     )
     return replace(explanation, conclusion=conclusion_of(explanation))
 
@@ -148,10 +150,8 @@ def _stored_findings(verdict: Rejected) -> tuple[SafetyFinding, ...]:
 def _checked(subject: Subject) -> list[SafetyFinding]:
     """Findings of a checked run, which the safety gate did not come to."""
     checker: Runner | None = subject.conditions.checker
-    if subject.source.raw_asm:
-        return []
     target = subject.target if not subject.target.measures else checker
-    if target is None:
+    if target is None or unseen_assembly(subject.source, target):
         return []
     program = (
         subject.program if target is subject.target else target.load(subject.source, subject.cubin)
@@ -179,52 +179,23 @@ def _probed(
         return (), str(error)
 
 
-def _first_stage(
-    reports: Sequence[ProbeReport], findings: Sequence[SafetyFinding], template: TemplateSpec
-) -> tuple[str, str]:
-    """(stage, what shows it). Probes show wrong values; a finding's line shows an order.
-
-    A probe that gives no result shows nothing about its own stage: the same failure ends all.
-    """
-    first = first_wrong(reports)
-    of_finding = next(filter(None, (stage_of_line(template, each) for each in findings)), "")
-    if first is not None and first.outcome == "wrong" and first.suspect != BETWEEN:
-        return first.probe, "probes"
-    if of_finding:
-        return of_finding, "safety"
-    return (first.probe, "probes") if first is not None else ("", "")
-
-
-def stage_of_line(template: TemplateSpec, finding: SafetyFinding) -> str:
-    """The stage whose values a finding's later line uses or makes: that of the next probe."""
-    places = [place for place in (finding.where, finding.other_where) if place is not None]
-    text = template.text.split("\n")
-    for place in places:
-        at = next(
-            (
-                number
-                for number, line in enumerate(template.lines)
-                if (line.file, line.number) == tuple(place)
-            ),
-            None,
-        )
-        if at is None:
-            continue
-        for line in text[at:]:
-            probe = _PROBE_OF_LINE.search(line)
-            if probe is not None:
-                return probe[1]
-    return ""
-
-
 def conclusion_of(explanation: Explanation) -> str:
     """One sentence on the cause, as far as it is shown."""
     parts = []
-    if explanation.shown_by == "probes":
-        report = next(each for each in explanation.stages if each.name == explanation.first_stage)
-        parts.append(f"the first wrong stage is {report.name}: {report.sentence}")
-    elif explanation.shown_by == "safety":
-        parts.append(f"the fault lies before the end of the stage {explanation.first_stage}")
+    wrong = next((each for each in explanation.stages if each.outcome in ("wrong", "failed")), None)
+    if explanation.why_stage:
+        parts.append(
+            f"the fault is in the stage {explanation.first_stage}: {explanation.why_stage}"
+        )
+        parts += [f"{wrong.name}: {wrong.sentence}"] if wrong is not None else []
+    elif explanation.shown_by == PROBES and wrong is not None:
+        parts.append(f"the first wrong stage is {wrong.name}: {wrong.sentence}")
+    elif explanation.shown_by == SAFETY:
+        parts.append(f"the finding's lines belong to the stage {explanation.first_stage}")
+    elif explanation.shown_by == ACCESS:
+        parts.append(
+            f"the bad access belongs to the stage {explanation.first_stage}: {explanation.sentence}"
+        )
     elif explanation.stages:
         parts.append("every probed stage is correct by itself")
     if explanation.findings:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from greenfast.search.diagnose.argument_assertions import TRAITS, assertion_lines
+from greenfast.search.diagnose.argument_assertions import ARGUMENTS, TRAITS, assertion_lines
 from greenfast.search.diagnose.brought import (
     BroughtKernel,
     ExpectedOutput,
@@ -41,7 +41,6 @@ from greenfast.search.targets.emulator.target import EmulatorTarget
 from greenfast.search.verdict import SafetyFinding
 
 _GF_INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]gf/', re.MULTILINE)
-ARGUMENTS = "arguments"  # the file of the assertions in messages
 
 
 @dataclass(frozen=True)
@@ -105,18 +104,18 @@ def read_plain(
     )
     problem = with_declared_clusters(problem, source, file.name if file else "--cluster")
     expected: tuple[ExpectedOutput, ...] = launches.expected if launches else ()
-    return PlainKernel(
-        BroughtKernel(source, problem, expected, text.files), entries, text.missing
-    )
+    return PlainKernel(BroughtKernel(source, problem, expected, text.files), entries, text.missing)
 
 
 def with_entry_names(report: CheckReport, entries: Sequence[Entry]) -> CheckReport:
     """The report with the kernels' names as the launches give them."""
 
+    names = {entry.alias: entry.text for entry in entries}
+
     def named(finding: SafetyFinding) -> SafetyFinding:
-        sentence = finding.sentence
-        for entry in entries:
-            sentence = re.sub(rf"\b{entry.alias}\b", lambda _, entry=entry: entry.text, sentence)
+        sentence = re.sub(
+            rf"\b{ALIAS}\d+\b", lambda word: names.get(word[0], word[0]), finding.sentence
+        )
         return replace(finding, sentence=sentence)
 
     return replace(report, findings=tuple(map(named, report.findings)))
@@ -155,11 +154,11 @@ def _of_command_line(
         raise UsageError(
             f"{entry.kernel.name} takes ({', '.join(parameters)}); {len(texts)} --arg are given",
             code="bad_arguments",
-            mend=suggestion([code.unaliased(parameter) for parameter in parameters]),
+            mend=suggestion([code.unaliased(entry.bound(parameter)) for parameter in parameters]),
         )
     texts = (*texts, *_defaulted(entry, len(texts)))
     arguments = tuple(
-        given_argument(text, code.unaliased(parameter), Path(), (seed, number))
+        given_argument(text, code.unaliased(entry.bound(parameter)), Path(), (seed, number))
         for number, (text, parameter) in enumerate(
             zip(texts, (*parameters, *[""] * len(texts)), strict=False)
         )

@@ -3,8 +3,8 @@
     NAME[:TYPE][[SIZES]][=VALUE][:in|out|inout|workspace]
 
 With sizes it is an array, and VALUE fills it. Without, it is a scalar or `null`. The type may be
-left out where the kernel's parameter names a built-in one. An array without a role is an input where
-the parameter points to `const`, else it is read and written.
+left out where the kernel's parameter names a built-in one. An array without a role is an input
+where the parameter points to `const`, else it is read and written.
 """
 
 from __future__ import annotations
@@ -177,9 +177,7 @@ def _scalar_bytes(argument: ArgumentText, base: str, word: str) -> bytes:
     if isinstance(value, int):
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max:
-            raise _refused(
-                argument.text, f"has the value {word}, which {base} cannot hold"
-            )
+            raise _refused(argument.text, f"has the value {word}, which {base} cannot hold")
     return np.array(value, dtype).tobytes()
 
 
@@ -227,9 +225,7 @@ def _array(
     )
     image.flags.writeable = False
     strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    return Tensor(
-        argument.name, role, dtype, shape, strides, image, filled=values is not None
-    )
+    return Tensor(argument.name, role, dtype, shape, strides, image, filled=values is not None)
 
 
 def _values(
@@ -269,4 +265,3 @@ def suggestion(parameters: Sequence[str]) -> str:
         return f"--arg {name}{shown}{'[N]' if '*' in parameter or '[' in parameter else '=VALUE'}"
 
     return " ".join(map(suggested, parameters))
-

@@ -5,27 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from greenfast.search.diagnose.argument_assertions import MISFIT
+from greenfast.search.diagnose.argument_assertions import ARGUMENTS, MISFIT
 from greenfast.search.diagnose.plain_text import MissingInclude
 from greenfast.search.errors import UsageError
 from greenfast.search.text import file_line, one_line, shortened
 
 LONGEST_MESSAGE = 400  # characters
-_ERROR = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<message>.*)$")
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<message>.*)$"
+)
 _ASSERTION = re.compile(rf"static assertion failed: {MISFIT}(.*)")
-_INSTANTIATED = re.compile(r"^(?P<file>[^\s/:][^:]*):(?P<line>\d+)(?::\d+)?:\s+required from")
+_INSTANTIATED = re.compile(r"^(?P<file>[^\s/:][^:]*):(?P<line>\d+)(?::\d+)?:")
+_FOLLOWS = re.compile(r"variable or field .* declared void|expected primary-expression")
 _MACHINE_PATH = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")  # must not appear in messages
 
 
 def refusal(log: str, missing: Sequence[MissingInclude]) -> UsageError:
     """UsageError for the log's first error; the assertions on arguments come first."""
-    for line in log.splitlines():
-        if (assertion := _ASSERTION.search(line)) is not None:
-            return UsageError(assertion[1].strip(), code="bad_arguments")
     lines = log.splitlines()
-    errors = [(number, match) for number, line in enumerate(lines) if (match := _ERROR.match(line))]
-    own = next((each for each in errors if not each[1]["file"].startswith(("/", "<"))), None)
-    number, error = own or (errors[0] if errors else (0, None))
+    errors = [match for line in lines if (match := _ERROR.match(line))]
+    assertions = [match for line in lines if (match := _ASSERTION.search(line))]
+    own = next((match for match in errors if _is_cause(match)), None)
+    if assertions and own is None:
+        return UsageError(assertions[0][1].strip(), code="bad_arguments")
+    error = own or (errors[0] if errors else None)
     if error is None:
         message = one_line(log) or "the compiler gave no reason"
         return UsageError(
@@ -46,9 +49,17 @@ def refusal(log: str, missing: Sequence[MissingInclude]) -> UsageError:
     )
 
 
+def _is_cause(error: re.Match[str]) -> bool:
+    """Whether an error is in the author's files and says more than that another one follows."""
+    return not (
+        error["file"].startswith(("/", "<"))
+        or error["file"] == ARGUMENTS
+        or _FOLLOWS.match(error["message"])
+    )
+
+
 def _clean(message: str) -> str:
-    quotes = str.maketrans({"‘": "`", "’": "`"})
-    return _MACHINE_PATH.sub("", one_line(message)).translate(quotes)
+    return _MACHINE_PATH.sub("", one_line(message))
 
 
 def _about(missing: Sequence[MissingInclude]) -> str:

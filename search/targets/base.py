@@ -63,7 +63,7 @@ class Checked:
     problem: Problem
     order: str
     findings: tuple[SafetyFinding, ...]
-    notes: tuple[str, ...] = ()  # what may be intended, and decides nothing
+    tolerated: tuple[SafetyFinding, ...] = ()  # may be intended, and decide nothing
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,8 @@ class Answering(Target):
 
 class Runner(Target):
     """Runs and times programs."""
+
+    keeps_modules = False  # `__device__` memory stays from timed launches to the next run
 
     band: float  # a factor: times closer than this are not told apart
     check_flop_limit: float  # above it the correctness gate does not run a timed workload whole

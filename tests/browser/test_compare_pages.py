@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import served
 from example_searches import COMPILE_TRIAL, HOSTILE_NAME, WRONG_TRIAL
+from served_folder import served
 
 pytestmark = pytest.mark.browser
 
@@ -53,6 +53,7 @@ def test_hostile_names_stay_text(page, site):
     assert page.locator("main script, main img, main b >> text=bold").count() == 0
 
 
+@pytest.mark.slow
 def test_names_that_are_wrong_are_answered_beside_the_form(page, site, problems):
     for a in ("<img src=x onerror=document.title='owned'>", "s_", f"{site.finished.row.id}/x"):
         page.goto("/compare")
@@ -114,9 +115,16 @@ def test_without_javascript_there_is_no_button_that_does_nothing(plain_page, sit
     assert not any(button.is_visible() for button in plain_page.locator("button.copy").all())
 
 
-def test_one_click_starts_a_first_search_and_a_completed_one_is_extended(chromium, tmp_path):
+def test_an_empty_database_says_how_to_begin_and_one_click_starts_a_search(chromium, tmp_path):
     with served(tmp_path) as url:
         page = chromium.new_page(base_url=url, java_script_enabled=False)
+        page.goto("/negatives")
+        assert "Nothing was rejected yet" in page.locator("main").inner_text()
+        page.goto("/")
+        text = page.locator("main").inner_text()
+        assert "No search yet" in text and "greenfast search attention" in text
+        page.get_by_role("link", name="Start one here").click()
+        page.wait_for_url("**/new")
         page.goto("/")
         page.get_by_role("button", name="Start a first search").click()
         page.wait_for_url("**/searches/s_*")

@@ -16,13 +16,18 @@ def start(page) -> None:
     [
         ("Trials at most", "0", "a budget of 0 trials"),
         # "Seed" below is refused for the same reason.
-        pytest.param("Trials at most", "many", "trials is 'many'", marks=pytest.mark.slow),
-        ("Seconds at most", "-3", "a budget of -3 seconds"),
         ("Seed", "1.5", "seed is '1.5'"),
-        ("Least gain", "2", "min_gain is 2"),
-        ("Least gain", "nan", "min_gain is 'nan'"),
-        ("Max registers", "-1", "max_registers is -1"),
-        ("Name", "x" * 201, "1 to 200 printable characters"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("Trials at most", "many", "trials is 'many'"),
+                ("Seconds at most", "-3", "a budget of -3 seconds"),
+                ("Least gain", "2", "min_gain is 2"),
+                ("Least gain", "nan", "min_gain is 'nan'"),
+                ("Max registers", "-1", "max_registers is -1"),
+                ("Name", "x" * 201, "1 to 200 printable characters"),
+            )
+        ),
     ],
 )
 def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(
@@ -91,6 +96,7 @@ def test_workloads_that_do_not_go_together_are_said_at_the_workloads(page, probl
     problems.clear()
 
 
+@pytest.mark.slow
 def test_nothing_chosen_is_said(page, problems):
     page.goto("/new")
     page.locator("[name=templates]:checked").evaluate_all(
@@ -101,6 +107,7 @@ def test_nothing_chosen_is_said(page, problems):
     problems.clear()
 
 
+@pytest.mark.slow
 def test_a_target_that_is_not_there_is_said_with_the_mend(page, problems):
     page.goto("/new")
     page.get_by_label("Target").select_option("cuda:0")
@@ -110,6 +117,7 @@ def test_a_target_that_is_not_there_is_said_with_the_mend(page, problems):
     problems.clear()
 
 
+@pytest.mark.slow
 def test_a_submitted_search_can_be_paused_resumed_and_cancelled(page, site):
     page.goto("/new?kernel=attention")
     page.get_by_label("Name").fill("from the form")

@@ -19,7 +19,13 @@ CATALOGUE = Catalogue.from_environment()
 KERNELS = [CATALOGUE.kernel(name) for name in CATALOGUE.names()]
 TEMPLATES = [(kernel, template) for kernel in KERNELS for template in kernel.templates]
 # Planted faults of these are probed in tests/unit, stage by stage.
-PROBED_ELSEWHERE = {("attention", "wmma"), ("attention_fp8", "mma")}
+PROBED_ELSEWHERE = {
+    ("attention", "scalar"),
+    ("attention", "wmma"),
+    ("attention_fp8", "mma"),
+    ("rmsnorm", "row"),
+    ("rmsnorm", "split"),
+}
 MARKED = [
     pytest.param(
         kernel,

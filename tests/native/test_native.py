@@ -1,8 +1,9 @@
 """The emulator's C++, case by case: tests/native/*.cpp are small programs with the whole runtime.
 
-g++ compiles programs and runtime with warnings as errors, and with the address and
-undefined-behaviour sanitizers. The address sanitizer's stack checks are off: they take fibers for
-overflows.
+g++ compiles the programs with warnings as errors and links them with the runtime's objects, which
+the emulator has built for itself. The slow tests run every case once more with programs and runtime
+under the address and undefined-behaviour sanitizers. The address sanitizer's stack checks are off:
+they take fibers for overflows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from greenfast.search.cores import usable_cores
-from greenfast.search.targets.emulator.build import INCLUDE, NATIVE, PROGRAMS
+from greenfast.search.targets.emulator.build import INCLUDE, NATIVE, PROGRAMS, EmulatorBuild
 from greenfast.search.targets.emulator.flags import COMMON_FLAGS
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.toolchain.cache import write_atomically
@@ -32,13 +33,12 @@ FLAGS = (
     "-Wextra",
     "-pthread",
     "-fno-optimize-sibling-calls",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=undefined",
 )
-COMPILERS_OWN = {
-    "g++": ("-Werror", "--param", "asan-stack=0"),
-    "clang++": ("-mllvm", "-asan-stack=0"),
-}
+SANITIZED_FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+STRICT = {"g++": ("-Werror",), "clang++": ()}
+STACKS_ARE_FIBERS = {"g++": ("--param", "asan-stack=0"), "clang++": ("-mllvm", "-asan-stack=0")}
+# Most programs include it: it is compiled once for all.
+COMMON_HEADER = "device.h"
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=0",
     "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -66,11 +66,13 @@ CASES = [
 class Programs:
     """Compiles programs on all cores; each is kept under the digest of everything in it."""
 
-    def __init__(self, cache: Path, names: list[str]) -> None:
+    def __init__(self, cache: Path, names: list[str], *, sanitized: bool) -> None:
         self._compiler = find_host_compiler()
+        kind = self._compiler.kind
         self._flags = (
             *FLAGS,
-            *COMPILERS_OWN[self._compiler.kind],
+            *STRICT[kind],
+            *((*SANITIZED_FLAGS, *STACKS_ARE_FIBERS[kind]) if sanitized else ()),
             *self._compiler.machine_flags,
             f"-I{INCLUDE}",
             f"-I{NATIVE}",
@@ -78,22 +80,19 @@ class Programs:
         )
         self._folder = cache / f"native-tests-{self._digest()[:16]}"
         self._folder.mkdir(parents=True, exist_ok=True)
-        runtime = self._folder / "runtime.cpp"
-        sources = sorted(
-            source.name for source in NATIVE.glob("*.cpp") if source.name not in PROGRAMS
-        )
-        write_atomically(runtime, "".join(f'#include "{source}"\n' for source in sources).encode())
         self._pool = ThreadPoolExecutor(usable_cores())
-        self._runtime = self._pool.submit(self._object, runtime)
+        build = self._sanitized_runtime if sanitized else lambda: _objects_of_the_emulator(cache)
+        self._runtime = self._pool.submit(build)
+        header = self._pool.submit(self._precompiled_header)
         self._objects: dict[str, Future[Path]] = {
-            name: self._pool.submit(self._object, HERE / f"{name}.cpp") for name in names
+            name: self._pool.submit(self._program, name, header) for name in names
         }
 
     def run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
         path = self._folder / program
         if not path.exists():
             self._compile(
-                path, str(self._objects[program].result()), str(self._runtime.result()), "-ldl"
+                path, str(self._objects[program].result()), *self._runtime.result(), "-ldl"
             )
         return subprocess.run(
             [path, *words],
@@ -116,12 +115,36 @@ class Programs:
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-    def _object(self, source: Path) -> Path:
-        path = self._folder / f"{source.stem}.o"
+    def _sanitized_runtime(self) -> list[str]:
+        runtime = self._folder / "runtime.cpp"
+        sources = sorted(
+            source.name for source in NATIVE.glob("*.cpp") if source.name not in PROGRAMS
+        )
+        write_atomically(runtime, "".join(f'#include "{source}"\n' for source in sources).encode())
+        return [str(self._once(self._folder / "runtime.o", "-c", str(runtime)))]
+
+    def _precompiled_header(self) -> Path:
+        """A folder whose `device.h` g++ takes from its precompiled form."""
+        header = self._folder / COMMON_HEADER
+        text = f'#include "{HERE / COMMON_HEADER}"\n'
+        write_atomically(header, text.encode())
+        if self._compiler.kind == "g++":
+            compiled = header.with_name(f"{header.name}.gch")
+            self._once(compiled, "-x", "c++-header", str(header))
+        return header
+
+    def _program(self, name: str, header: Future[Path]) -> Path:
+        source = HERE / f"{name}.cpp"
+        first: tuple[str, ...] = ()
+        if f'#include "{COMMON_HEADER}"' in source.read_text():
+            first = ("-include", str(header.result()))
+        return self._once(self._folder / f"{name}.o", *first, "-c", str(source))
+
+    def _once(self, path: Path, *words: str) -> Path:
         with open(path.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # another process of this run may be at it
             if not path.exists():
-                self._compile(path, "-c", str(source))
+                self._compile(path, *words)
         return path
 
     def _compile(self, path: Path, *words: str) -> None:
@@ -136,23 +159,52 @@ class Programs:
         partial.replace(path)
 
 
+def _objects_of_the_emulator(cache: Path) -> list[str]:
+    build = EmulatorBuild(cache)
+    build.prepare()
+    return [str(path) for path in sorted(build.folder.glob("*.o"))]
+
+
+def _selected(request) -> list[str]:
+    """The programs of the module's selected tests."""
+    return sorted(
+        {
+            item.callspec.params["program"]
+            for item in request.session.items
+            if item.module is request.module and hasattr(item, "callspec")
+        }
+    )
+
+
 @pytest.fixture(scope="module")
 def programs(request, artifacts):
-    selected = {
-        item.callspec.params["program"]
-        for item in request.session.items
-        if item.module is request.module and hasattr(item, "callspec")
-    }
-    programs = Programs(artifacts, sorted(selected))
+    programs = Programs(artifacts, _selected(request), sanitized=False)
     yield programs
     programs.close()
 
 
-@pytest.mark.parametrize(
+@pytest.fixture(scope="module")
+def sanitized_programs(request, artifacts):
+    programs = Programs(artifacts, _selected(request), sanitized=True)
+    yield programs
+    programs.close()
+
+
+each_case = pytest.mark.parametrize(
     ("program", "case"), CASES, ids=[f"{program}-{case}" for program, case in CASES]
 )
+
+
+@each_case
 def test_native(programs, program, case):
     done = programs.run(program, case)
+    assert done.returncode == 0, f"\n{done.stdout}{done.stderr[-4000:]}"
+
+
+@pytest.mark.slow
+@each_case
+def test_native_under_sanitizers(sanitized_programs, program, case):
+    done = sanitized_programs.run(program, case)
     assert done.returncode == 0, f"\n{done.stdout}{done.stderr[-4000:]}"
 
 

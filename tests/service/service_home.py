@@ -21,6 +21,7 @@ from warm_command import WarmCommand
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "tests" / "kernels"
 DEADLINE_S = 120
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.3
 
 Process = subprocess.Popen | WarmCommand
 
@@ -41,7 +42,7 @@ class Ended:
 class Home:
     """A data folder of its own, and the commands that work on it.
 
-    `warm`: commands are forks of a process that has imported greenfast (warm_command.py).
+    `warm`: commands are forks of a process that has imported greenfast (tests/warm_command.py).
     """
 
     warm = True
@@ -60,7 +61,7 @@ class Home:
             "GREENFAST_TEMPLATE_PATH": str(KERNELS),
             "GREENFAST_WINDOW": "2",
             "GREENFAST_LEASE_S": "2",
-            "GREENFAST_POLL_S": "0.1",
+            "GREENFAST_POLL_S": "0.25",
             "PYTHONPATH": str(ROOT),
         }
         self._started: list[Process] = []
@@ -150,12 +151,16 @@ class Home:
 
 
 def until(is_so: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
-    """The first true answer; fails with `what` when none comes."""
-    end = time.monotonic() + deadline_s
+    """The first true answer; fails with `what` when none comes.
+
+    Asks less and less often: each question costs the service and the test processor time.
+    """
+    end, pause_s = time.monotonic() + deadline_s, SHORTEST_PAUSE_S
     while time.monotonic() < end:
         if answer := is_so():
             return answer
-        time.sleep(0.05)
+        time.sleep(pause_s)
+        pause_s = min(1.2 * pause_s, LONGEST_PAUSE_S)
     raise AssertionError(f"not within {deadline_s} s: {what}")
 
 

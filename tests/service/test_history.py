@@ -214,6 +214,7 @@ class TestOneMoreWorkload:
 
 
 class TestAnotherText:
+    @pytest.mark.slow
     def test_an_interrupted_search_goes_on_with_the_text_that_it_began_with(
         self, edited, whole, interrupted
     ):
@@ -228,6 +229,7 @@ class TestAnotherText:
         assert b"edited since" not in bundled["template.cu.j2"] + bundled["kernel.cu"]
         assert "edited since" in (edited.folder / "right.cu.j2").read_text()
 
+    @pytest.mark.slow
     def test_a_new_search_has_the_new_text(self, edited, whole):
         edited.reset()
         edited.edit_template()

@@ -61,6 +61,7 @@ def hostile(tmp_path, artifacts):
     hostile_home.end_all()
 
 
+@pytest.mark.slow
 def test_commands_and_their_children_import_nothing_of_the_folder(hostile):
     doctor = hostile.run("doctor")
     assert doctor.code == 0 and "a working Python" not in doctor.out, doctor.out + doctor.err

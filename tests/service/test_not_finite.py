@@ -38,6 +38,7 @@ def errors_of(gates: dict[str, Any]) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_a_trial_on_the_command_line_and_over_rest(home, patched):
     ended = home.run(
         "trial",

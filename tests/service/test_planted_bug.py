@@ -7,11 +7,13 @@ import shutil
 import tomllib
 
 import httpx
+import pytest
 from service_home import KERNELS
 
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
 
 
+@pytest.mark.slow
 def test_a_missing_barrier_after_p_is_rejected_with_its_evidence_on_the_page(home, tmp_path):
     patch = next(
         patch

@@ -10,6 +10,9 @@ import pytest
 
 import greenfast
 
+# The same ways with axpy and attention run by default.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def searched(service):

@@ -64,6 +64,7 @@ def test_a_search_without_a_right_candidate_exits_1_and_keeps_why(home):
     assert ended.code == (0 if right else 1) and (report["best"] is None) == (right == 0)
 
 
+@pytest.mark.slow
 def test_the_same_plan_makes_the_same_choices(home):
     def digests():
         resumed = home.run(
@@ -99,6 +100,7 @@ def test_a_signal_ends_it_cleanly_and_it_is_resumed_without_loss(home, number):
     assert numbers(home, search_id) == dict.fromkeys(range(6), 1)
 
 
+@pytest.mark.slow
 def test_the_second_ctrl_c_does_not_wait_and_the_candidate_in_flight_is_tried_again(home):
     process = home.start(*BUSY, "--trials", "2", GREENFAST_DRAIN_S="60")
     search_id = process.stderr.readline().split()[1].rstrip(":")
@@ -135,6 +137,7 @@ def numbers(home, search_id):
         store.close()
 
 
+@pytest.mark.slow
 def test_what_there_is_to_choose_from_is_listed_with_names(home):
     listed = {}
     for command in ("targets", "templates", "doctor"):

@@ -220,16 +220,19 @@ def test_version_doctor_and_targets(installed):
     assert "replay:mission-mma-h200" in installed.run("targets")
 
 
+@pytest.mark.slow
 def test_a_search_ends_and_its_bundle_is_verified(installed):
     check_search_and_bundle(installed, 1)
 
 
+@pytest.mark.slow
 def test_an_entry_of_the_album_is_judged(installed):
     entries = installed.run("album", "--only", "shifted_by_one", "--json")
     assert entries
     assert all(entry["ok"] for entry in entries)
 
 
+@pytest.mark.slow
 def test_the_service_serves_a_page(installed):
     assert b"attention" in installed.served_page("/kernels")
     assert list(installed.folder.iterdir()) == []

@@ -22,23 +22,24 @@ SEEN = {(64, 1): 8.0 * 1.031, (64, 2): 8.0}
 
 
 class ScatteringGpu(DrawnGpu):
-    """Times by a law of the source's text; each process adds its own scatter to each source."""
+    """Times by a law of the source's text; each process adds its own scatter to each source.
+
+    A search measures in several threads. What is drawn depends on the sources, the workload and the
+    process, and not on the order of the threads.
+    """
 
     def __init__(self, time_us, between=0.002, noise=0.003, seed=1):
         super().__init__()
-        self.time_us, self.between, self.noise = time_us, between, noise
-        self.random = random.Random(seed)
+        self.time_us, self.between, self.noise, self.seed = time_us, between, noise, seed
         self.processes = 0
-        self.offsets: dict[str, float] = {}
         self.on_measure = lambda program: None
         self.wrong_when = lambda program: False
 
     def fresh(self):
         self.processes += 1
-        self.offsets.clear()
 
     def execute(self, program, problems):
-        self.wrong = {program.digest} if self.wrong_when(program) else set()
+        (self.wrong.add if self.wrong_when(program) else self.wrong.discard)(program.digest)
         yield from super().execute(program, problems)
 
     def measure(self, program, cubin, problems, against=None, inspect=None):
@@ -51,12 +52,15 @@ class ScatteringGpu(DrawnGpu):
                 )
             ):
                 return failure
-            samples, others = self._times(program, 20), ()
+            rival = against.program.digest if against is not None else ""
+            noise = self._drawn("noise", program.digest, rival, problem.case.name)
+            law = self.law_at(problem)
+            samples, others = self._times(law, noise, program, 20), ()
             if against is not None:
                 samples, others = race(
-                    self._one(program),
-                    self._one(against.program),
-                    self.random.randrange(2**31),
+                    lambda law=law, noise=noise: self._times(law, noise, program, 1)[0],
+                    lambda law=law, noise=noise: self._times(law, noise, against.program, 1)[0],
+                    noise.randrange(2**31),
                     looks=LOOKS[-1:] if against.to_the_end else LOOKS,
                     screen=not against.to_the_end,
                 )
@@ -75,14 +79,17 @@ class ScatteringGpu(DrawnGpu):
             )
         return tuple(measurements)
 
-    def _one(self, program):
-        return lambda: self._times(program, 1)[0]
+    def law_at(self, problem):
+        """The law of the problem's times: source text to us."""
+        return self.time_us
 
-    def _times(self, program, count):
-        if program.digest not in self.offsets:
-            self.offsets[program.digest] = self.random.gauss(0, self.between / math.sqrt(2))
-        middle = self.time_us(program.text) * math.exp(self.offsets[program.digest])
-        return tuple(middle * math.exp(self.random.gauss(0, self.noise)) for _ in range(count))
+    def _drawn(self, *of):
+        return random.Random(" ".join(map(str, (self.seed, self.processes, *of))))
+
+    def _times(self, law, noise, program, count):
+        scatter = self._drawn("process", program.digest).gauss(0, self.between / math.sqrt(2))
+        middle = law(program.text) * math.exp(scatter)
+        return tuple(middle * math.exp(noise.gauss(0, self.noise)) for _ in range(count))
 
 
 def by_threads(fast):

@@ -79,7 +79,7 @@ def test_every_stage_of_the_right_template_is_right(workload, changes, probed):
                 "odd[0] * factor, even[0] * factor",
             ),
         ],
-        1,
+        0,
     ),
     ids=("scale_of_the_first_head", "p_not_scaled", "v_not_turned", "columns_swapped"),
 )

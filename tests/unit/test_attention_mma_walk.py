@@ -36,11 +36,7 @@ def emulator(artifacts):
 
 @pytest.mark.parametrize(
     "parameters",
-    [
-        AHEAD,
-        TURNS,
-        pytest.param({**TURNS, "tile_m": 256, "q_in": "shared"}, marks=pytest.mark.slow),
-    ],
+    quick_first([AHEAD, TURNS, {**TURNS, "tile_m": 256, "q_in": "shared"}], 0),
     ids=str,
 )
 def test_it_is_right_and_safe(emulator, parameters):
@@ -55,25 +51,28 @@ def test_it_is_right_and_safe(emulator, parameters):
 
 @pytest.mark.parametrize(
     ("parameters", "change"),
-    [
-        (
-            AHEAD,
-            without(
-                WAITED_PLAIN + "        __syncthreads();\n",
-                "        gf::async_copy_wait<0>();\n",
+    quick_first(
+        [
+            (TURNS, without(WAITED)),
+            (
+                AHEAD,
+                without(
+                    WAITED_PLAIN + "        __syncthreads();\n",
+                    "        gf::async_copy_wait<0>();\n",
+                ),
             ),
-        ),
-        (
-            AHEAD,
-            without(
-                WAITED_PLAIN,
-                "        gf::async_copy_wait<1>();\n",
+            (
+                AHEAD,
+                without(
+                    WAITED_PLAIN,
+                    "        gf::async_copy_wait<1>();\n",
+                ),
             ),
-        ),
-        (TURNS, without(WAITED)),
-        (TURNS, without("gf::named_barrier_sync(1, threads)", "__syncwarp()")),
-    ],
-    ids=["ahead, no barrier", "ahead, v in flight", "turns, nobody waits", "turns, no barrier"],
+            (TURNS, without("gf::named_barrier_sync(1, threads)", "__syncwarp()")),
+        ],
+        1,
+    ),
+    ids=["turns, nobody waits", "ahead, no barrier", "ahead, v in flight", "turns, no barrier"],
 )
 def test_a_missing_order_is_found(emulator, parameters, change):
     result = SafetyGate().judge(subject(emulator, parameters, change))

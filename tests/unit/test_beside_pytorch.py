@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from slow_cases import quick_first
+from slow_cases import quick_every, quick_first
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -164,7 +164,7 @@ def _environment(folder: Path, *installed: Stub) -> Path:
     return folder / "bin" / "python"
 
 
-@pytest.fixture(scope="module", params=TORCH)
+@pytest.fixture(scope="module", params=quick_every(TORCH, 2))
 def beside(request, tmp_path_factory) -> tuple[Path, dict[str, str]]:
     """An environment with PyTorch, and what is installed there."""
     pinned = TORCH[request.param]
@@ -282,6 +282,7 @@ def test_a_fresh_environment_gets_the_newest_release(index, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_extra_for_older_drivers_brings_its_own_release(index, tmp_path):
     python = _environment(tmp_path)
     code, new, output = _pip(index, python, "greenfast[cuda12]")

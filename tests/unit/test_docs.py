@@ -175,6 +175,7 @@ def test_the_service_page_lists_every_setting_with_its_default():
 DEFAULTS_IN_WORDS = {
     "GREENFAST_DATABASE_URL": "SQLite in the data folder",
     "GREENFAST_TOKEN": "none",
+    "GREENFAST_SUBMIT_TOKEN": "none",
     "GREENFAST_ACCEPT_WEAK_SANDBOX": "off",
     "GREENFAST_ALLOWED_HOSTS": "none",
     "GREENFAST_WINDOW": "cores, from 2 to 8",

@@ -130,7 +130,10 @@ def of_rounding_modes():
             ):
                 yield text, pack(rounded(value, mode, bits))
             root = Fraction(math.isqrt(int(a * 2**200))) / 2**100  # with its last bits cut off
-            yield f"__{real}sqrt_{mode}({left})", pack(rounded(root + Fraction(1, 2**101), mode, bits))
+            yield (
+                f"__{real}sqrt_{mode}({left})",
+                pack(rounded(root + Fraction(1, 2**101), mode, bits)),
+            )
         yield (
             f"__double2float_{mode}({literal(1.1)})",
             f32(rounded(Fraction(1.1), mode, 24)),
@@ -243,9 +246,21 @@ FUNCTIONS = {
     "__powf(2.0f, 0.5f)": math.sqrt(2),
 }
 FUNCTION_HELPERS = """
-__device__ float frexp_of(float x) { int exponent; const float part = frexpf(x, &exponent); return part * (exponent == 4); }
-__device__ float modf_of(float x) { float whole; const float part = modff(x, &whole); return part * (whole == -3.0f); }
-__device__ float sincospi_of(float x) { float s, c; sincospif(x, &s, &c); return s + c; }
+__device__ float frexp_of(float x) {
+    int exponent;
+    const float part = frexpf(x, &exponent);
+    return part * (exponent == 4);
+}
+__device__ float modf_of(float x) {
+    float whole;
+    const float part = modff(x, &whole);
+    return part * (whole == -3.0f);
+}
+__device__ float sincospi_of(float x) {
+    float s, c;
+    sincospif(x, &s, &c);
+    return s + c;
+}
 """
 
 
@@ -266,5 +281,7 @@ def test_mathematics(artifacts):
     want = np.array(list(FUNCTIONS.values()))
     wrong = np.abs(values - want) > 4 * np.spacing(np.abs(want).astype(np.float32))
     assert not wrong.any(), [
-        (text, float(value)) for (text, _), value, bad in zip(cases, values, wrong) if bad
+        (text, float(value))
+        for (text, _), value, bad in zip(cases, values, wrong, strict=True)
+        if bad
     ]

@@ -147,7 +147,7 @@ def test_ten_gigabytes_are_not_given(emulator, tmp_path):
 def test_what_a_kernel_does_to_itself_ends_it_and_nobody_else(what, text, reasons, emulator):
     kernel = Kernel(emulator, f'extern "C" __global__ void k(float* out) {{ {text} out[0] = 1; }}')
     job = kernel.job({}, {"out": np.zeros(1, np.float32)}, ())
-    result = kernel.run(job, deadline_s=2.0)[0]
+    result = kernel.run(job, deadline_s=0.7)[0]
     assert result.status != "finished" and result.faults[0].kind in reasons, (what, result)
     still_works(emulator)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from emulator_harness import Kernel, only_right, prepared, raw
+from slow_cases import quick_every
 
 from greenfast.search.targets.emulator.execute import Buffer, Launch, PointerArgument, Run
 from greenfast.search.targets.emulator.object_gaps import GAP_BYTES, with_gaps
@@ -264,7 +265,7 @@ DEFECTS = {
 }
 
 
-@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("name", quick_every(DEFECTS, 2))
 def test_a_checked_run_sees(emulator, name):
     before, body, kind, phrase = DEFECTS[name]
     results = checked(emulator, f"{before}\n{HEAD}{body}\n}}")

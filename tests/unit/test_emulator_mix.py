@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from slow_cases import quick_first
 from test_toolchain import _source
 
 from greenfast.search.devices.facts import device
@@ -244,9 +245,11 @@ def test_adding_to_the_output_atomically_is_modelled_as_the_limit_that_it_is(
 
 @pytest.mark.parametrize(
     ("template_name", "preset"),
-    [("scalar", "vec"), ("scalar", "minimal"), ("wmma", "stage2"), ("wmma", "fragments")],
+    quick_first(
+        [("scalar", "vec"), ("wmma", "stage2"), ("scalar", "minimal"), ("wmma", "fragments")], 2
+    ),
 )
-@pytest.mark.parametrize("workload", ["mission", "mission_causal"])
+@pytest.mark.parametrize("workload", quick_first(["mission_causal", "mission"], 1))
 def test_the_emulator_counts_as_many_products_accesses_and_barriers(
     catalogue, toolchain, emulator, template_name, preset, workload
 ):

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from emulator_harness import ORDERS, Kernel, only_right, prepared
+from slow_cases import quick_first
 
 from greenfast.search.targets.emulator.runs import Buffer, PointerArgument, RunResult
 
@@ -328,7 +329,7 @@ GRID_BARRIER = """
 ATOMIC_LOAD, VOLATILE_LOAD = "atomicAdd(w, 0)", "*(volatile unsigned*)w"
 
 
-@pytest.mark.parametrize("flavour", ["checked", "counted"])
+@pytest.mark.parametrize("flavour", quick_first(["checked", "counted"], 1))
 @pytest.mark.parametrize("load", [ATOMIC_LOAD, VOLATILE_LOAD])
 def test_blocks_pass_a_barrier_of_the_whole_grid(emulator, flavour, load):
     body = GRID_BARRIER % ("__threadfence();", load)
@@ -426,8 +427,8 @@ def test_blocks_that_take_turns_by_a_semaphore_end_right(emulator):
         assert (result.outputs["c"].view(np.float32)[:64] == 24).all()
 
 
-@pytest.mark.parametrize("flavour", ["checked", "counted"])
-@pytest.mark.parametrize("load", [ATOMIC_LOAD, VOLATILE_LOAD])
+@pytest.mark.parametrize("flavour", quick_first(["checked", "counted"], 1))
+@pytest.mark.parametrize("load", quick_first([VOLATILE_LOAD, ATOMIC_LOAD], 1))
 def test_a_flag_that_nobody_sets_is_a_deadlock_with_its_line_and_all_findings(
     emulator, flavour, load
 ):
@@ -454,7 +455,7 @@ def test_more_blocks_than_are_resident_cannot_all_meet(emulator):
     assert fault.kind == "deadlock" and "268 of 400 blocks have not started" in fault.sentence
 
 
-@pytest.mark.parametrize("flavour", ["checked", "plain"])
+@pytest.mark.parametrize("flavour", quick_first(["checked", "plain"], 1))
 def test_an_endless_loop_ends_with_its_line_and_all_findings(emulator, flavour):
     body = "c[0] = t;\nif (t == 3)\n    for (volatile int again = 1; again;) { }\n__syncthreads();"
     first, after = runs(

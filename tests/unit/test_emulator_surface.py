@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from emulator_harness import ORDERS, TEMPLATE_INCLUDE, prepared
+from slow_cases import quick_every
 
 from bench.correctness.conformance import cases
 from bench.correctness.gpu_conformance import emulated, flattened
@@ -32,7 +33,7 @@ def outputs(emulator):
     return lambda name: emulated(emulator, CASES[name])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", quick_every(CASES, 3))
 def test_a_primitive_gives_the_same_in_every_order_and_raises_no_alarm(emulator, name):
     first = emulated(emulator, CASES[name])
     for order in ORDERS:

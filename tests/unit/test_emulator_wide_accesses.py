@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from checked_runs import HEAD, checked, lines
 from emulator_harness import only_right, prepared
+from slow_cases import quick_first
 
 
 @pytest.fixture(scope="session")
@@ -103,16 +104,19 @@ VECTOR_OVERWRITE, SCALAR_OVERWRITE = "vectors[other] = 9 + t", "s[other * 4 + 3]
 
 @pytest.mark.parametrize(
     ("first", "then"),
-    [
-        (VECTOR_WRITE, SCALAR_READ),
-        (VECTOR_WRITE, SCALAR_OVERWRITE),
-        (SCALAR_WRITE, VECTOR_READ),
-        (SCALAR_WRITE, VECTOR_OVERWRITE),
-        pytest.param(VECTOR_WRITE, VECTOR_READ, marks=pytest.mark.slow),
-        pytest.param(VECTOR_WRITE, VECTOR_OVERWRITE, marks=pytest.mark.slow),
-        pytest.param(SCALAR_WRITE, SCALAR_READ, marks=pytest.mark.slow),
-        pytest.param(SCALAR_WRITE, SCALAR_OVERWRITE, marks=pytest.mark.slow),
-    ],
+    quick_first(
+        [
+            (VECTOR_WRITE, SCALAR_READ),
+            (SCALAR_WRITE, VECTOR_OVERWRITE),
+            (VECTOR_WRITE, SCALAR_OVERWRITE),
+            (SCALAR_WRITE, VECTOR_READ),
+            (VECTOR_WRITE, VECTOR_READ),
+            (VECTOR_WRITE, VECTOR_OVERWRITE),
+            (SCALAR_WRITE, SCALAR_READ),
+            (SCALAR_WRITE, SCALAR_OVERWRITE),
+        ],
+        2,
+    ),
 )
 def test_accesses_of_different_widths_meet(emulator, first, then):
     """Between lanes and between warps; an order of one kind does not imply the other."""
@@ -168,21 +172,29 @@ THEIRS = "load_matrix_sync(sum, s[1 - warp], 16, mem_row_major);"
 
 @pytest.mark.parametrize(
     "first, between, then, races",
-    [
-        (LOAD, "", STORE, False),  # each lane puts back what it took
-        (LOAD, "", ELSEWHERE, True),
-        (LOAD, "__syncwarp();", ELSEWHERE, False),
-        (LOAD, "__syncthreads();", THEIRS, False),
-        (LOAD + STORE, "", THEIRS, True),
-        (LOAD + STORE, "__syncwarp();", THEIRS, True),
-        (LOAD + STORE, "__syncthreads();", THEIRS, False),
-        (LOAD, "", "s[warp][t & 31] = 2.0f;", True),
-        (LOAD, "__syncwarp();", "s[warp][t & 31] = 2.0f;", False),
-        ("s[warp][t & 31] = 2.0f;", "", LOAD, True),
-        ("s[warp][t & 31] = 2.0f;", "__syncwarp();", LOAD, False),
-        ("s[1 - warp][t & 31] = 2.0f;", "__syncwarp();", LOAD, True),
-        ("fill_fragment(sum, 1.0f);", "", "store_matrix_sync(s[0], sum, 16, mem_row_major);", True),
-    ],
+    quick_first(
+        [
+            (LOAD, "", ELSEWHERE, True),
+            (LOAD, "__syncwarp();", ELSEWHERE, False),
+            (LOAD + STORE, "__syncwarp();", THEIRS, True),
+            (LOAD + STORE, "__syncthreads();", THEIRS, False),
+            ("s[warp][t & 31] = 2.0f;", "", LOAD, True),
+            (
+                "fill_fragment(sum, 1.0f);",
+                "",
+                "store_matrix_sync(s[0], sum, 16, mem_row_major);",
+                True,
+            ),
+            (LOAD, "", STORE, False),  # each lane puts back what it took
+            (LOAD, "__syncthreads();", THEIRS, False),
+            (LOAD + STORE, "", THEIRS, True),
+            (LOAD, "", "s[warp][t & 31] = 2.0f;", True),
+            (LOAD, "__syncwarp();", "s[warp][t & 31] = 2.0f;", False),
+            ("s[warp][t & 31] = 2.0f;", "__syncwarp();", LOAD, False),
+            ("s[1 - warp][t & 31] = 2.0f;", "__syncwarp();", LOAD, True),
+        ],
+        6,
+    ),
 )
 def test_a_matrix_is_the_warps_as_a_whole(emulator, first, between, then, races):
     inputs = {"a": np.ones(64, np.float16)}

@@ -12,6 +12,7 @@ from greenfast.app.cli.check_run import check_file
 from greenfast.search.devices.facts import device
 from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.diagnose.brought import read_brought, read_launch
+from greenfast.search.diagnose.plain import PlainOptions
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.targets.emulator.target import EmulatorTarget
 
@@ -84,6 +85,6 @@ def test_a_device_without_tma_is_refused_with_a_target_that_has_it(written, tmp_
     )
     launch = written(old, "arch_specific = false" if old else "")
     with pytest.raises(UsageError, match="need sm_90, and l4 is sm_89") as refused:
-        check_file(services, launch.with_name("k.cu"), launch, device("l4").name, None)
+        check_file(services, launch.with_name("k.cu"), launch, device("l4").name, PlainOptions())
     assert refused.value.code == "unsupported_device"
     assert "emulator:h200" in str(refused.value)

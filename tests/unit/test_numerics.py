@@ -254,10 +254,11 @@ PROMISES = [
         {"pipeline_depth": 1, "swizzle": "none", "s_p_alias": True},
         marks=pytest.mark.slow,
     ),
-    (
+    pytest.param(
         "wmma",
         "stage2",
         {"o_in": "fragments", "split_kv_wait": True, "q_in_fragments": True, "persistent": True},
+        marks=pytest.mark.slow,
     ),
     ("mma", "fa2", {"pipeline_depth": 3, "swizzle": "pad", "q_in": "shared", "epilogue": "shared"}),
     pytest.param(

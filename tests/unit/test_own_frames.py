@@ -13,7 +13,7 @@ CALL = "\tcall\t*__tsan_{}@GOTPCREL(%rip)\n"
 def test_the_size_of_a_stack_is_the_emulators():
     text = (NATIVE / "context.h").read_text()
     (kilobytes,) = re.findall(r"stack_bytes = (\d+) \* 1024", text)
-    assert 2**STACK_BYTES_LOG2 == int(kilobytes) * 1024
+    assert int(kilobytes) * 1024 == 2**STACK_BYTES_LOG2
 
 
 def test_only_hooks_of_one_aligned_access_are_passed():

@@ -291,7 +291,7 @@ def test_constructors_have_no_more_rights_than_kernels(emulator, libraries, deed
 def test_a_constructor_that_never_returns_is_a_timeout(emulator, libraries):
     kernel = HostileKernel(emulator, ON_LOADING % "for (volatile int i = 1; i;) {}", libraries)
     job = kernel.job({}, {"out": np.zeros(1, np.float32)})
-    assert kernel.run(job, deadline_s=1.0)[0].status == "timeout"
+    assert kernel.run(job, deadline_s=0.3)[0].status == "timeout"
 
 
 def test_the_only_open_descriptor_is_the_report(any_call):

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from slow_cases import quick_every
 
 from greenfast.search.devices.facts import device
 from greenfast.search.diagnose.album import FOLDER, Entry, catalogue_of, entries, judge
@@ -342,7 +343,9 @@ def test_the_emulator_finds_defects_in_the_part(parted, toolchain, emulator):
 
 
 @pytest.mark.parametrize(
-    "entry", [entry for entry in entries() if entry.kind == "patch"], ids=lambda entry: entry.id
+    "entry",
+    quick_every([entry for entry in entries() if entry.kind == "patch"], 4),
+    ids=lambda entry: entry.id,
 )
 def test_a_patch_changes_the_file_that_holds_its_text(entry, tmp_path, catalogue):
     before = catalogue.kernel(entry.kernel).template(entry.template)

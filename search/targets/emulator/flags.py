@@ -54,13 +54,18 @@ KERNEL_FLAGS = (
 # A thread's own arrays live in registers or on its stack, where no hook sees them, so their indices
 # are checked instead, also in a struct's last member. The bounds check accepts the address one past
 # the end, which assigning an element of a class (fp16) takes; there g++ checks the object's size.
+# Shifts by the width or more, and casts of floats that the integer cannot hold, have another value
+# on a GPU than here, and none in C++.
 CHECKED_FLAGS = {
     "g++": (
-        "-fsanitize=bounds-strict,object-size",
-        "-fno-sanitize-recover=bounds-strict",
+        "-fsanitize=bounds-strict,object-size,shift-exponent,float-cast-overflow",
+        "-fno-sanitize-recover=bounds-strict,shift-exponent,float-cast-overflow",
         "-fsanitize-recover=object-size",
     ),
-    "clang++": ("-fsanitize=bounds", "-fno-sanitize-recover=bounds"),
+    "clang++": (
+        "-fsanitize=bounds,shift-exponent,float-cast-overflow",
+        "-fno-sanitize-recover=bounds,shift-exponent,float-cast-overflow",
+    ),
 }
 # Hooks at loads and stores only.
 HOOK_FLAGS = {

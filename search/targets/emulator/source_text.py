@@ -11,6 +11,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from greenfast.search.targets.emulator.dynamic_shared import dynamic_shared
+from greenfast.search.targets.emulator.inline_assembly import ASM_WORDS, assembly_at
+from greenfast.search.targets.emulator.ptx_statement import HEADERS as PTX_HEADERS
+from greenfast.search.targets.emulator.ptx_statement import translated
+from greenfast.search.targets.emulator.ptx_text import NotPtx
+from greenfast.search.targets.emulator.ptx_values import Unsupported
 from greenfast.search.targets.emulator.source_rules import (
     DEVICE_WORDS,
     DROPPED_ATTRIBUTES,
@@ -19,6 +24,7 @@ from greenfast.search.targets.emulator.source_rules import (
     DROPPED_STANDARD_ATTRIBUTES,
     KEPT_ATTRIBUTES,
     KEPT_STANDARD_ATTRIBUTES,
+    PRIMITIVES,
     STANDARD_COPIES,
     refused_name,
 )
@@ -58,6 +64,7 @@ class _Rewriting:
     headers: Collection[str]
     host_macros: Collection[str]
     edits: list[tuple[int, int, str]] = field(default_factory=list)
+    has_assembly: bool = False
 
     def replace(self, first: Token, last: Token, text: str) -> None:
         """Newlines and the last line marker are kept, so that lines keep their numbers."""
@@ -95,7 +102,9 @@ def device_text(
     for start, end, text in rewriting.edits:
         pieces += [preprocessed[position:start], text]
         position = end
-    return "".join((*pieces, preprocessed[position:]))
+    includes = (f'#include "{name}"\n' for name in PTX_HEADERS if rewriting.has_assembly)
+    begin = '#line 1 "kernel.cu"\n' if rewriting.has_assembly else ""
+    return "".join((*includes, begin, *pieces, preprocessed[position:]))
 
 
 def _read(rewriting: _Rewriting) -> None:
@@ -116,6 +125,8 @@ def _read(rewriting: _Rewriting) -> None:
                 index = shared.last + 1
             elif token.text in _ATTRIBUTE_WORDS:
                 index = _gnu_attribute(rewriting, index - 1)
+            elif token.text in ASM_WORDS:
+                index = _assembly(rewriting, index - 1)
             else:
                 _name(rewriting, index - 1)
         elif token.kind == "marker":
@@ -171,6 +182,31 @@ def _name(rewriting: _Rewriting, index: int) -> None:
         raise rewriting.refuse(token, f"`std::{token.text}` is no part of CUDA C++; use a loop")
     if token.text == "long" and "double" in (_text(tokens, index + 1), _text(tokens, index - 1)):
         raise rewriting.refuse(token, "`long double` does not exist on a GPU; use `double`")
+
+
+def _assembly(rewriting: _Rewriting, start: int) -> int:
+    """Translate the `asm` statement at the token `start`; the index behind it."""
+    tokens = rewriting.source.tokens
+    try:
+        found = assembly_at(tokens, start)
+        text = translated(found.statement, start)
+    except NotPtx as why:
+        raise rewriting.refuse(
+            tokens[start], f"inline assembly that is no PTX: {why}; {PRIMITIVES}"
+        ) from None
+    except Unsupported as why:
+        raise rewriting.refuse(
+            tokens[start], f"inline PTX that the emulator does not have: {why}; {PRIMITIVES}"
+        ) from None
+    for expression in found.expressions:
+        for index in expression:
+            if tokens[index].kind == "name":
+                _name(rewriting, index)
+            elif tokens[index].text in _HASHES:
+                raise rewriting.refuse(tokens[index], f"a lone `{tokens[index].text}` is no C++")
+    rewriting.has_assembly = True
+    rewriting.replace(tokens[start], tokens[found.last], text)
+    return found.last + 1
 
 
 def _marker(rewriting: _Rewriting, token: Token) -> None:

@@ -46,7 +46,7 @@ from greenfast.search.targets.emulator.work import (
     sample_of,
     whole_mix,
 )
-from greenfast.search.text import file_line, one_line, shortened
+from greenfast.search.text import one_line, shortened
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import (
     FINDING_REASONS,
@@ -202,16 +202,16 @@ class EmulatorTarget(Runner):
         timed_out = False
         for problem, order, result in self._run_all(program, problems, "checked"):
             findings: tuple[SafetyFinding, ...]
-            notes: tuple[str, ...] = ()
+            tolerated: tuple[SafetyFinding, ...] = ()
             if isinstance(result, Failure):
                 findings = (SafetyFinding(result.reason.value, result.sentence),)
             elif result.status == "not_run" and timed_out:
                 return  # nothing is learnt from a second timeout
             else:
                 findings = findings_of(result, program.source_lines)
-                notes = notes_of(result)
+                tolerated = tolerated_of(result, program.source_lines)
                 timed_out |= result.status == "timeout"
-            yield Checked(problem, order, findings, notes)
+            yield Checked(problem, order, findings, tolerated)
 
     def _run_all(
         self, program: Program, problems: Sequence[Problem], flavour: str
@@ -405,10 +405,19 @@ def findings_of(
     return tuple(findings)
 
 
-def notes_of(result: native.RunResult) -> tuple[str, ...]:
-    """What a checked run remarks on without rejecting it, with lines."""
+def tolerated_of(
+    result: native.RunResult, source_lines: Mapping[tuple[str, int], int]
+) -> tuple[SafetyFinding, ...]:
+    """Writes of one value by several threads, which reject nothing unless the caller is strict."""
     return tuple(
-        f"{note.sentence} ({file_line(*note.where)})" if note.where else note.sentence
+        SafetyFinding(
+            "same_value_write",
+            note.sentence,
+            note.where,
+            source_line=_source_line(source_lines, note.where),
+            block=note.block,
+            thread=note.thread,
+        )
         for note in result.notes
         if note.kind == SAME_VALUE_WRITES
     )

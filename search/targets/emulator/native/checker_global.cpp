@@ -79,8 +79,7 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
         const bool write = writes(running.action) && !is_atomic(running.action);
         const bool known = shadow.written(buffer, word, mask, write);
         if (!known && object) {
-            // Counters and flags that synchronise may well go on from call to call.
-            if (running.action == Action::read || running.action == Action::matrix_read)
+            if (!writes(running.action) || is_atomic(running.action))
                 block_.worker().launch().carried_state->read(*object, word, mask, party(running));
         } else if (!known) {
             finding.kind = "uninitialised";

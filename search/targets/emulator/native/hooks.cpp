@@ -48,11 +48,12 @@ __attribute__((noinline)) void watch_own(const void* address, std::size_t bytes,
 template <Action action, unsigned bytes>
 __attribute__((noinline)) void check(const void* address, const void* site) {
     Checker& checker = *Checker::active();
-    checker.access_outside_frames(address, bytes, action, site);
+    // First, since it settles what came before: a store that raced is judged by what it leaves.
     if (action == Action::volatile_write) {
         Worker::current().block().progresses();
         checker.before_volatile_store(address);
     }
+    checker.access_outside_frames(address, bytes, action, site);
     if (action == Action::volatile_read) {
         look_at_flag(address, bytes, site);
         checker.reads_flag(address);
@@ -101,6 +102,28 @@ struct IndexOutside {
     const TypeDescriptor* array;
     const TypeDescriptor* index;
 };
+
+struct ShiftOutside {
+    const char* file;
+    std::uint32_t line, column;
+    const TypeDescriptor* shifted;
+    const TypeDescriptor* count;
+};
+
+// A GPU shifts everything out, where this processor takes the count's low bits; C++ gives the result no value.
+[[noreturn]] void shifted_out(const ShiftOutside* found, std::uintptr_t count, const void* site) {
+    const unsigned bits = 1u << (found->shifted->info >> 1), count_bits = 1u << (found->count->info >> 1);
+    const bool is_signed = found->count->info & 1;
+    const long number = is_signed && count_bits == 32 ? long(std::int32_t(count)) : long(count);
+    Worker::current().fail("undefined_operation", site,
+                           format("a shift of %u bits by %ld has no value in CUDA C++", bits, number));
+}
+
+[[noreturn]] void cast_outside(const void* site) {
+    Worker::current().fail("undefined_operation", site,
+                           "a cast of a floating-point number that the integer type cannot hold has no value in CUDA "
+                           "C++; __float2int_rz and its like saturate");
+}
 
 [[noreturn]] void outside(const IndexOutside* found, std::uintptr_t index, const void* site) {
     Worker::current().fail("out_of_bounds", site,
@@ -190,6 +213,10 @@ void __ubsan_handle_out_of_bounds(IndexOutside* found, std::uintptr_t index) { o
 void __ubsan_handle_out_of_bounds_abort(IndexOutside* found, std::uintptr_t index) {
     outside(found, index, SITE);
 }
+void __ubsan_handle_shift_out_of_bounds_abort(ShiftOutside* found, std::uintptr_t, std::uintptr_t count) {
+    shifted_out(found, count, SITE);
+}
+void __ubsan_handle_float_cast_overflow_abort(void*, std::uintptr_t) { cast_outside(SITE); }
 
 }  // extern "C"
 #pragma GCC visibility pop

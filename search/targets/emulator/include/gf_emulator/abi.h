@@ -101,6 +101,10 @@ void gf_emulator_atomic(void* address, const void* operand, const void* compared
 void gf_emulator_block_atomic(void* address, const void* operand, const void* compared, void* before,
                               gf_emulator::AtomicOperation operation, gf_emulator::AtomicType type);
 
+// A relaxed load or store of a flag, of 1, 2, 4 or 8 bytes.
+std::uint64_t gf_emulator_flag_load(const void* address, unsigned bytes);
+void gf_emulator_flag_store(void* address, unsigned bytes, std::uint64_t value);
+
 void gf_emulator_wmma_load(void* registers, const void* matrix, unsigned leading_dimension,
                            int register_count, gf_emulator::TileShape shape, gf_emulator::TileUse use,
                            gf_emulator::Element element, bool column_major);
@@ -155,6 +159,8 @@ void gf_emulator_set_registers(unsigned registers, bool grow);
 void* gf_emulator_dynamic_shared();
 std::size_t gf_emulator_shared_offset(const void* pointer);
 bool gf_emulator_is_shared(const void* pointer);
+// Of an offset that gf_emulator_shared_offset gives.
+void* gf_emulator_shared_pointer(unsigned offset);
 
 float gf_emulator_rounded_float(gf_emulator::RoundedOperation operation, gf_emulator::Rounding mode, float x, float y,
                                 float z);

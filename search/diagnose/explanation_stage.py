@@ -1,0 +1,151 @@
+"""The stage of the computation in which a candidate first goes wrong, by all that is known.
+
+Probes show wrong values. Four things they cannot show: a run that ends without results, a race that
+their own schedule hides, keys past the end (which no stage's array holds), and sizes that they do
+not run. For these the lines of a finding, the tiles, and the buffer of a bad access stand in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from greenfast.search.diagnose.probes import BETWEEN, OUTPUT, ProbedCase, ProbeReport, first_wrong
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.verdict import SafetyFinding
+
+PROBES, SAFETY, ACCESS = "probes", "safety", "access"
+UNORDERED = ("race", "in_flight_read", "uninitialised", "unwaited_copy")
+DEEPEST_CALL = 6
+_PROBE = re.compile(r'probe\s*==\s*"(\w+)"')
+_DEFINITION = re.compile(r"(\w+)(?:\{\{[^}]*\}\})?\(")
+_LAST_TILE = re.compile(r"\btiles? (\d+)\b(?!\.\.)")
+_BUFFER = re.compile(r"(?:of|outside) '(\w+)'")
+
+
+def first_stage(
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    tiles: Mapping[str, int],
+    reports: Sequence[ProbeReport],
+    findings: Sequence[SafetyFinding],
+    sentence: str,
+) -> tuple[str, str, str]:
+    """(stage, what shows it, why another stage than the probes' first); empty for none."""
+    order = [*(probe.name for probe in kernel.probes), OUTPUT]
+    first = first_wrong(reports)
+    of_finding, unordered = _of_findings(template, findings)
+    if first is not None and first.outcome == "wrong" and first.suspect != BETWEEN:
+        if unordered and of_finding in order and order.index(of_finding) < order.index(first.probe):
+            return of_finding, SAFETY, f"values go wrong in {first.probe}, behind the race"
+        before = _before_partial_tile(reports, first, tiles)
+        if before:
+            why = (
+                f"only tiles that are not full are wrong in {first.probe}, and the probe of "
+                f"{before} does not see keys past the end"
+            )
+            return before, PROBES, why
+        return first.probe, PROBES, ""
+    if of_finding in order:
+        return of_finding, SAFETY, ""
+    if first is not None and first.outcome == "wrong":
+        return first.probe, PROBES, ""
+    if order[:-1] and (stage := _of_access(kernel, sentence)):
+        return stage, ACCESS, ""
+    return (first.probe, PROBES, "") if first is not None else ("", "", "")
+
+
+def _of_findings(template: TemplateSpec, findings: Sequence[SafetyFinding]) -> tuple[str, bool]:
+    """The stage of the first finding whose line is known, and whether it is about an order."""
+    for finding in findings:
+        for place in (finding.where, finding.other_where):
+            if place is not None and (stage := stage_of_line(template, place)):
+                return stage, finding.kind in UNORDERED
+    return "", False
+
+
+def stage_of_line(template: TemplateSpec, place: tuple[str, int]) -> str:
+    """The stage to which a line belongs: that of the next probe, where the line is called.
+
+    `output` behind the last probe; empty for a template without probes, or an unknown line.
+    """
+    text = template.text.split("\n")
+    if not any(_PROBE.search(line) for line in text):
+        return ""
+    at = next(
+        (number for number, line in enumerate(template.lines) if (line.file, line.number) == place),
+        None,
+    )
+    return _stage_at(text, at, DEEPEST_CALL) if at is not None else ""
+
+
+def _stage_at(text: Sequence[str], at: int, depth: int) -> str:
+    end, name = _function(text, at)
+    for line in text[at:end]:
+        probe = _PROBE.search(line)
+        if probe is not None:
+            return probe[1]
+    if depth and name:
+        call = re.compile(rf"\b{re.escape(name)}\b[^;]*[(<{{]")
+        for number, line in enumerate(text):
+            if number > end and call.search(line) and not line.lstrip().startswith("//"):
+                return _stage_at(text, number, depth - 1)
+    return OUTPUT
+
+
+def _function(text: Sequence[str], at: int) -> tuple[int, str]:
+    """(line of its closing brace, name) of the function that holds a line."""
+    end = next((n for n in range(at, len(text)) if text[n].startswith("}")), len(text))
+    begin = next((n for n in range(at, -1, -1) if text[n].rstrip() == "{"), 0)
+    name = ""
+    for number in range(begin, max(-1, begin - 16), -1):
+        if number < begin and text[number].startswith("}"):
+            break
+        match = _DEFINITION.search(text[number]) if text[number][:1].strip() else None
+        if match is not None and not text[number].startswith(("//", "{%", "#", "{")):
+            name = match[1]
+            break
+    return end, "" if name in ("__launch_bounds__",) else name
+
+
+def _before_partial_tile(
+    reports: Sequence[ProbeReport], first: ProbeReport, tiles: Mapping[str, int]
+) -> str:
+    """The stage before the first wrong one, where only the last, partly filled tiles are wrong."""
+    wrong = [case for case in first.cases if case.wrong]
+    if not wrong or not all(_LAST_TILE.search(case.where) for case in wrong):
+        return ""
+    before = next(
+        (a.probe for a, b in pairwise(reports) if b is first and a.outcome == "right"), ""
+    )
+    for size in set(tiles.values()):
+        if size > 1 and all(_is_last_and_partial(case, size) for case in wrong):
+            return before
+    return ""
+
+
+def _is_last_and_partial(case: ProbedCase, size: int) -> bool:
+    """Whether the one wrong tile of a case is its last, and is not full."""
+    tile = _LAST_TILE.search(case.where)
+    keys = re.search(r"\bS_kv=(\d+)", case.shape) or re.search(r"\b\w+=(\d+)$", case.shape)
+    if tile is None or keys is None:
+        return False
+    count = int(keys[1])
+    return count % size != 0 and int(tile[1]) == (count - 1) // size
+
+
+def _of_access(kernel: KernelSpec, sentence: str) -> str:
+    """The stage that a bad access outside a named buffer belongs to."""
+    buffer = _BUFFER.search(sentence)
+    if buffer is None:
+        return ""
+    argument = next((each for each in kernel.arguments if each.name == buffer[1]), None)
+    if argument is None:
+        return ""
+    if argument.kind == "output":
+        return OUTPUT
+    name = re.compile(rf"\b{re.escape(argument.name)}\b", re.IGNORECASE)
+    return next(
+        (probe.name for probe in kernel.probes if name.search(f"{probe.doc} {probe.suspect}")), ""
+    )

@@ -1,0 +1,48 @@
+// Warp-wide instructions of translated inline PTX.
+#pragma once
+#include "gf_emulator/ptx.h"
+#include "gf_emulator/warp.h"
+
+namespace gf_emulator {
+namespace ptx {
+
+// PTX ISA, "shfl.sync": `c` holds the segment's mask in its bits 8 to 12, and the clamp.
+__forceinline__ u32 shuffled(u32 value, Collective kind, u32 b, u32 c, u32 lanes, bool& inside) {
+    const int width = int(32 - (c >> 8 & 0x1f)), lane = int(gf_emulator_lane()), first = lane & ~(width - 1);
+    const int argument = int(b & 31);
+    inside = kind == Collective::shuffle_up     ? lane - argument >= first
+             : kind == Collective::shuffle_down ? lane + argument < first + width
+             : kind == Collective::shuffle_xor  ? (lane ^ argument) < first + width
+                                                : true;
+    return u32(gf_emulator_warp_collective(lanes, kind, value, argument, width));
+}
+__forceinline__ u32 lanes_in_order(int which) {
+    const u32 own = 1u << gf_emulator_lane();
+    switch (which) {
+        case 0: return own;
+        case 1: return own - 1;           // below
+        case 2: return own | (own - 1);   // and itself
+        case 3: return ~(own | (own - 1));  // above
+        default: return ~(own - 1);
+    }
+}
+__forceinline__ u32 warp_of_block() {
+    const uint3 thread = gf_emulator_thread_index(), block = gf_emulator_block_size();
+    return ((thread.z * block.y + thread.y) * block.x + thread.x) / 32;
+}
+__forceinline__ u32 block_of_grid() {
+    const uint3 at = gf_emulator_block_index(), grid = gf_emulator_grid_size();
+    return (at.z * grid.y + at.y) * grid.x + at.x;
+}
+
+// The accumulators of a product that is under way are watched where they lie, so they must lie in one array.
+template <class... Places>
+__forceinline__ float* one_array(float& first, Places&... others) {
+    const float* const all[] = {&first, &others...};
+    for (int i = 0; i < int(sizeof...(others)) + 1; i++)
+        if (all[i] != &first + i) gf_emulator_trap("the accumulators of inline wgmma must be one array, in order");
+    return &first;
+}
+
+}  // namespace ptx
+}  // namespace gf_emulator

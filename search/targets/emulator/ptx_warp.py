@@ -1,0 +1,297 @@
+"""Inline PTX of a warp and its block: shuffles, votes, barriers, matrices."""
+
+from __future__ import annotations
+
+import re
+
+from greenfast.search.targets.emulator.ptx_arithmetic import immediate
+from greenfast.search.targets.emulator.ptx_text import Instruction, Name, NotPtx, Number, Operand
+from greenfast.search.targets.emulator.ptx_values import (
+    PTX,
+    TYPES,
+    Handler,
+    Unsupported,
+    Values,
+    needs,
+    pair,
+    type_of,
+    vector,
+)
+
+_SHUFFLES = {
+    "idx": "shuffle_index",
+    "up": "shuffle_up",
+    "down": "shuffle_down",
+    "bfly": "shuffle_xor",
+}
+_ELEMENTS = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "tf32": "tf32",
+    "e4m3": "float8_e4m3",
+    "e5m2": "float8_e5m2",
+    "f32": "float32",
+}
+# Products of a warp by their shape and the first operand's type: registers of D, A, B.
+_PRODUCTS = {
+    ("m16n8k16", "f16"): (4, 4, 2),
+    ("m16n8k16", "bf16"): (4, 4, 2),
+    ("m16n8k8", "tf32"): (4, 4, 2),
+    ("m16n8k32", "e4m3"): (4, 4, 2),
+    ("m16n8k32", "e5m2"): (4, 4, 2),
+}
+
+
+def _shuffle(instruction: Instruction, values: Values) -> str:
+    needs(instruction, 5)
+    kind = _SHUFFLES.get(instruction.modifiers[1] if len(instruction.modifiers) > 1 else "")
+    if kind is None or type_of(instruction) != "b32" or instruction.modifiers[0] != "sync":
+        raise Unsupported("of that form")
+    target, inside = pair(instruction.operands[0])
+    a, b, c, lanes = (values.read("u32", operand) for operand in instruction.operands[1:])
+    lines = [
+        "{ bool gf_emulator_inside; const unsigned gf_emulator_got = "
+        f"{PTX}shuffled({a}, gf_emulator::Collective::{kind}, {b}, {c}, {lanes}, "
+        "gf_emulator_inside);",
+        values.write(target, "gf_emulator_got"),
+    ]
+    if inside is not None:
+        lines.append(values.write(inside, "gf_emulator_inside"))
+    return " ".join((*lines, "}"))
+
+
+def _vote(instruction: Instruction, values: Values) -> str:
+    needs(instruction, 3)
+    name = instruction.modifiers[1] if len(instruction.modifiers) > 1 else ""
+    calls = {"ballot": "__ballot_sync", "any": "__any_sync", "all": "__all_sync"}
+    if instruction.modifiers[0] != "sync" or name not in (*calls, "uni"):
+        raise Unsupported("of that form")
+    predicate, lanes = instruction.operands[1:]
+    holds, mask = values.read("pred", predicate), values.read("u32", lanes)
+    if name == "uni":
+        text = f"(__match_any_sync({mask}, int({holds})) == __ballot_sync({mask}, 1))"
+    else:
+        text = f"{calls[name]}({mask}, {holds})"
+    return values.write(instruction.operands[0], text if name == "ballot" else f"bool({text})")
+
+
+def _match(instruction: Instruction, values: Values) -> str:
+    needs(instruction, 3)
+    kind = type_of(instruction)
+    target, same = pair(instruction.operands[0])
+    a, lanes = (
+        values.read(kind, instruction.operands[1]),
+        values.read("u32", instruction.operands[2]),
+    )
+    if "any" in instruction.modifiers:
+        return values.write(target, f"__match_any_sync({lanes}, {a})")
+    call = f"__match_all_sync({lanes}, {a}, &gf_emulator_same)"
+    lines = [f"{{ int gf_emulator_same; const unsigned gf_emulator_all = {call};"]
+    lines.append(values.write(target, "gf_emulator_all"))
+    if same is not None:
+        lines.append(values.write(same, "gf_emulator_same != 0"))
+    return " ".join((*lines, "}"))
+
+
+def _reduction(instruction: Instruction, values: Values) -> str:
+    needs(instruction, 3)
+    kind = type_of(instruction).replace("b32", "u32")
+    name = instruction.modifiers[1]
+    if name not in ("add", "min", "max", "and", "or", "xor") or kind not in ("u32", "s32"):
+        raise Unsupported("of that form")
+    a, lanes = (
+        values.read(kind, instruction.operands[1]),
+        values.read("u32", instruction.operands[2]),
+    )
+    return values.write(instruction.operands[0], f"__reduce_{name}_sync({lanes}, {a})")
+
+
+def _active(instruction: Instruction, values: Values) -> str:
+    needs(instruction, 1)
+    return values.write(instruction.operands[0], "__activemask()")
+
+
+def _election(instruction: Instruction, values: Values) -> str:
+    needs(instruction, 2)
+    lane, elected = pair(instruction.operands[0])
+    mask = instruction.operands[1]
+    if isinstance(mask, Number) and immediate(mask) not in (0xFFFFFFFF, -1):
+        raise Unsupported("of less than a whole warp")
+    if elected is None:
+        raise NotPtx("`elect.sync` gives a predicate")
+    # Which lane it was is each lane's to know.
+    return (
+        "{ const bool gf_emulator_is = gf_emulator_elect(); const unsigned gf_emulator_lane_is = "
+        "unsigned(__ffs(int(__ballot_sync(~0u, gf_emulator_is)))) - 1; "
+        f"{values.write(lane, 'gf_emulator_lane_is')} {values.write(elected, 'gf_emulator_is')} }}"
+    )
+
+
+def _barrier(instruction: Instruction, values: Values) -> str:
+    modifiers, operands = instruction.modifiers, instruction.operands
+    if "cluster" in modifiers:
+        if "arrive" in modifiers:
+            return "gf_emulator_cluster_arrive();"
+        return "gf_emulator_cluster_wait();"
+    if "warp" in modifiers:
+        needs(instruction, 1)
+        return f"__syncwarp({values.read('u32', operands[0])});"
+    if "red" in modifiers:
+        raise Unsupported("with a reduction; use __syncthreads_count and its kin")
+    waits = "sync" in modifiers
+    if not waits and "arrive" not in modifiers:
+        raise Unsupported("of that form")
+    needs(instruction, 1, 2)
+    number = values.read("u32", operands[0])
+    whole = isinstance(operands[0], Number) and immediate(operands[0]) == 0
+    if len(operands) == 1:
+        if whole and waits:
+            return "__syncthreads();"
+        count = "(blockDim.x * blockDim.y * blockDim.z + 31u) / 32u * 32u"
+    else:
+        count = values.read("u32", operands[1])
+    return f"gf_emulator_named_barrier({number}, {count}, {'true' if waits else 'false'});"
+
+
+def _array(kind: str, name: str, operands: tuple[Operand, ...], values: Values) -> str:
+    texts = ", ".join(values.read(kind, operand) for operand in operands)
+    return f"const {TYPES[kind]} {name}[] = {{{texts}}};"
+
+
+def _product(instruction: Instruction, values: Values) -> str:
+    modifiers = instruction.modifiers
+    shape = next((m for m in modifiers if re.fullmatch(r"m\d+n\d+k\d+", m)), "")
+    kinds = modifiers[-4:]
+    if "sync" not in modifiers or len(instruction.operands) != 4 or "col" not in modifiers:
+        raise Unsupported("of that form")
+    of_d, of_a, of_b, of_c = kinds
+    counts = _PRODUCTS.get((shape, of_a))
+    is_half = of_d == of_c == "f16" and of_a == of_b == "f16"
+    pairs_of_types = {of_a, of_b} <= {"e4m3", "e5m2"} or of_a == of_b
+    if counts is None or not pairs_of_types or not (of_d == of_c == "f32" or is_half):
+        raise Unsupported("of that shape and these types")
+    d, a, b, c = (vector(operand) for operand in instruction.operands)
+    sums, kind = (2, "u32") if is_half else (counts[0], "f32")
+    if (len(d), len(a), len(b), len(c)) != (sums, counts[1], counts[2], sums):
+        raise NotPtx(f"`{instruction}` has other counts of registers")
+    element = "gf_emulator::Element::"
+    lines = [
+        "{",
+        _array("u32", "gf_emulator_a", a, values),
+        _array("u32", "gf_emulator_b", b, values),
+        _array(kind, "gf_emulator_c", c, values),
+        f"{TYPES[kind]} gf_emulator_d[{sums}];",
+        "gf_emulator_matrix_multiply(gf_emulator_d, gf_emulator_a, gf_emulator_b, gf_emulator_c, "
+        f"gf_emulator::TileShape::{shape}, {element}{_ELEMENTS[of_a]}, {element}{_ELEMENTS[of_b]}, "
+        f"{element}{_ELEMENTS[of_d]}, gf_emulator::Collective::mma);",
+        *(values.write(part, f"gf_emulator_d[{index}]") for index, part in enumerate(d)),
+        "}",
+    ]
+    return " ".join(lines)
+
+
+def _matrix_move(instruction: Instruction, values: Values) -> str:
+    modifiers = instruction.modifiers
+    loads = instruction.opcode == "ldmatrix"
+    count = next((int(m[1:]) for m in modifiers if m in ("x1", "x2", "x4")), 0)
+    if "m8n8" not in modifiers or "b16" not in modifiers or not count:
+        raise Unsupported("of that shape")
+    needs(instruction, 2)
+    registers, place = instruction.operands if loads else instruction.operands[::-1]
+    parts = vector(registers)
+    if len(parts) != count:
+        raise NotPtx(f"`{instruction}` moves {count} registers, not {len(parts)}")
+    address, turned = values.address(place, "shared"), "true" if "trans" in modifiers else "false"
+    if loads:
+        lines = [f"{{ unsigned gf_emulator_all[{count}];"]
+        lines.append(f"gf_emulator_ldmatrix(gf_emulator_all, {address}, {count}, {turned});")
+        lines += [values.write(part, f"gf_emulator_all[{i}]") for i, part in enumerate(parts)]
+        return " ".join((*lines, "}"))
+    array = _array("u32", "gf_emulator_all", parts, values)
+    return f"{{ {array} gf_emulator_stmatrix({address}, gf_emulator_all, {count}, {turned}); }}"
+
+
+def _warpgroup(instruction: Instruction, values: Values) -> str:
+    name = instruction.modifiers[0]
+    if name == "fence":
+        return "gf_emulator_wgmma_fence();"
+    if name == "commit_group":
+        return "gf_emulator_wgmma_commit();"
+    if name == "wait_group":
+        needs(instruction, 1)
+        return f"gf_emulator_wgmma_wait({values.read('s32', instruction.operands[0])});"
+    return _warpgroup_product(instruction, values)
+
+
+def _warpgroup_product(instruction: Instruction, values: Values) -> str:
+    modifiers = instruction.modifiers
+    shape = next((m for m in modifiers if re.fullmatch(r"m64n\d+k\d+", m)), "")
+    *_, of_d, of_a, of_b = modifiers
+    depths = {"f16": "16", "bf16": "16", "e4m3": "32", "e5m2": "32"}
+    if not shape or of_d != "f32" or of_a != of_b or shape.split("k")[1] != depths.get(of_a):
+        raise Unsupported("of that shape and these types")
+    columns = int(re.findall(r"\d+", shape)[1])
+    d, a, b, accumulates, *numbers = instruction.operands
+    parts = vector(d)
+    if len(parts) != columns // 2:
+        raise NotPtx(f"`{instruction}` has {len(parts)} accumulators")
+    narrow = of_a in ("f16", "bf16")
+    from_registers = len(vector(a)) > 1
+    expected = 2 + (0 if not narrow else 1 if from_registers else 2)
+    if len(numbers) != expected or any(immediate(number) != 1 for number in numbers[:2]):
+        raise Unsupported("with a negated operand or without its numbers")
+    turned = [immediate(number) for number in numbers[2:]]
+    turned_a, turned_b = (0, *turned, 0)[-2:] if from_registers or not narrow else turned
+    if from_registers:
+        turned_a, turned_b = 0, (turned[0] if turned else 0)
+    first = f"{PTX}one_array({', '.join(values.own_place(part) for part in parts)})"
+    flags = (
+        f"unsigned({values.read('pred', accumulates)}) | {2 * turned_a + 4 * turned_b}u"
+        if isinstance(accumulates, Name)
+        else f"{immediate(accumulates) + 2 * turned_a + 4 * turned_b}u"
+    )
+    registers, lines = "nullptr", ["{"]
+    descriptor = "0ull"
+    if from_registers:
+        lines.append(_array("u32", "gf_emulator_a", vector(a), values))
+        registers = "gf_emulator_a"
+    else:
+        descriptor = values.read("u64", a)
+    element = f"gf_emulator::Element::{_ELEMENTS[of_a]}"
+    lines.append(
+        f"gf_emulator_wgmma({first}, {descriptor}, {registers}, {values.read('u64', b)}, "
+        f"{columns}, {element}, {flags}); }}"
+    )
+    return " ".join(lines)
+
+
+def _register_budget(instruction: Instruction, values: Values) -> str:
+    needs(instruction, 1)
+    grows = "true" if instruction.modifiers[0] == "inc" else "false"
+    return f"gf_emulator_set_registers({values.read('u32', instruction.operands[0])}, {grows});"
+
+
+def _text(statement: str) -> Handler:
+    def handler(instruction: Instruction, values: Values) -> str:
+        return statement
+
+    return handler
+
+
+HANDLERS: dict[str, Handler] = {
+    "shfl": _shuffle,
+    "vote": _vote,
+    "match": _match,
+    "redux": _reduction,
+    "activemask": _active,
+    "elect": _election,
+    **dict.fromkeys(("bar", "barrier"), _barrier),
+    "mma": _product,
+    **dict.fromkeys(("ldmatrix", "stmatrix"), _matrix_move),
+    "wgmma": _warpgroup,
+    "setmaxnreg": _register_budget,
+    "griddepcontrol": _text(";"),
+    "nanosleep": _text("gf_emulator_yield();"),
+    "trap": _text('gf_emulator_trap("trap");'),
+    "brkpt": _text('gf_emulator_trap("brkpt");'),
+}
