@@ -147,6 +147,13 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
             f"{thread} reads {name} at {event['offset']:+d} ({place}) before this call has written "
             "there, and the call leaves it changed: the next call will find another value"
         )
+    if event["kind"] == "carried_state":
+        return (
+            f"{thread} reads {name} at {event['offset']:+d} ({place}), which the call leaves "
+            "changed together with other bytes of `__device__` memory: a later call can tell that "
+            "an earlier one has left its answer; keep results in outputs or workspaces, or reset "
+            f"{name} at the end"
+        )
     if event["kind"] == "uninitialised":
         return f"{access}, which nobody has written"
     if event["kind"] == "unwaited_copy":
