@@ -60,6 +60,8 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
         Command("trials", "trials", "List, select and sort the trials of a search."),
         Command("compare", "compare", "Compare two trials, or the best of two searches."),
         Command("importance", "importance", "Show which parameters the times depend on."),
+        Command("negatives", "negatives", "List ideas that were tried and did not help."),
+        Command("recheck", "recheck", "Evaluate old negatives again, with today's files."),
         Command("ablate", "ablate", "Switch each feature of a winner off, one at a time."),
         Command("pause", "control", "Pause a search."),
         Command("resume", "control", "Queue a paused search again, for a worker."),
@@ -70,6 +72,9 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     "Use the result": (
         Command("source", "lists", "Print the CUDA source of a candidate."),
         Command("bundle", "lists", "Save the best candidate as a zip file.", "bundle_command"),
+        Command("report", "report", "Write a search or a tuning as a lab note."),
+        Command("publish", "publish", "Write the ledger as plain HTML pages."),
+        Command("ledger", "ledger", "Exchange the ledger as JSON lines."),
         Command("export", "export", "Save the trials of a search as JSON, CSV or Optuna studies."),
         Command("bench", "bench", "Time presets or trials again, side by side."),
         Command("verify", "verify", "Check a bundle again on this machine."),

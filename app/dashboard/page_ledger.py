@@ -13,6 +13,9 @@ from greenfast.app.dashboard.pages import PageRoute, render, services_of
 from greenfast.app.views.ablation_schemas import JobOut
 from greenfast.app.views.ablations import stored_ablation
 from greenfast.app.views.explanations import can_explain, stored_explanation
+from greenfast.app.views.ledger_memory import origin_of, reused_trials
+from greenfast.app.views.negatives import near_negatives
+from greenfast.app.views.rechecks import stored_recheck
 from greenfast.app.views.trial_names import TrialName, best_number
 from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow, TrialRow
@@ -56,6 +59,17 @@ async def start_explanation(request: Request, search_id: str, number: int) -> Re
 
     await run_in_threadpool(start)
     return RedirectResponse(f"/searches/{search_id}/trials/{number}#explanation", 303)
+
+
+def known_of(services: Services, trial: TrialRow) -> dict[str, Any]:
+    """What the ledger knows about a trial beside its own record."""
+    store, search = services.store, trial.search_id
+    repeated = reused_trials(store, search).get(trial.number)
+    return {
+        "repeats": origin_of(store, repeated) if repeated is not None else None,
+        "near": near_negatives(store, search, trial) if trial.verdict is not None else [],
+        "rechecked": stored_recheck(store, search, trial.number),
+    }
 
 
 def explanation_of(services: Services, search: SearchRow, trial: TrialRow) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
+from greenfast.app.views.negatives import negatives_out, themes_of
+from greenfast.db.trial_filters import parameter_filters
 from greenfast.search.verdict import Reason
 
 PAGE = 50
@@ -14,7 +16,17 @@ router = APIRouter(route_class=PageRoute)
 
 @router.get("/negatives")
 def negatives_page(
-    request: Request, kernel: str = "", reason: str = "", search: str = "", cursor: str = ""
+    request: Request,
+    kernel: str = "",
+    reason: str = "",
+    search: str = "",
+    feature: str = "",
+    where: str = "",
+    device: str = "",
+    dtype: str = "",
+    workload: str = "",
+    text: str = "",
+    cursor: str = "",
 ) -> Response:
     services = services_of(request)
     kernels = services.catalogue.names()
@@ -24,11 +36,23 @@ def negatives_page(
         "kernel": one_of("kernel", kernel, kernels),
         "reason": one_of("reason", reason, Reason),
         "search": search or None,
+        "feature": feature.strip()[:100] or None,
+        "where": where.strip()[:400] or None,
+        "device": device.strip()[:100] or None,
+        "dtype": dtype.strip()[:40] or None,
+        "workload": workload.strip()[:200] or None,
+        "text": text.strip()[:200] or None,
     }
     page = services.store.negatives(
         kernel=filters["kernel"],
         reason=filters["reason"],
         search_id=filters["search"],
+        feature=filters["feature"],
+        parameters=parameter_filters((filters["where"] or "").split()),
+        device=filters["device"],
+        dtype=filters["dtype"],
+        workload=filters["workload"],
+        text=filters["text"],
         limit=PAGE,
         cursor=cursor or None,
     )
@@ -36,6 +60,11 @@ def negatives_page(
         "negatives.html",
         {
             "page": page,
+            "expired": {
+                (row.search_id, row.number): row.expired
+                for row in negatives_out(services, page.items)
+            },
+            "themes": themes_of(services.store, search) if search else [],
             "filters": filters,
             "kernels": kernels,
             "reasons": list(Reason),

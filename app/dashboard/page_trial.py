@@ -10,7 +10,7 @@ from fastapi.responses import PlainTextResponse
 
 from greenfast.app.dashboard.annotations import counted_workload, notes_of
 from greenfast.app.dashboard.highlight import cuda_lines
-from greenfast.app.dashboard.page_ledger import explanation_of
+from greenfast.app.dashboard.page_ledger import explanation_of, known_of
 from greenfast.app.dashboard.page_search import baseline_of, designs_of
 from greenfast.app.dashboard.pages import PageRoute, render, services_of
 from greenfast.app.views.designs import Design
@@ -86,6 +86,7 @@ def trial_page(request: Request, search_id: str, number: int) -> Response:
             "best": getattr(store.best(search_id), "number", None),
             "commands": commands(services.catalogue, search, trial, design),
             **explanation_of(services, search, trial),
+            **known_of(services, trial),
             "previous": number - 1 if number > 0 else None,
             "next": number + 1 if number + 1 < counts.total + counts.running else None,
         },

@@ -1,10 +1,11 @@
-"""The ledger over REST: ablations and explanations."""
+"""The ledger over REST: ablations, explanations, themes, reports."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
+from fastapi.responses import PlainTextResponse
 
 from greenfast.app.routes.access import TheServices, TheStore
 from greenfast.app.views.ablation_schemas import AblationOut, JobOut
@@ -14,11 +15,20 @@ from greenfast.app.views.explanations import (
     can_explain,
     stored_explanation,
 )
+from greenfast.app.views.ledger_memory import ReusedOut, reused_trials
+from greenfast.app.views.negatives import NearOut, ThemeOut, near_negatives, themes_of
+from greenfast.app.views.report import require_report
+from greenfast.app.views.report_markdown import markdown
+from greenfast.app.views.report_schemas import ReportOut
 from greenfast.app.views.trial_names import TrialName, best_number, search_named
-from greenfast.app.wiring import LARGEST_SEED
+from greenfast.app.wiring import LARGEST_SEED, Services
 from greenfast.search.errors import UsageError
 
 router = APIRouter(tags=["ledger"])
+ReportForm = Annotated[Literal["json", "markdown"], Query()]
+MARKDOWN: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/markdown": {}}, "description": "the report"}
+}
 OptionalTrial = Annotated[int | None, Query(ge=0, le=LARGEST_SEED, description="default: the best")]
 TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_SEED)]
 
@@ -81,3 +91,49 @@ def start_explanation(
     response.headers["location"] = f"/api/v1/searches/{row.id}/trials/{trial}/explanation"
     job: JobOut = services.ledger_jobs.start("explain", str(TrialName(row.id, trial)))
     return job
+
+
+@router.get("/searches/{search}/themes")
+def themes(search: str, store: TheStore) -> list[ThemeOut]:
+    """Values that were tried together and never helped, those of the most trials first."""
+    return themes_of(store, search_named(store, search))
+
+
+@router.get("/searches/{search}/trials/{trial}/near")
+def near(search: str, trial: TrialNumber, store: TheStore) -> list[NearOut]:
+    """Known negatives of the scope that differ from the trial in a single parameter."""
+    search_id = search_named(store, search)
+    return near_negatives(store, search_id, store.trial(search_id, trial))
+
+
+@router.get("/searches/{search}/reused")
+def reused(search: str, store: TheStore) -> list[ReusedOut]:
+    """The trials that repeat a verdict of an earlier search instead of being evaluated."""
+    repeated = reused_trials(store, search_named(store, search))
+    return [
+        ReusedOut(number=number, search_id=reuse.search_id, trial=reuse.number)
+        for number, reuse in sorted(repeated.items())
+    ]
+
+
+@router.get("/searches/{search}/report", response_model=ReportOut, responses=MARKDOWN)
+def search_report(
+    search: str, services: TheServices, form: ReportForm = "json"
+) -> ReportOut | Response:
+    """The search as a lab note, as JSON or as Markdown."""
+    return _report(services, search_named(services.store, search), form)
+
+
+@router.get("/tunings/{tuning}/report", response_model=ReportOut, responses=MARKDOWN)
+def tuning_report(
+    tuning: str, services: TheServices, form: ReportForm = "json"
+) -> ReportOut | Response:
+    """All searches of a tuning as one lab note."""
+    return _report(services, services.store.tuning(tuning).id, form)
+
+
+def _report(services: Services, name: str, form: str) -> ReportOut | Response:
+    report = require_report(services, name)
+    if form == "json":
+        return report
+    return PlainTextResponse(markdown(report), media_type="text/markdown")

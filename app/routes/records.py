@@ -9,6 +9,7 @@ from fastapi.responses import PlainTextResponse
 
 from greenfast.app.routes.access import TheServices, TheStore
 from greenfast.app.views.confirmations import champion_out
+from greenfast.app.views.negatives import negatives_out
 from greenfast.app.views.schemas import (
     ChampionOut,
     ChampionsQuery,
@@ -16,6 +17,7 @@ from greenfast.app.views.schemas import (
     NegativesQuery,
     Page,
 )
+from greenfast.db.trial_filters import parameter_filters
 
 router = APIRouter(tags=["records"])
 
@@ -28,19 +30,27 @@ def source(source: str, store: TheStore) -> PlainTextResponse:
 
 
 @router.get("/negatives")
-def negatives(query: Annotated[NegativesQuery, Query()], store: TheStore) -> Page[NegativeOut]:
-    """Ideas that were tried and did not help, newest first, each with its scope."""
-    page = store.negatives(
+def negatives(
+    query: Annotated[NegativesQuery, Query()], services: TheServices
+) -> Page[NegativeOut]:
+    """Ideas that were tried and did not help, newest first, each with its scope.
+
+    `expired` says where the kernel's files or the toolchain have changed since.
+    """
+    page = services.store.negatives(
         kernel=query.kernel,
         search_id=query.search_id,
         reason=query.reason,
+        feature=query.feature,
+        parameters=parameter_filters(query.where),
+        device=query.device,
+        dtype=query.dtype,
+        workload=query.workload,
+        text=query.text,
         limit=query.limit,
         cursor=query.cursor,
     )
-    return Page(
-        items=[NegativeOut.model_validate(item) for item in page.items],
-        next_cursor=page.next_cursor,
-    )
+    return Page(items=negatives_out(services, page.items), next_cursor=page.next_cursor)
 
 
 @router.get("/champions")

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from greenfast.app.views.ledger_scope import kindred_plans
+from greenfast.app.views.schemas import Output
 from greenfast.db import convert
 from greenfast.db.ledger import KindredSearch, KnownTrial, NoteKind
 from greenfast.search.loop.memory import NEVER_REPEATED, Recalled, may_repeat, needs_same_baseline
@@ -38,6 +41,14 @@ class Reuse:
 
     search_id: str
     number: int
+
+
+class ReusedOut(Output):
+    """A trial that repeats the verdict of another search's trial."""
+
+    number: int
+    search_id: str = Field(description="the other search")
+    trial: int = Field(description="its trial")
 
 
 @dataclass(frozen=True)

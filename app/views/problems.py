@@ -38,6 +38,7 @@ NOT_FOUND = (
     "no_best",
     "no_ablation",
     "no_explanation",
+    "no_trials",
 )
 CONFLICT = (
     "bad_transition",

@@ -450,6 +450,10 @@ class NegativeOut(Output):
     candidate_digest: str
     source_digest: str | None
     recorded_at: str
+    expired: str = Field(
+        "",
+        description="why it is no advice any more: kernel or toolchain changed; empty: it holds",
+    )
 
 
 # ---- queries ----
@@ -485,6 +489,16 @@ class NegativesQuery(PageQuery):
     kernel: str | None = Field(None, max_length=100)
     search_id: str | None = Field(None, max_length=40)
     reason: Reason | None = None
+    feature: str | None = Field(
+        None, max_length=100, description="a parameter that differs from the baseline's"
+    )
+    where: list[str] = Field(
+        [], max_length=20, description="parameter values, such as tile_m=64; may be repeated"
+    )
+    device: str | None = Field(None, max_length=100)
+    dtype: str | None = Field(None, max_length=40)
+    workload: str | None = Field(None, max_length=200)
+    text: str | None = Field(None, max_length=200, description="words in the sentence or reason")
 
 
 class ChampionsQuery(PageQuery):

@@ -104,6 +104,7 @@ def explained_row(entry: Entry, session: Session, folder: Path) -> Row:
         "probes": first.probe if first else "",
         "explained": explanation.first_stage,
         "shown_by": explanation.shown_by,
+        "sentence": verdict.sentence[:300],
         "conclusion": explanation.conclusion[:600],
         "stages": {stage.name: stage.outcome for stage in explanation.stages},
         "findings": [f"{each.kind} at {each.where}" for each in explanation.findings[:2]],

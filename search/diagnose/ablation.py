@@ -443,4 +443,10 @@ def _figures(verdict: Verdict) -> dict[str, float]:
 
 
 def _counter_words(counters: Sequence[Counter]) -> str:
-    return ", ".join(f"{each.name} {each.before:.4g} -> {each.after:.4g}" for each in counters)
+    return ", ".join(
+        f"{each.name} {_figure(each.before)} -> {_figure(each.after)}" for each in counters
+    )
+
+
+def _figure(value: float) -> str:
+    return f"{value:.0f}" if value == round(value) else f"{value:.3g}"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from greenfast.search.diagnose.probes import BETWEEN, OUTPUT, ProbeReport, first_wrong
+from greenfast.search.diagnose.probes import BETWEEN, OUTPUT, ProbedCase, ProbeReport, first_wrong
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.verdict import SafetyFinding
 
@@ -119,21 +119,20 @@ def _before_partial_tile(
     before = next(
         (a.probe for a, b in pairwise(reports) if b is first and a.outcome == "right"), ""
     )
-    correct = [case for case in first.cases if not case.wrong and case.compared]
     for size in set(tiles.values()):
-        if (
-            size > 1
-            and all(_is_partial(case.shape, size) for case in wrong)
-            and not any(_is_partial(case.shape, size) for case in correct)
-        ):
+        if size > 1 and all(_is_last_and_partial(case, size) for case in wrong):
             return before
     return ""
 
 
-def _is_partial(shape: str, size: int) -> bool:
-    """Whether the keys of a case leave a tile partly filled."""
-    keys = re.search(r"\bS_kv=(\d+)", shape) or re.search(r"\b\w+=(\d+)$", shape)
-    return keys is not None and int(keys[1]) % size != 0
+def _is_last_and_partial(case: ProbedCase, size: int) -> bool:
+    """Whether the one wrong tile of a case is its last, and is not full."""
+    tile = _LAST_TILE.search(case.where)
+    keys = re.search(r"\bS_kv=(\d+)", case.shape) or re.search(r"\b\w+=(\d+)$", case.shape)
+    if tile is None or keys is None:
+        return False
+    count = int(keys[1])
+    return count % size != 0 and int(tile[1]) == (count - 1) // size
 
 
 def _of_access(kernel: KernelSpec, sentence: str) -> str:

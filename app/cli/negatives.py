@@ -1,0 +1,105 @@
+"""`greenfast negatives`: what was tried and did not help."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from greenfast.app.cli.options import AsJson
+from greenfast.app.cli.output import console, print_json, table, text
+from greenfast.app.cli.services import opened_services
+from greenfast.app.views.negatives import ThemeOut, negatives_out, themes_of
+from greenfast.app.views.schemas import NegativeOut
+from greenfast.app.views.trial_names import search_named
+from greenfast.db.trial_filters import parameter_filters
+
+
+def negatives(
+    kernel: Annotated[str | None, typer.Option("--kernel", metavar="KERNEL")] = None,
+    search: Annotated[
+        str | None,
+        typer.Option("--search", metavar="SEARCH", help="Of one search, with its themes."),
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="REASON", help="Such as slower or race.")
+    ] = None,
+    feature: Annotated[
+        str | None,
+        typer.Option(
+            "--feature", metavar="NAME", help="A parameter that differs from the baseline's."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter's value; may be repeated."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", metavar="GPU", help="Such as h200.")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option("--dtype", metavar="TYPE")] = None,
+    workload: Annotated[str | None, typer.Option("--workload", metavar="NAME")] = None,
+    words: Annotated[
+        str | None, typer.Option("--text", metavar="WORDS", help="Words of the sentence.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500)] = 50,
+    as_json: AsJson = False,
+) -> int:
+    """List ideas that were tried and did not help, newest first.
+
+    A negative whose kernel or toolchain has changed since is marked as expired: it is still a
+    record, and no longer advice. `greenfast recheck` evaluates it again.
+    """
+    with opened_services() as services:
+        store = services.store
+        search_id = search_named(store, search) if search is not None else None
+        page = store.negatives(
+            kernel=kernel,
+            search_id=search_id,
+            reason=reason,
+            feature=feature,
+            parameters=parameter_filters(settings or ()),
+            device=device,
+            dtype=dtype,
+            workload=workload,
+            text=words,
+            limit=limit,
+        )
+        rows = negatives_out(services, page.items)
+        themes = themes_of(store, search_id) if search_id is not None else []
+    if as_json:
+        print_json(
+            {
+                "negatives": [row.model_dump() for row in rows],
+                "themes": [theme.model_dump() for theme in themes],
+                "more": page.next_cursor is not None,
+            }
+        )
+    else:
+        show(rows, themes, more=page.next_cursor is not None)
+    return 0
+
+
+def show(rows: list[NegativeOut], themes: list[ThemeOut], *, more: bool) -> None:
+    """Print the themes, then a row for each negative."""
+    out = console()
+    for theme in themes:
+        out.print(text(f"- {theme.sentence}; e.g. {theme.search_id}/{theme.example}"))
+    if themes:
+        out.print()
+    if not rows:
+        out.print(text("no such negative is recorded"))
+        return
+    cells = [
+        (
+            f"{row.search_id}/{row.number}",
+            row.template,
+            f"{row.stage}: {row.reason}",
+            row.changed,
+            row.finding + (f" [expired: {row.expired}]" if row.expired else ""),
+        )
+        for row in rows
+    ]
+    out.print(table(("trial", "template", "rejected", "changed", ""), cells))
+    if more:
+        out.print(text("There are more; --limit shows up to 500."))

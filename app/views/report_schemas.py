@@ -1,0 +1,98 @@
+"""The report of a search or a tuning, as a document."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from greenfast.app.views.ablation_schemas import AblationOut
+from greenfast.app.views.compare_schemas import TemplateImportancesOut
+from greenfast.app.views.negatives import ThemeOut
+from greenfast.app.views.schemas import (
+    ConfirmationOut,
+    FunnelStep,
+    Output,
+    PeerOut,
+    ScalarValue,
+)
+
+
+class QuestionOut(Output):
+    """What was asked, and what a person expected."""
+
+    sentence: str
+    hypothesis: str
+    expected_gain: float | None = Field(description="a share of the baseline's time")
+    gain: float | None = Field(description="1 - ratio of the best; null: no comparison")
+    cost: str
+    answer: str = Field(description="what came out, with no claim beyond its kind of time")
+
+
+class StageOut(Output):
+    """A row of the stage table: a trial on the way to the winner, or a preset beside it."""
+
+    number: int
+    role: str = Field(description="baseline, preset, step, winner or near miss")
+    design: str
+    verdict: str
+    status: str = Field(description="the verdict, or what it was rejected for")
+    time_us: float | None
+    ratio: float | None = Field(description="time / the baseline's")
+    registers: int | None
+    spill_bytes: int | None
+    smem_bytes: int | None
+    finding: str = Field(description="of a rejected trial")
+
+
+class CitedTrialOut(Output):
+    """A trial that the report refers to."""
+
+    number: int
+    verdict: str
+    template: str
+    parameters: dict[str, ScalarValue]
+    time_us: float | None
+    source_digest: str | None
+    repeats: str = Field(description="SEARCH/NUMBER whose verdict it repeats; empty: its own")
+
+
+class PointOut(Output):
+    number: int
+    time_us: float
+    best_us: float
+
+
+class SearchReportOut(Output):
+    """One search as a lab note. Every number is a trial's, or is counted from trials."""
+
+    id: str
+    name: str
+    status: str
+    kernel: str
+    question: QuestionOut
+    setup: list[tuple[str, str]]
+    trials: int
+    reused: int = Field(description="trials that repeat a verdict of an earlier search")
+    time_kind: str
+    band: float
+    funnel: list[FunnelStep]
+    by_reason: dict[str, int]
+    stages: list[StageOut]
+    winner: int | None
+    winner_sentence: str
+    confirmation: ConfirmationOut | None
+    peers: list[PeerOut]
+    ablation: AblationOut | None
+    themes: list[ThemeOut]
+    importances: list[TemplateImportancesOut]
+    next_steps: list[str]
+    points: list[PointOut] = Field(description="the correct trials in order, with the best so far")
+    cited: list[CitedTrialOut]
+
+
+class ReportOut(Output):
+    """A report of one search, or of all searches of a tuning."""
+
+    title: str
+    searches: list[SearchReportOut]
+    version: str
+    created_at: str
