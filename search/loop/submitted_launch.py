@@ -16,6 +16,8 @@ from greenfast.search.kernels.author_files import parsed_toml
 
 LAUNCH_FILE = "the launch file"
 LONGEST_LAUNCH = 100_000  # characters
+MOST_ROWS = 32  # launches, workspaces, tensor maps
+MOST_KEYS = 200  # of a table
 SIMPLE_KEYS = ("minimum_sm", "arch_specific", "deterministic")
 TABLES = ("supports", "locals", "tiles")
 LISTS = ("launches", "workspaces", "tensor_maps")
@@ -64,6 +66,8 @@ def _list_of_tables(tables: dict[str, Any], key: str) -> list[tuple[int, dict[st
     rows = tables.get(key, [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise SpecError(f"{LAUNCH_FILE}: {key} is a list of tables", code="bad_spec")
+    if len(rows) > MOST_ROWS:
+        raise SpecError(f"{LAUNCH_FILE}: more than {MOST_ROWS} {key}", code="bad_spec")
     return list(enumerate(rows, 1))
 
 
@@ -101,6 +105,8 @@ def _lines(tables: dict[str, Any]) -> Iterator[str]:
 def _items(table: Any, where: str) -> Iterator[str]:
     if not isinstance(table, dict):
         raise SpecError(f"{LAUNCH_FILE}: {where} is a table", code="bad_spec")
+    if len(table) > MOST_KEYS:
+        raise SpecError(f"{LAUNCH_FILE}: {where} has more than {MOST_KEYS} keys", code="bad_spec")
     for key, value in table.items():
         if not _BARE_KEY.match(key):
             raise SpecError(

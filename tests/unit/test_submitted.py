@@ -104,6 +104,8 @@ def test_the_digest_covers_source_and_launches_and_not_its_author():
         LAUNCH + '[tiles]\na = "1\\n[presets.x]"\n',
         LAUNCH + "[tiles]\na = 1979-05-27\n",
         "launches = 1\n",
+        '[[launches]]\ngrid = ["1"]\nblock = ["1"]\n' * 33,
+        LAUNCH + "[tiles]\n" + "".join(f"a{number} = 1\n" for number in range(201)),
         "launches = [1]\n",
         LAUNCH + "tiles = 1\n",
         "x = [" * 100,
