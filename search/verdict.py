@@ -241,6 +241,7 @@ FINDING_REASONS = {
     "wrong_values": Reason.WRONG_VALUES,
     "undefined_operation": Reason.WRONG_VALUES,
     "same_value_write": Reason.RACE,
+    "carried_state": Reason.UNINITIALISED,
 }
 
 

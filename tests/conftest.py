@@ -10,6 +10,7 @@ from pathlib import Path
 
 import cpu_report
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 
 import greenfast.app  # noqa: F401 - before NumPy: it says that BLAS starts no threads
 from greenfast.search.kernels.catalogue import Catalogue
@@ -26,6 +27,12 @@ sys.dont_write_bytecode = False
 # the tables that it writes to a pipe.
 for variable in ("COLUMNS", "LINES"):
     os.environ.pop(variable, None)
+
+
+# httpx waits 5 s for an answer unless told otherwise: too little where several suites share two
+# cores.
+for wait in ("connect", "read", "write", "pool"):
+    setattr(DEFAULT_TIMEOUT_CONFIG, wait, 60.0)
 
 
 def pytest_addoption(parser):

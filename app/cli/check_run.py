@@ -22,7 +22,7 @@ from greenfast.search.diagnose.plain import (
 )
 from greenfast.search.diagnose.plain_messages import refusal
 from greenfast.search.errors import Fault, SpecError, UsageError
-from greenfast.search.gates.safety import INLINE_ASSEMBLY, checked_problems
+from greenfast.search.gates.safety import INLINE_ASSEMBLY, checked_problems, unseen_assembly
 from greenfast.search.loop.evaluate import prepare
 from greenfast.search.loop.plan import DEFAULT_TARGET, NO_BASELINE, SearchRequest
 from greenfast.search.oracle.cases import workload_case
@@ -72,7 +72,7 @@ def check_candidate(
     subject = prepare(candidate, context, with_cubin=False)
     if isinstance(subject, Rejected):
         raise SpecError(subject.sentence, code=subject.reason.value)
-    _refuse_assembly(subject.source, f"template {template.name}")
+    _refuse_assembly(subject.source, runner(context.target), f"template {template.name}")
     case = workload_case(context.workloads[0], plan.seed)
     counted = lay_out(
         kernel, template, subject.point, case, case_data(kernel, case), optional_outputs=False
@@ -109,7 +109,7 @@ def check_file(
         return _check_plain(target, cuda_file, launch, options, is_strict=is_strict)
     launch_file, seed = launch, options.seed
     brought = read_brought(cuda_file, launch_file, services.catalogue.include_dirs, seed or 0)
-    _refuse_assembly(brought.source, str(cuda_file))
+    _refuse_assembly(brought.source, target, str(cuda_file))
     _refuse_device(target.device, brought, launch_file)
     report = _compiled(
         services,
@@ -161,10 +161,10 @@ def _refuse_device(device: Device, brought: BroughtKernel, launch_file: Path) ->
         )
 
 
-def _refuse_assembly(source: RenderedSource, subject: str) -> None:
-    if source.raw_asm:
+def _refuse_assembly(source: RenderedSource, target: Runner, subject: str) -> None:
+    if unseen := unseen_assembly(source, target):
         raise UsageError(
-            f"{subject} {INLINE_ASSEMBLY}, so it cannot be checked",
+            f"{subject} {INLINE_ASSEMBLY}, so it cannot be checked: {unseen}",
             code="inline_assembly",
             mend="use the primitives of kernel_templates/include/gf/, which have an emulated form",
         )

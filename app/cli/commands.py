@@ -84,6 +84,8 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     ),
     "Examine one candidate": (
         Command("trial", "trial", "Take one candidate through all gates."),
+        Command("evolve", "evolve", "Let a program write sources; keep the fastest correct one."),
+        Command("mcp", "mcp", "Serve judging and reading to an agent over MCP."),
         Command("judge", "judge", "Take a source of your own through all gates of a kernel."),
         Command("check", "check", "Look for races and bad memory accesses, also in your own .cu."),
         Command("explain", "explain", "Tell why a trial is wrong: stage, step, and error."),

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from greenfast.app.cli.csv_text import csv_text
+from greenfast.app.cli.export_space import cache_document, t4_document
 from greenfast.app.cli.files import require_folder, write_output
 from greenfast.app.cli.options import AsJson, Output, SearchName
 from greenfast.app.cli.output import print_json
@@ -31,12 +32,18 @@ LAST = ("attempts", "created_at", "recorded_at", "candidate_digest", "source_dig
 class Format(StrEnum):
     JSON = "json"
     CSV = "csv"
+    T4 = "t4"
+    CACHE = "kernel-tuner"
 
 
 def export(
     search: SearchName,
     form: Annotated[
-        Format, typer.Option("--format", help="json: everything; csv: one row a trial.")
+        Format,
+        typer.Option(
+            "--format",
+            help="json: everything; csv: one row a trial; t4 and kernel-tuner: for other tuners.",
+        ),
     ] = Format.JSON,
     evidence: Annotated[
         bool, typer.Option("--evidence", help="In JSON, also the gates' evidence of each trial.")
@@ -63,6 +70,11 @@ def export(
             written = _studies(optuna, search_id, rows)
         elif form is Format.CSV:
             content = as_csv(rows)
+        elif form is Format.T4:
+            content = json_text(t4_document(rows)) + "\n"
+        elif form is Format.CACHE:
+            row = store.search(search_id)
+            content = json_text(cache_document(rows, row.kernel, row.target)) + "\n"
         else:
             content = json_text(document(store, search_id, rows, evidence)) + "\n"
     if optuna is not None:

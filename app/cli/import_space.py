@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
+from greenfast.app.cli.new_files import write_kernel
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import print_json
 from greenfast.app.settings import Settings
 from greenfast.app.views.terminal import say
-from greenfast.app.cli.new_files import write_kernel
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.catalogue import Catalogue, load_kernel
 from greenfast.search.recordings.file import SUFFIX, write

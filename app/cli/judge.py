@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
+from greenfast.app.cli.judge_here import judged_here
 from greenfast.app.cli.options import AsJson, Kernel, Seed, Target, Workloads
 from greenfast.app.cli.output import print_json
-from greenfast.app.cli.search import EXIT_FAILED, EXIT_INTERRUPTED, run_here
+from greenfast.app.cli.search import EXIT_FAILED, EXIT_INTERRUPTED
 from greenfast.app.cli.services import opened_services
-from greenfast.app.service.worker import Left, Stop
-from greenfast.app.views.submitting import JudgeRequest, submission_report, submit_source
+from greenfast.app.service.worker import Stop
+from greenfast.app.views.submitting import JudgeRequest
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.loop.submitted import Submission
-from greenfast.search.status import SearchStatus
 from greenfast.search.text import one_line
 
 EXIT_CODES = {"accepted": 0, "green": 0, "rejected": 1}
@@ -93,13 +93,9 @@ def judge(
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
-        ticket = submit_source(services, request)
-        row = services.store.search(ticket.search_id)
-        if row.status != SearchStatus.COMPLETED:
-            report = run_here(services, ticket.search_id, stop)
-            if report.left is Left.STOPPED:
-                return EXIT_INTERRUPTED
-        result = submission_report(services, ticket.search_id, repeated=ticket.repeated)
+        result = judged_here(services, request, stop)
+    if result is None:
+        return EXIT_INTERRUPTED
     if as_json:
         print_json(result)
     else:

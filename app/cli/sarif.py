@@ -28,6 +28,7 @@ RULES = {
     "device_fault": "The kernel ends its run by a wild access or a trap.",
     "wrong_values": "An output differs from the expected values.",
     "undefined_operation": "An operation on numbers has no value in CUDA C++.",
+    "carried_state": "A call can tell whether an earlier one has left its answer.",
     "same_value_write": "Several threads write the same value to the same bytes without an order.",
 }
 assert RULES.keys() == FINDING_REASONS.keys()

@@ -16,10 +16,12 @@ from greenfast.app.dashboard.pages import PageRoute, render, services_of
 from greenfast.app.views.designs import Design
 from greenfast.app.views.next_steps import can_check, check_command
 from greenfast.app.views.probe_hint import probe_of
+from greenfast.app.views.submitting import author_record
 from greenfast.db.rows import SearchRow, TrialDetail, TrialRow
 from greenfast.db.store import Store
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.text import abridged
 from greenfast.search.verdict import Stage, VerdictName
 
@@ -76,6 +78,7 @@ def trial_page(request: Request, search_id: str, number: int) -> Response:
             "settings": settings(services.catalogue, search.kernel, trial, baseline),
             "log": abridged(trial.log.replace("\r\n", "\n"), LONGEST_LOG),
             "parents": parents(store, trial),
+            "submission": author_record(store, search_id, trial.template),
             "source": source,
             "lines": cuda_lines(source.text, notes_of(trial)) if source else None,
             "counted": counted_workload(trial),
@@ -119,7 +122,7 @@ def commands(
     steps = []
     if probe := probe_of(catalogue, search, trial):
         steps.append(("To find the stage that goes wrong:", probe))
-    if can_check(trial.verdict, trial.stage):
+    if can_check(trial.verdict, trial.stage) and not is_submitted(trial.template):
         changed = {name: value for name, value, _ in design.changes}
         command = check_command(
             search.kernel,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from greenfast.app.views.submission_feedback import feedback
 from greenfast.app.wiring import Services, own_version, toolchain_name
@@ -11,11 +11,13 @@ from greenfast.db.rows import SearchRow, TrialDetail
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kernel_files
+from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.loop.plan import DEFAULT_TARGET, SearchPlan, SearchRequest
 from greenfast.search.loop.submitted import (
     SOURCE,
     Submission,
     files_with,
+    launch_of,
     plan_of_submission,
     record_in,
     retold,
@@ -25,6 +27,9 @@ from greenfast.search.loop.submitted import (
 from greenfast.search.status import SearchStatus
 from greenfast.search.targets import check_target_name
 from greenfast.search.verdict import VerdictName
+
+if TYPE_CHECKING:
+    from greenfast.db.store import Store
 
 JSON = dict[str, Any]
 MOST_REPEATS = 20  # earlier searches of one source that are compared
@@ -62,9 +67,10 @@ class Ticket:
     repeated: bool
 
 
-def submit_source(services: Services, request: JudgeRequest) -> Ticket:
+def submit_source(services: Services, request: JudgeRequest, name: str = "") -> Ticket:
     """Queue the search that judges a source, unless one of the same scope has or will.
 
+    `name`: of that search in lists.
     UsageError and SpecError name what is wrong with the source, its launches or the request.
     """
     target = request.target or DEFAULT_TARGET
@@ -79,6 +85,7 @@ def submit_source(services: Services, request: JudgeRequest) -> Ticket:
     submission = _with_parent(services, request.submission.checked())
     files = files_with(kernel_files(kernel, catalogue.include_dirs), kernel.folder.name, submission)
     plan = _plan(services, request, submission, files, kernel.folder.name)
+    plan = replace(plan, name=name or plan.name)
     if (earlier := _judged_before(services, plan, files, request.seed)) is not None:
         return Ticket(earlier, repeated=True)
     champion = services.files_of(plan, catalogue)
@@ -124,6 +131,7 @@ def _plan(
                 trials=2,
                 seed=request.seed,
                 baseline=request.baseline,
+                reuse=False,  # the ledger goes by sources, and launches decide here, too
             ),
             frozen_catalogue(files, services.settings.cache),
         )
@@ -189,6 +197,25 @@ def judged_trial(services: Services, row: SearchRow) -> TrialDetail | None:
         )
     number = store.numbers_of(row.id, (candidate.digest,)).get(candidate.digest)
     return None if number is None else store.trial(row.id, number)
+
+
+def author_record(store: Store, search_id: str, template: str) -> dict[str, str]:
+    """What the author of a submission said about it; empty for any other template."""
+    files = store.frozen_files(search_id) if is_submitted(template) else None
+    return record_in(files, template) if files is not None else {}
+
+
+def submission_texts(services: Services, search_id: str) -> tuple[str, str]:
+    """The source and the launch file of a submission, as they were judged."""
+    plan, files = services.store.plan(search_id), services.store.frozen_files(search_id)
+    if plan.submitted is None or files is None:
+        raise UsageError(
+            f"search {search_id} judges no submitted source", code="unknown_submission"
+        )
+    texts = submitted_files(files, plan.submitted.template)
+    source = next(text for path, text in texts.items() if path.endswith(f"/{SOURCE}"))
+    heading = next(text for path, text in texts.items() if path.endswith(".toml"))
+    return source, launch_of(heading)
 
 
 def submission_report(services: Services, search_id: str, *, repeated: bool = False) -> JSON:

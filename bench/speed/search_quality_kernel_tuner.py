@@ -1,6 +1,6 @@
 """Kernel Tuner's strategies on complete spaces, in its simulation mode.
 
-    python bench/speed/search_quality_kernel_tuner.py SPACES.json OUT.json [--repeats 20]
+    python -m bench.speed.search_quality_kernel_tuner SPACES.json OUT.json [--repeats 20]
 
 A process of its own, in an environment that has `kernel-tuner`; greenfast is not imported.
 `bench.speed.search_quality --write-spaces SPACES.json` writes the spaces. Every strategy has its
@@ -21,9 +21,13 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from constraint import FunctionConstraint
-from kernel_tuner import interface, util
-from kernel_tuner.runners.simulation import SimulationRunner
+
+try:
+    from constraint import FunctionConstraint
+    from kernel_tuner import interface, util
+    from kernel_tuner.runners.simulation import SimulationRunner
+except ImportError:  # `main` says so
+    interface = None
 
 STRATEGIES = {
     "genetic_algorithm": "genetic_algorithm",
@@ -42,17 +46,21 @@ def spaces(path):
     return {space["name"]: space for space in json.loads(Path(path).read_text())}
 
 
+def point(space, codes):
+    """The values at some positions."""
+    pairs = zip(codes, space["parameters"], strict=True)
+    return tuple(values[code] for code, (_, values) in pairs)
+
+
 def as_cache(space):
     """The space as a Kernel Tuner cache."""
     names = [name for name, _ in space["parameters"]]
     cache = {}
-    for codes, time in zip(space["codes"], space["times"]):
-        values = [
-            values[code] for code, (_, values) in zip(codes, space["parameters"])
-        ]
+    for codes, time in zip(space["codes"], space["times"], strict=True):
+        values = point(space, codes)
         key = ",".join(map(str, values))
         result = time if time is not None else "RuntimeFailedConfig"
-        cache[key] = {**dict(zip(names, values)), "time": result}
+        cache[key] = {**dict(zip(names, values, strict=True)), "time": result}
     return {
         "device_name": "recorded",
         "kernel_name": space["name"],
@@ -68,34 +76,18 @@ def as_cache(space):
 def prepared(path, name):
     """The cache's file, and the valid configurations."""
     space = spaces(path)[name]
-    file = tempfile.NamedTemporaryFile("w", suffix=".json", delete=False)
-    with file:
+    with tempfile.NamedTemporaryFile("w", suffix=".json", delete=False) as file:
         json.dump(as_cache(space), file)
-    valid = {
-        tuple(values[code] for code, (_, values) in zip(codes, space["parameters"]))
-        for codes in space["codes"]
-    }
-    return file.name, space, valid
+    return file.name, space, {point(space, codes) for codes in space["codes"]}
 
 
-_read, _searchspace = util.read_cache, interface.Searchspace
 _kept = {}
 
 
 def read_once(cachefile, open_cache=True):
     if cachefile not in _kept:
-        _kept[cachefile] = _read(cachefile, open_cache)
+        _kept[cachefile] = _kept["read"](cachefile, open_cache)
     return _kept[cachefile]
-
-
-def space_once(tune_params, restrictions, max_threads, **options):
-    key = ("space", tuple(tune_params), id(restrictions))
-    if key not in _kept:
-        _kept[key] = _searchspace(tune_params, restrictions, max_threads, **options)
-    return _kept[key]
-
-
-util.read_cache = read_once
 
 
 def run(job):
@@ -104,12 +96,14 @@ def run(job):
     file, space, _ = prepared(path, name)
     np.random.seed(seed)
     random.seed(seed)
+    _kept.setdefault("read", util.read_cache)
+    util.read_cache = read_once
     curve, seen = [], set()
     original = SimulationRunner.run
 
     def watched(self, configurations, options):
         results = original(self, configurations, options)
-        for configuration, result in zip(configurations, results):
+        for configuration, result in zip(configurations, results, strict=True):
             key = tuple(configuration)
             if result is None or key in seen:
                 continue
@@ -168,6 +162,8 @@ def main():
     parser.add_argument("--space", action="append")
     parser.add_argument("--cores", type=int, default=2)
     options = parser.parse_args()
+    if interface is None:
+        raise SystemExit("This comparison needs Kernel Tuner: pip install kernel-tuner")
     jobs = [
         (options.spaces, name, strategy, seed, options.budget)
         for name in options.space or spaces(options.spaces)

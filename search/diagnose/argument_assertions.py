@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from greenfast.search.diagnose.entries import Entry, place_of
 from greenfast.search.oracle.problem import GivenArgument, Packed, Scalar, Tensor
 
+ARGUMENTS = "arguments"  # the file of the assertions in messages
 MISFIT = "greenfast: "  # begins an assertion's message
 SCALAR_BYTES = {"int32": 4, "uint32": 4, "int64": 8, "float32": 4, "float64": 8}
 TRAITS = """

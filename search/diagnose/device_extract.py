@@ -18,12 +18,19 @@ from greenfast.search.errors import UsageError
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.targets.emulator.source_text import HEADER_PRAGMA
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
+from greenfast.search.targets.emulator.word_set import word_set
+from greenfast.search.toolchain.includes import STANDARD_HEADERS
 
 _HEADER = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
 _PACK = re.compile(r"#pragma\s+pack\b")
 _NAMESPACE = re.compile(r"(?:inline )?namespace(?: |$)")
 _LIBRARIES = ("std", "nvcuda", "cooperative_groups", "cuda")
-_OPERATOR = "operator"
+# The standard headers that device code uses and that bring no C library. The emulator's prelude has
+# what else it may need.
+DEVICE_STANDARD = word_set("""
+    algorithm array bit cfloat climits float.h initializer_list iterator limits limits.h numeric
+    tuple type_traits utility
+""")
 
 
 @dataclass(frozen=True)
@@ -225,7 +232,10 @@ class DeviceCode:
         `data` are initial values of device variables, by name. Raises UsageError for another name.
         """
         values = self._initialisers(data)
+        uses_standard = any("std" in self.mentions(each) for each in kept)
         for header in self.headers:
+            if header in STANDARD_HEADERS and not (uses_standard and header in DEVICE_STANDARD):
+                continue
             yield f"#include <{header}>", Line("includes", 1)
         open_scopes: tuple[str, ...] = ()
         spaces = {name for each in self.declarations for name in _namespaces(each)}
@@ -238,6 +248,10 @@ class DeviceCode:
                 open_scopes = declaration.scopes
             if declaration.kind == "using_namespace":
                 name = self._used_namespace(declaration)
+                if (
+                    name == "std"
+                ):  # its copies are not watched; device code has min, max, ... without
+                    continue
                 if name.split("::")[0] not in _LIBRARIES and name in spaces:
                     yield f"namespace {name} {{}}", origin
                 elif name.split("::")[0] not in _LIBRARIES and not self._is_alias(name):

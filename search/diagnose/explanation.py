@@ -20,7 +20,7 @@ from greenfast.search.diagnose.ladder import Ladder, climb
 from greenfast.search.diagnose.probes import ProbeReport, probe_candidate
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.gates.base import Subject
-from greenfast.search.gates.safety import checked_problems
+from greenfast.search.gates.safety import checked_problems, unseen_assembly
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import resolve
@@ -150,10 +150,8 @@ def _stored_findings(verdict: Rejected) -> tuple[SafetyFinding, ...]:
 def _checked(subject: Subject) -> list[SafetyFinding]:
     """Findings of a checked run, which the safety gate did not come to."""
     checker: Runner | None = subject.conditions.checker
-    if subject.source.raw_asm:
-        return []
     target = subject.target if not subject.target.measures else checker
-    if target is None:
+    if target is None or unseen_assembly(subject.source, target):
         return []
     program = (
         subject.program if target is subject.target else target.load(subject.source, subject.cubin)

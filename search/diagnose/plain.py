@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from greenfast.search.diagnose.argument_assertions import TRAITS, assertion_lines
+from greenfast.search.diagnose.argument_assertions import ARGUMENTS, TRAITS, assertion_lines
 from greenfast.search.diagnose.brought import (
     BroughtKernel,
     ExpectedOutput,
@@ -41,7 +41,6 @@ from greenfast.search.targets.emulator.target import EmulatorTarget
 from greenfast.search.verdict import SafetyFinding
 
 _GF_INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]gf/', re.MULTILINE)
-ARGUMENTS = "arguments"  # the file of the assertions in messages
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from greenfast.search.diagnose.argument_assertions import MISFIT
+from greenfast.search.diagnose.argument_assertions import ARGUMENTS, MISFIT
 from greenfast.search.diagnose.plain_text import MissingInclude
 from greenfast.search.errors import UsageError
 from greenfast.search.text import file_line, one_line, shortened
@@ -15,18 +15,19 @@ _ERROR = re.compile(
     r"^(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<message>.*)$"
 )
 _ASSERTION = re.compile(rf"static assertion failed: {MISFIT}(.*)")
-_INSTANTIATED = re.compile(r"^(?P<file>[^\s/:][^:]*):(?P<line>\d+)(?::\d+)?:\s+required from")
+_INSTANTIATED = re.compile(r"^(?P<file>[^\s/:][^:]*):(?P<line>\d+)(?::\d+)?:")
+_FOLLOWS = re.compile(r"variable or field .* declared void|expected primary-expression")
 _MACHINE_PATH = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")  # must not appear in messages
 
 
 def refusal(log: str, missing: Sequence[MissingInclude]) -> UsageError:
     """UsageError for the log's first error; the assertions on arguments come first."""
-    for line in log.splitlines():
-        if (assertion := _ASSERTION.search(line)) is not None:
-            return UsageError(assertion[1].strip(), code="bad_arguments")
     lines = log.splitlines()
     errors = [match for line in lines if (match := _ERROR.match(line))]
-    own = next((match for match in errors if not match["file"].startswith(("/", "<"))), None)
+    assertions = [match for line in lines if (match := _ASSERTION.search(line))]
+    own = next((match for match in errors if _is_cause(match)), None)
+    if assertions and own is None:
+        return UsageError(assertions[0][1].strip(), code="bad_arguments")
     error = own or (errors[0] if errors else None)
     if error is None:
         message = one_line(log) or "the compiler gave no reason"
@@ -45,6 +46,15 @@ def refusal(log: str, missing: Sequence[MissingInclude]) -> UsageError:
         f"{place}: the emulator cannot compile this: {message}",
         code="unsupported_source",
         mend=_about(missing),
+    )
+
+
+def _is_cause(error: re.Match[str]) -> bool:
+    """Whether an error is in the author's files and says more than that another one follows."""
+    return not (
+        error["file"].startswith(("/", "<"))
+        or error["file"] == ARGUMENTS
+        or _FOLLOWS.match(error["message"])
     )
 
 

@@ -21,6 +21,15 @@ from greenfast.search.toolchain.includes import is_allowed
 MOST_CHARACTERS = 8_000_000  # of the whole text
 DEEPEST_INCLUDE = 64
 COMMAND_LINE = "command line"  # the file of `-D` lines in messages
+# The device pass of nvcc has the macros of a host system, and is no NVRTC.
+NVCC_MACROS = (
+    "#undef __CUDACC_RTC__",
+    "#define __linux__ 1",
+    "#define __linux 1",
+    "#define __unix__ 1",
+    "#define __x86_64__ 1",
+    "#define __NVCC__ 1",
+)
 _INCLUDE = re.compile(r'\s*#\s*include(?:_next)?\s*(?:"([^"]+)"|<([^<>]+)>)')
 _ANY_INCLUDE = re.compile(r"\s*#\s*include")
 _PRAGMA_ONCE = re.compile(r"\s*#\s*pragma\s+once\b")
@@ -66,7 +75,8 @@ def read_plain_text(
     Raises SpecError for a file that cannot be read, UsageError for a malformed definition.
     """
     reading = _Reading(include_dirs, headers)
-    body = [(_definition(text), Line(COMMAND_LINE, number)) for number, text in enumerate(defines)]
+    body = [(text, Line("nvcc", number)) for number, text in enumerate(NVCC_MACROS)]
+    body += [(_definition(text), Line(COMMAND_LINE, number)) for number, text in enumerate(defines)]
     body += _lines(cuda_file, reading)
     return PlainText(tuple(body), reading.files, tuple(reading.missing.values()))
 

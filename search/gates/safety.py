@@ -13,7 +13,8 @@ from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.oracle.cases import Case, derived_cases
 from greenfast.search.oracle.problem import Problem, lay_out
 from greenfast.search.oracle.reference import case_data
-from greenfast.search.targets.base import Checked, Runner
+from greenfast.search.render import RenderedSource
+from greenfast.search.targets.base import Checked, Runner, SourceRefused
 from greenfast.search.text import file_line
 from greenfast.search.verdict import (
     Failed,
@@ -34,7 +35,7 @@ LOOKED_FOR = (
     "divergent barriers and collectives",
     "deadlock",
 )
-INLINE_ASSEMBLY = "holds inline assembly, which the emulator does not see"
+INLINE_ASSEMBLY = "holds inline assembly that the emulator does not see"
 LACKING = (
     "host_compiler_missing",
     "emulator_unsupported",
@@ -53,8 +54,10 @@ class SafetyGate:
     compares = False
 
     def judge(self, subject: Subject, baseline: Baseline | None = None) -> SafetyResult:
-        if subject.source.raw_asm:
-            return Unavailable(self.name, f"the template {INLINE_ASSEMBLY}, so nothing is claimed")
+        if unseen := _unseen(subject):
+            return Unavailable(
+                self.name, f"the template {INLINE_ASSEMBLY}, so nothing is claimed: {unseen}"
+            )
         problems = checked_problems(subject)
         checked = subject.target.check(subject.program, problems)
         if checked is not None:
@@ -112,6 +115,26 @@ class SafetyGate:
             + ", ".join(LOOKED_FOR),
             evidence,
         )
+
+
+def _unseen(subject: Subject) -> str:
+    # A measuring target leaves its checks to another; without one they are unavailable anyhow.
+    examiner = subject.conditions.checker or subject.target
+    return unseen_assembly(subject.source, examiner)
+
+
+def unseen_assembly(source: RenderedSource, examiner: Runner) -> str:
+    """Why the checks of `examiner` do not see the source's inline assembly; empty where they do."""
+    if not source.raw_asm:
+        return ""
+    try:
+        examiner.examine(source)
+    except SourceRefused as refused:
+        return str(refused)
+    except Fault as fault:
+        if fault.code not in LACKING:
+            raise
+    return ""
 
 
 def like(facts: Device) -> Device:

@@ -28,6 +28,7 @@ from greenfast.search.text import shortened
 
 DEFAULT_TARGET = "emulator:h200"
 DEFAULT_STRATEGY = "tpe"
+EXHAUSTIVE = "exhaustive"  # the strategy that lists its spaces
 DEFAULT_TRIALS = 40
 LARGEST_TRIALS = 1_000_000
 LONGEST_NAME = 200
@@ -277,7 +278,9 @@ def _templates(
     refusals: list[UsageError] = []
     for name in names:
         try:
-            _require_usable(kernel, kernel.template(name), workloads, compiled, target)
+            _require_usable(
+                kernel, kernel.template(name), workloads, compiled, target, request.strategy
+            )
             usable.append(name)
         except UsageError as error:
             if request.templates or error.code not in UNUSABLE:
@@ -299,8 +302,10 @@ def _require_usable(
     workloads: list[Workload],
     compiled: Items,
     target: str,
+    strategy: str | None,
 ) -> None:
-    """UsageError for a template that cannot run the workloads; SpecError for too large a space."""
+    """UsageError for a template that cannot run the workloads; SpecError for a space that is too
+    large for a strategy that tries all points."""
     for workload in workloads:
         template.check_supports(workload)
     space = target_space(target, template, compiled)
@@ -316,7 +321,7 @@ def _require_usable(
         require_grid(kernel, space.require(point), template, workload)
         for mapped in _with_presets(space, point):
             require_tensor_maps(kernel, space.require(mapped), template, workload)
-    if not isinstance(space, RecordedSpace):  # whose points are listed
+    if strategy == EXHAUSTIVE and not isinstance(space, RecordedSpace):
         _require_walkable(space.template, space.compiled, space.device)
 
 

@@ -23,6 +23,7 @@ from greenfast.search.loop.submitted_launch import launch_toml
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 
 PARAMETER = "submission"  # the template's only parameter; its only value is the digest
+_AFTER_LAUNCH = f"[parameters.{PARAMETER}]"
 RECORD = "submission.json"
 SOURCE = "source.cu.j2"
 LARGEST_SOURCE_BYTES = 500_000
@@ -107,7 +108,7 @@ def files_with(files: KernelFiles, folder: str, submission: Submission) -> Kerne
     name = submission.template
     heading = (
         f'name = "{name}"\nkernel = "{folder}"\nidea = "A submitted source."\n'
-        f"{submission.launch_text}\n[parameters.{PARAMETER}]\n"
+        f"{submission.launch_text}\n{_AFTER_LAUNCH}\n"
         f'type = "choice"\nvalues = ["{submission.digest}"]\ndefault = "{submission.digest}"\n'
     )
     body = f'{{% raw %}}\n{{% include "{name}/{SOURCE}" %}}\n{{% endraw %}}\n'
@@ -118,6 +119,11 @@ def files_with(files: KernelFiles, folder: str, submission: Submission) -> Kerne
         (f"{folder}/{name}/{RECORD}", json_text(submission.record)),
     )
     return KernelFiles(tuple(sorted((*files.files, *own))))
+
+
+def launch_of(heading: str) -> str:
+    """The launch file in the template's file of a submission."""
+    return heading.split("\n", 3)[3].partition(f"\n{_AFTER_LAUNCH}")[0]
 
 
 def submitted_files(files: KernelFiles, template: str) -> dict[str, str]:

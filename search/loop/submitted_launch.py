@@ -19,6 +19,7 @@ LONGEST_LAUNCH = 100_000  # characters
 SIMPLE_KEYS = ("minimum_sm", "arch_specific", "deterministic")
 TABLES = ("supports", "locals", "tiles")
 LISTS = ("launches", "workspaces", "tensor_maps")
+KEYS = (*SIMPLE_KEYS, *TABLES, *LISTS)
 AXES = ("grid", "block", "cluster")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_]{1,48}\Z", re.ASCII)
 
@@ -34,12 +35,11 @@ def launch_toml(text: str, entry: str) -> str:
     if "launches" not in tables and "grid" in tables:  # the short form: a single launch
         launch = {key: tables.pop(key) for key in _LAUNCH_KEYS if key in tables}
         tables["launches"] = [launch]
-    known = (*SIMPLE_KEYS, *TABLES, *LISTS)
-    if extra := sorted(set(tables) - set(known)):
+    if extra := sorted(set(tables) - set(KEYS)):
         raise SpecError(
             f"{LAUNCH_FILE}: unknown key {extra[0]!r}",
             code="unknown_key",
-            mend="known: " + ", ".join(known),
+            mend="known: " + ", ".join(KEYS),
         )
     launches = _list_of_tables(tables, "launches")
     if not launches:
@@ -49,6 +49,11 @@ def launch_toml(text: str, entry: str) -> str:
             mend='for example [[launches]] with grid = ["ceil_div(N, 256)"] and block = [256]',
         )
     tables["launches"] = [_complete(launch, entry, number) for number, launch in launches]
+    return toml_of(tables)
+
+
+def toml_of(tables: dict[str, Any]) -> str:
+    """The launch file of these keys, in one spelling."""
     return "\n".join(_lines(tables)) + "\n"
 
 

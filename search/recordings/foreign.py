@@ -216,8 +216,7 @@ def _measured(path: Path, number: int, row: Mapping[str, Any]) -> Figures:
     ):
         raise bad(path, f"the measurements of result {number} are no list of named values")
     return {
-        str(each["name"]): (each.get("value"), str(each.get("unit") or ""))
-        for each in measurements
+        str(each["name"]): (each.get("value"), str(each.get("unit") or "")) for each in measurements
     }
 
 
@@ -277,9 +276,7 @@ def _words(table: object, keys: Iterable[str]) -> str:
     return shortened(one_line(value), 100) if isinstance(value, str) else ""
 
 
-def _objective(
-    path: Path, rows: Iterable[Figures], own: tuple[str, ...], asked: str | None
-) -> str:
+def _objective(path: Path, rows: Iterable[Figures], own: tuple[str, ...], asked: str | None) -> str:
     """The measurement to minimise; UsageError when no configuration has it."""
     numbered: dict[str, None] = {}
     for figures in rows:
@@ -363,9 +360,7 @@ def _assembled(
         results[key] = result
     if all(result.figure is None for result in results.values()):
         raise bad(path, f"no configuration has a valid {objective}")
-    return ForeignSpace(
-        form, kernel, device, objective, unit, parameters, tuple(results.values())
-    )
+    return ForeignSpace(form, kernel, device, objective, unit, parameters, tuple(results.values()))
 
 
 def _figure(figures: Figures, objective: str, failure: str, unit: str) -> float | None:

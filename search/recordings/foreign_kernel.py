@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import SM_COUNT, Value
@@ -38,13 +39,13 @@ class ForeignParameter:
 
     original: str
     name: str
-    type: str  # "int" | "bool" | "choice"
+    kind: str  # "int" | "bool" | "choice"
     values: tuple[tuple[Scalar, Value], ...]  # (in the file, here), in order
 
     def here(self, value: Scalar) -> Value:
         return self._table[type(value), value]
 
-    @property
+    @cached_property
     def _table(self) -> dict[tuple[type, Scalar], Value]:
         return {(type(there), there): here for there, here in self.values}
 
@@ -88,7 +89,7 @@ def _parameter(original: str, name: str, values: tuple[Scalar, ...]) -> ForeignP
         ordered: Sequence[Scalar] = sorted(values)
         return ForeignParameter(original, name, "bool", tuple((v, bool(v)) for v in ordered))
     if kinds == {int}:
-        ordered = sorted(values)  # type: ignore[type-var]
+        ordered = sorted(values)
         return ForeignParameter(original, name, "int", tuple((v, int(v)) for v in ordered))
     numbers = kinds <= {int, float}
     ordered = sorted(values, key=float) if numbers else values
@@ -157,12 +158,13 @@ def _template_toml(
         values = [here for _, here in parameter.values]
         lines += [
             f"[parameters.{parameter.name}]",
-            f'type = "{parameter.type}"',
+            f'type = "{parameter.kind}"',
             f"values = [{', '.join(map(_toml, values))}]",
             f"default = {_toml(point[parameter.name])}",
             f"doc = {_toml(parameter.original)}",
             "",
         ]
+    settings = ", ".join(f"{key} = {_toml(value)}" for key, value in point.items())
     lines += [
         "[[launches]]",
         'entry = "recorded"',
@@ -171,7 +173,7 @@ def _template_toml(
         "",
         f"[presets.{FIRST}]",
         'doc = "the first valid configuration of the file"',
-        f"parameters = {{ {', '.join(f'{key} = {_toml(value)}' for key, value in point.items())} }}",
+        f"parameters = {{ {settings} }}",
         "",
     ]
     return "\n".join(lines)

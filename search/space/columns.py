@@ -21,6 +21,7 @@ from greenfast.search.space.lattice import Level, levels_of, too_large
 from greenfast.search.space.points import position_type
 
 LARGEST_TABLE = 2**22  # combinations that are looked up in a table; more are sorted
+LARGEST_LEVEL = 50_000_000  # rows before `when` takes some away
 Rule = Callable[[Mapping[str, Value]], Any]
 
 
@@ -49,6 +50,8 @@ def encoded_points(
     columns: Columns = {name: Column(np.zeros(1, np.uint8), (value,)) for name, value in known}
     tried, levels = 0, levels_of(template)
     for number, level in enumerate(levels):
+        if len(_first(columns)) * len(level.parameter.values) > LARGEST_LEVEL:
+            raise too_large(template)  # before memory is asked for it
         columns = _with_parameter(columns, level)
         tried += len(_first(columns))
         if tried > lattice.LARGEST_WALK:

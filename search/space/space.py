@@ -14,14 +14,21 @@ import numpy as np
 from greenfast.search.devices.clusters import Shape, device_lacks
 from greenfast.search.devices.facts import Device
 from greenfast.search.devices.tensor_map import box_misfit
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.expressions import SM_COUNT, Value
 from greenfast.search.kernels.spec import TemplateSpec
 from greenfast.search.kernels.tensor_map_spec import whole
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.columns import encoded_points
-from greenfast.search.space.lattice import combinations, launch_names, looks_ahead
+from greenfast.search.space.draw import ATTEMPTS, drawn_point, no_valid_point
+from greenfast.search.space.lattice import (
+    Level,
+    combinations,
+    launch_names,
+    levels_of,
+    looks_ahead,
+)
 from greenfast.search.space.points import Points
 
 _NAME_IN_BRACES = re.compile(r"\{(\w+)\}")
@@ -159,6 +166,42 @@ class Space:
             self.template.parameters,
             encoded_points(self.template, known, self._fits, launch_names(self.template)),
         )
+
+    @cached_property
+    def is_listed(self) -> bool:
+        """Whether the space is small enough to list its points."""
+        try:
+            return len(self.points) >= 0
+        except SpecError as error:
+            if error.code != "space_too_large":
+                raise
+            return False
+
+    def is_valid(self, parameters: Items) -> bool:
+        """Whether a point of known values satisfies every rule."""
+        complete = complete_parameters(self.template, dict(parameters), self.compiled)
+        return complete == parameters and self.why_not(parameters) is None
+
+    def drawn(self, rng: random.Random, near: Items = ()) -> Items:
+        """A random valid point, or one near to `near`, without listing the space."""
+        known = _known_before(self.compiled, self.device)
+        for _ in range(ATTEMPTS):
+            point = drawn_point(self._levels, known, self._fits, rng, dict(near))
+            if not self._looks_ahead:
+                return point
+            point = complete_parameters(self.template, dict(point), self.compiled)
+            if self.why_not(point) is None:
+                return point
+            near = ()
+        raise no_valid_point()
+
+    @cached_property
+    def _levels(self) -> list[Level]:
+        return levels_of(self.template)
+
+    @cached_property
+    def _looks_ahead(self) -> bool:
+        return looks_ahead(self.template)
 
     def each_point(self) -> Iterator[Items]:
         """Yields the valid points; the first one costs little."""

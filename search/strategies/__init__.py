@@ -4,10 +4,18 @@ A new strategy is a file here and a line below. Its contract tests then run with
 """
 
 from greenfast.search.strategies.base import Infeasible, Objective, Past, Proposal, Strategy, Told
+from greenfast.search.strategies.evolution import Evolution
+from greenfast.search.strategies.exhaustive import Exhaustive
 from greenfast.search.strategies.nsga2 import Nsga2
 from greenfast.search.strategies.random_search import RandomSearch
 from greenfast.search.strategies.tpe import Tpe
 
-STRATEGIES: dict[str, type[Strategy]] = {"nsga2": Nsga2, "random": RandomSearch, "tpe": Tpe}
+STRATEGIES: dict[str, type[Strategy]] = {
+    "evolution": Evolution,
+    "exhaustive": Exhaustive,
+    "nsga2": Nsga2,
+    "random": RandomSearch,
+    "tpe": Tpe,
+}
 
 __all__ = ["STRATEGIES", "Infeasible", "Objective", "Past", "Proposal", "Strategy", "Told"]

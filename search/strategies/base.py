@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
+from greenfast.search.strategies.untried import untried_of
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Strategy(ABC):
     ) -> None:
         self.kernel, self.spaces, self.seed = kernel, dict(spaces), seed
         self._seeds = deque(seeds)
-        self._unseen = {name: np.ones(len(space.points), bool) for name, space in spaces.items()}
+        self.untried = {name: untried_of(space) for name, space in spaces.items()}
         self._best: dict[str, float] = {}
         self._proposal_count = 0
 
@@ -68,7 +67,7 @@ class Strategy(ABC):
             if self._is_new(candidate):
                 return self._take(Proposal(candidate))
         rng = random.Random(f"{self.seed}/{self._proposal_count}")
-        open_templates = [name for name, unseen in self._unseen.items() if unseen.any()]
+        open_templates = [name for name, untried in self.untried.items() if untried.any()]
         if not open_templates:
             return None
         return self._take(self.propose(self._choose_template(open_templates, rng), rng))
@@ -102,17 +101,14 @@ class Strategy(ABC):
 
     def is_unseen(self, template: str, parameters: Items) -> bool:
         """Whether the point is valid and was never tried."""
-        position = self.spaces[template].points.position(parameters)
-        return position is not None and bool(self._unseen[template][position])
+        return self.untried[template].has(parameters)
 
     def random_unseen(self, template: str, rng: random.Random) -> Candidate:
         """A random valid untried point of `template`, which has at least one."""
-        unseen = np.flatnonzero(self._unseen[template])
-        position = int(unseen[rng.randrange(len(unseen))])
         return Candidate(
             self.kernel,
             template,
-            self.spaces[template].points[position],
+            self.untried[template].drawn(rng),
             Origin(OriginKind.SAMPLED),
         )
 
@@ -120,7 +116,7 @@ class Strategy(ABC):
         self, template: str, near: Items, rng: random.Random, parents: tuple[str, ...] = ()
     ) -> Candidate:
         """The valid untried point nearest to `near`; `template` has at least one."""
-        parameters = self.spaces[template].nearest(near, self._unseen[template], rng)
+        parameters = self.untried[template].nearest(near, rng)
         replaced = tuple(item for item, kept in zip(near, parameters, strict=True) if item != kept)
         return Candidate(
             self.kernel, template, parameters, Origin(OriginKind.REPAIRED, parents, wanted=replaced)
@@ -154,6 +150,4 @@ class Strategy(ABC):
     def _mark(self, candidate: Candidate) -> None:
         """Mark a candidate as tried; a baseline may be of a template that is not searched."""
         if candidate.template in self.spaces:
-            position = self.spaces[candidate.template].points.position(candidate.parameters)
-            if position is not None:
-                self._unseen[candidate.template][position] = False
+            self.untried[candidate.template].mark(candidate.parameters)

@@ -141,6 +141,8 @@ class Answering(Target):
 class Runner(Target):
     """Runs and times programs."""
 
+    keeps_modules = False  # `__device__` memory stays from timed launches to the next run
+
     band: float  # a factor: times closer than this are not told apart
     check_flop_limit: float  # above it the correctness gate does not run a timed workload whole
 

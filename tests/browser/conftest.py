@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from example_searches import ExampleSearch, accepted_search, finished_search, running_search
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from served_folder import served
 
 from greenfast.db.store import Store
 
-ROOT = Path(__file__).resolve().parents[2]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
     "--no-sandbox",
@@ -27,7 +24,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-LONGEST_WAIT_MS = 20_000
+LONGEST_WAIT_MS = 60_000
+expect.set_options(timeout=LONGEST_WAIT_MS)
 VIEWPORT = {"width": 1400, "height": 900}
 
 
@@ -47,26 +45,6 @@ class Site:
     @property
     def search(self) -> str:
         return f"/searches/{self.finished.row.id}"
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The real service in a child process, without workers; gives its URL."""
-    environment = {**os.environ, "GREENFAST_DATA": str(folder), "GREENFAST_TOKEN": ""}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "greenfast", "serve", "--port", "0", "--workers", "0"],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        line = process.stdout.readline()
-        assert "http://" in line, f"the service did not start: {line!r}"
-        yield line.split()[-1]
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 @pytest.fixture(scope="session")

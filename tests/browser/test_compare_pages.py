@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import served
 from example_searches import COMPILE_TRIAL, HOSTILE_NAME, WRONG_TRIAL
+from served_folder import served
 
 pytestmark = pytest.mark.browser
 
@@ -53,6 +53,7 @@ def test_hostile_names_stay_text(page, site):
     assert page.locator("main script, main img, main b >> text=bold").count() == 0
 
 
+@pytest.mark.slow
 def test_names_that_are_wrong_are_answered_beside_the_form(page, site, problems):
     for a in ("<img src=x onerror=document.title='owned'>", "s_", f"{site.finished.row.id}/x"):
         page.goto("/compare")

@@ -117,6 +117,7 @@ def test_a_target_that_is_not_there_is_said_with_the_mend(page, problems):
     problems.clear()
 
 
+@pytest.mark.slow
 def test_a_submitted_search_can_be_paused_resumed_and_cancelled(page, site):
     page.goto("/new?kernel=attention")
     page.get_by_label("Name").fill("from the form")

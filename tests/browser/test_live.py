@@ -55,6 +55,7 @@ def test_a_requested_pause_is_shown_while_the_worker_has_not_seen_it(page, runni
     expect(page.get_by_role("button", name="Pause")).to_be_disabled()
 
 
+@pytest.mark.slow
 def test_what_somebody_opened_stays_open(page, running):
     page.goto(f"/searches/{running.row.id}")
     expect(page.locator("#live-state")).to_have_text("live")
@@ -64,6 +65,7 @@ def test_what_somebody_opened_stays_open(page, running):
     assert page.locator("#steps table").is_visible()
 
 
+@pytest.mark.slow
 def test_the_list_follows_running_searches(page, site, running):
     page.goto("/")
     row = page.locator(
@@ -74,6 +76,7 @@ def test_the_list_follows_running_searches(page, site, running):
     expect(row).to_contain_text("13 of 40 trials")
 
 
+@pytest.mark.slow
 def test_a_trial_in_flight_becomes_its_verdict(page, running):
     number, candidate = running.begin_next()
     page.goto(f"/searches/{running.row.id}/trials/{number}")

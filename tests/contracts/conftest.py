@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 
 import pytest
@@ -13,13 +14,24 @@ from sqlalchemy.engine import make_url
 from greenfast.db.store import Store
 from greenfast.search.verdict import Reason, Stage
 
+SQLITE_FILE = "store.sqlite"
 POSTGRES = os.environ.get("GREENFAST_TEST_POSTGRES", "")
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory):
+    """A migrated SQLite file without rows: copying it is cheaper than migrating each test's own."""
+    path = tmp_path_factory.mktemp("database") / "empty.sqlite"
+    Store.open(f"sqlite:///{path}").close()
+    assert [file.name for file in path.parent.iterdir()] == [path.name], "a log was left behind"
+    return path
+
+
 @pytest.fixture(params=["sqlite", "postgresql"] if POSTGRES else ["sqlite"])
-def url(request, tmp_path):
+def new_url(request, tmp_path):
+    """The address of a database that nobody has opened yet."""
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'store.sqlite'}"
+        yield f"sqlite:///{tmp_path / SQLITE_FILE}"
         return
     schema = f"greenfast_{uuid.uuid4().hex[:12]}"
     admin = create_engine(POSTGRES)
@@ -33,6 +45,13 @@ def url(request, tmp_path):
     with admin.begin() as connection:
         connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
     admin.dispose()
+
+
+@pytest.fixture
+def url(new_url, tmp_path, empty_database):
+    if new_url.startswith("sqlite:"):
+        shutil.copyfile(empty_database, tmp_path / SQLITE_FILE)
+    return new_url
 
 
 @pytest.fixture

@@ -68,11 +68,20 @@ def test_what_cannot_be_judged_here_is_never_passed(album, emulator, toolchain):
 
 
 def test_inline_assembly_is_not_seen_so_safety_claims_nothing(album, emulator, toolchain):
-    subject = axpy_subject(album, emulator, toolchain)
-    subject = replace(subject, source=replace(subject.source, raw_asm=True))
+    subject = with_assembly(axpy_subject(album, emulator, toolchain), "frob.b32 %0, %0;")
     result = SafetyGate().judge(subject)
     assert result.outcome is Outcome.UNAVAILABLE
-    assert "holds inline assembly, which the emulator does not see" in result.sentence
+    assert "holds inline assembly that the emulator does not see" in result.sentence
+    assert "`frob.b32`" in result.sentence
+    seen = with_assembly(subject, "add.u32 %0, %0, 1;")
+    assert SafetyGate().judge(seen).outcome is Outcome.PASSED
+
+
+def with_assembly(subject, instruction: str):
+    """The subject with a function that no kernel calls, of one PTX instruction."""
+    function = f'__device__ void f(unsigned x) {{ asm("{instruction}" : "+r"(x)); }}'
+    unit = subject.source.unit.split("__device__ void f(")[0] + "\n" + function
+    return replace(subject, source=replace(subject.source, unit=unit, raw_asm=True))
 
 
 def test_a_target_without_checks_claims_nothing_about_safety(album, emulator, toolchain):
@@ -138,8 +147,7 @@ def test_a_checker_of_another_gpu_says_so(on_a_gpu):
 
 
 def test_inline_assembly_is_unavailable_to_a_checker_too(on_a_gpu):
-    subject = on_a_gpu()
-    subject = replace(subject, source=replace(subject.source, raw_asm=True))
+    subject = with_assembly(on_a_gpu(), "frob.b32 %0, %0;")
     assert SafetyGate().judge(subject).outcome is Outcome.UNAVAILABLE
 
 

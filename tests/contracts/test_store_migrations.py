@@ -41,6 +41,11 @@ ROWS = {  # id: (status, why as it was stored, cause, closing)
 }
 
 
+@pytest.fixture
+def url(new_url):
+    return new_url
+
+
 def written_by(revision: str, url: str) -> None:
     """A database of an earlier schema with some searches."""
     parsed = parse_url(url)

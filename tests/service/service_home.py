@@ -42,7 +42,7 @@ class Ended:
 class Home:
     """A data folder of its own, and the commands that work on it.
 
-    `warm`: commands are forks of a process that has imported greenfast (warm_command.py).
+    `warm`: commands are forks of a process that has imported greenfast (tests/warm_command.py).
     """
 
     warm = True

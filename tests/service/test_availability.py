@@ -39,7 +39,7 @@ if POSTGRES:
 
 
 def get(url: str) -> httpx.Response:
-    return httpx.get(url, trust_env=False, timeout=5)
+    return httpx.get(url, trust_env=False, timeout=60)
 
 
 def test_healthz_answers_while_writes_wait_for_a_lock_and_more_are_refused(home):

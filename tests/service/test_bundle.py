@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from service_home import axpy
 
+import greenfast
+
 FILES = {
     "README.txt",
     "SHA256SUMS",
@@ -95,6 +97,16 @@ def test_its_names_are_ours_and_its_sums_are_right(service, search):
     )
 
 
+def test_it_is_loaded_and_called(service, search, artifacts, tmp_path, monkeypatch):
+    (tmp_path / "emulator").symlink_to(artifacts, target_is_directory=True)
+    monkeypatch.setenv("GREENFAST_RUNTIME_CACHE", str(tmp_path))
+    (tmp_path / "bundle.zip").write_bytes(download(service, search, "?trial=1"))
+    kernels = greenfast.load(tmp_path / "bundle.zip", device="emulator")
+    x = np.random.default_rng(1).standard_normal(96).astype(np.float16)
+    y = kernels(x)
+    assert np.abs(y - (2.5 * x.astype(np.float64) - 0.75)).max() < 1e-2
+
+
 def test_the_file_name_holds_nothing_that_a_user_wrote(service, search):
     answer = service._get(f"/api/v1/searches/{search['id']}/bundle")
     assert answer.headers["content-type"] == "application/zip"
@@ -156,6 +168,7 @@ def test_the_kernel_compiles_with_nvrtc_given_only_cudas_headers(folder):
         assert Program((folder / name).read_text(), "c++", options).compile("cubin").code
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("nvcc") is None, reason="NVCC IS NOT INSTALLED: the C++ example was not compiled"
 )

@@ -63,7 +63,7 @@ import sys
 import store_values as values
 from greenfast.db.store import Store
 store = Store.open(sys.argv[1])
-claim = store.claim("writer", 30.0)
+claim = store.claim("writer", 3600.0)
 for number in range(100_000):
     values.run_trial(store, claim, number)
     print(number, flush=True)

@@ -69,6 +69,7 @@ def test_a_kernel_tells_which_values_it_takes(service):
     assert kernel["options"][0]["default"] in kernel["options"][0]["values"]
 
 
+@pytest.mark.slow
 def test_the_command_checks_a_file_and_searches_it(here, tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("name,N\na,100\nb,0\n")

@@ -137,6 +137,7 @@ def numbers(home, search_id):
         store.close()
 
 
+@pytest.mark.slow
 def test_what_there_is_to_choose_from_is_listed_with_names(home):
     listed = {}
     for command in ("targets", "templates", "doctor"):

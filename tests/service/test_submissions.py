@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import zipfile
+from dataclasses import replace
 
 import httpx
 import pytest
-from service_home import until
+from service_home import KERNELS, until
+
+from greenfast.app.settings import Settings
+from greenfast.app.wiring import Services
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.frozen import frozen_catalogue, kernel_files
+from greenfast.search.kernels.identity import kernel_identity
 
 LAUNCH = 'grid = ["ceil_div(N, 128)"]\nblock = [128]\n[tiles]\ntile_q = "128"\n'
 RIGHT = """#include <cuda_fp16.h>
@@ -118,6 +126,9 @@ def test_what_an_author_says_is_escaped_on_pages_and_in_terminals(service, judge
         page = read(service, path)
         assert page.status_code == 200
         assert "<script>alert(1)" not in page.text and "\x1b" not in page.text
+    assert "&lt;script&gt;alert(1)" in page.text and "hypothesis" in page.text
+    wrong = read(service, f"/searches/{judged['wrong']['id']}/trials/{judged['wrong']['trial']}")
+    assert wrong.status_code == 200 and "submitted_" in wrong.text
     shown = service.home.run("show", f"{report['id']}/1")
     assert shown.code == 0 and "\x1b" not in shown.out and "\u202e" not in shown.out
 
@@ -138,6 +149,32 @@ def test_an_exact_repeat_is_answered_from_the_store(service, judged, tmp_path):
         service, RIGHT, launch=LAUNCH.replace("ceil_div(N, 128)", "ceil_div(N, 128) + 1")
     )
     assert other.status_code == 201  # other launches: another submission
+
+
+def test_a_submitted_champion_is_a_baseline_and_a_submission_is_bundled(service, judged, tmp_path):
+    home, search_id = service.home, judged["right"]["id"]
+    services = Services(Settings(data=home.data))
+    try:
+        plan = services.store.plan(search_id)
+        later = replace(
+            plan, submitted=None, champion=plan.submitted, baseline=f"champion {search_id}/1"
+        )
+        catalogue = Catalogue([KERNELS])
+        files = services.files_of(later, catalogue)
+        kernel = frozen_catalogue(files, tmp_path / "cache").kernel("axpy")
+        assert kernel.template(plan.submitted.template).launches[0].entry == "mine"
+        assert kernel_identity(kernel) == kernel_identity(catalogue.kernel("axpy"))
+        assert services.files_of(replace(later, champion=None), catalogue) == kernel_files(
+            catalogue.kernel("axpy"), catalogue.include_dirs
+        )
+    finally:
+        services.close()
+    saved = home.run("bundle", search_id, "--trial", "1", "-o", str(tmp_path / "b.zip"))
+    assert saved.code == 0, saved.err
+    with zipfile.ZipFile(tmp_path / "b.zip") as bundle:
+        texts = {name: bundle.read(name) for name in bundle.namelist()}
+    sources = [text.decode().rstrip() for name, text in texts.items() if name.endswith(".cu")]
+    assert RIGHT.rstrip() in sources
 
 
 @pytest.mark.parametrize(

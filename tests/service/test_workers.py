@@ -53,6 +53,7 @@ def all_once(api, search_id, count=TRIALS):
     return trials
 
 
+@pytest.mark.slow
 def test_a_killed_workers_search_is_taken_up_with_nothing_lost_or_doubled(home, api):
     search_id = api.submit(**BUSY)["id"]
     first = home.start("worker")
@@ -188,10 +189,16 @@ def test_the_service_restarts_a_worker_that_died_and_its_search_goes_on(home):
     with Client(url) as client:
         search_id = client.submit(**PATIENT)["id"]
         until(lambda: done(client, search_id) >= 1, "a trial")
+        descendants = children(worker)
         os.kill(worker, signal.SIGKILL)
         until(lambda: any(child != worker for child in children(process.pid)), "another worker", 30)
         assert client.wait(search_id, deadline_s=120)["status"] == "completed"
         all_once(client, search_id)
+        until(
+            lambda: not any(is_alive(descendant) for descendant in descendants),
+            "the dead worker's children are gone",
+            70,
+        )
 
 
 @pytest.mark.parametrize("number", quick_first([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], 1))

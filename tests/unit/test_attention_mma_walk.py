@@ -36,7 +36,7 @@ def emulator(artifacts):
 
 @pytest.mark.parametrize(
     "parameters",
-    quick_first([AHEAD, TURNS, {**TURNS, "tile_m": 256, "q_in": "shared"}], 1),
+    quick_first([AHEAD, TURNS, {**TURNS, "tile_m": 256, "q_in": "shared"}], 0),
     ids=str,
 )
 def test_it_is_right_and_safe(emulator, parameters):

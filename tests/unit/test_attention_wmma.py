@@ -85,14 +85,12 @@ ELSEWHERE = [
 ]
 
 
-QUICK = 1  # the others take as long each, and run with the slow ones
 
 
 @pytest.mark.parametrize(
     ("preset", "head_size", "dtype", "mask", "changes"),
     [
-        *ELSEWHERE[:QUICK],
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in ELSEWHERE[QUICK:]),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ELSEWHERE),
     ],
     ids=str,
 )

@@ -130,7 +130,7 @@ def test_a_rate_is_maximised_and_an_unknown_objective_refused(tmp_path):
 def test_every_form_of_value_becomes_a_parameter(tmp_path):
     space = read_space(written(tmp_path, t4_space()))
     parameters = parameters_of(space)
-    assert [(each.name, each.type) for each in parameters] == [
+    assert [(each.name, each.kind) for each in parameters] == [
         ("mwg", "int"),
         ("use_shared", "bool"),
         ("sm_count_", "int"),
@@ -167,9 +167,7 @@ def test_every_form_of_value_becomes_a_parameter(tmp_path):
         ({"results": [t4_result({"a": 1}, "failed", "compile")]}, "space_damaged"),
     ],
 )
-def test_a_damaged_or_inconsistent_file_is_refused_with_one_sentence(
-    home, content, code
-):
+def test_a_damaged_or_inconsistent_file_is_refused_with_one_sentence(home, content, code):
     path = written(home, content, "space.json")
     with pytest.raises(UsageError) as error:
         import_space(path)

@@ -109,6 +109,7 @@ def test_a_search_spends_its_budget_with_the_baseline_first(start):
     assert ratios[0] is None and all(ratio > 0 for ratio in ratios[1:])
 
 
+@pytest.mark.slow
 def test_a_small_space_ends_when_every_candidate_was_tried(start, album):
     sink = ListSink()
     _, result = start(sink, trials=100)

@@ -71,6 +71,7 @@ class CudaTarget(Runner):
     """GPU number `which`, as CUDA counts."""
 
     measures = True
+    keeps_modules = True
     band = 1.0
     check_flop_limit = CHECK_FLOP_LIMIT
     measurer = "greenfast.search.targets.cuda.measurer"  # the child's module

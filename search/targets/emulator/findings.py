@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from greenfast.search.targets.emulator.runs import Finding, Index3, RunFault
-from greenfast.search.targets.emulator.symbols import Frame, kernel_line
+from greenfast.search.targets.emulator.symbols import Frame, callers, kernel_line
 from greenfast.search.text import file_line
 
 Event = Mapping[str, Any]
@@ -15,6 +15,7 @@ Frames = Mapping[int, tuple[Frame, ...]]
 Key = tuple[str, Frame | None, Frame | None]  # kind, where, other_where
 KINDS_OF_FAULTS = ("deadlock", "divergence", "misaligned", "out_of_bounds")
 MOST_FINDINGS = 32
+MOST_CALLERS = 4  # that a sentence names
 NO_READING_FENCE = "no fence on the reading side"  # the texts in native/findings.h
 CARRIED = "carried from call to call"
 ASYNC = "async:"  # what follows is the sentence's end; {other} stands for the other party
@@ -100,9 +101,9 @@ def _finding(event: Event, count: int, frames: Frames) -> Finding:
     sentence = _sentence(
         event,
         _thread(party),
-        _place(where),
+        _place(where, frames.get(party["site"], ())),
         _thread(other, party) if other else "",
-        _place(other_where),
+        _place(other_where, frames.get(other["site"], ()) if other else ()),
     )
     return Finding(
         event["kind"],
@@ -145,6 +146,13 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
         return (
             f"{thread} reads {name} at {event['offset']:+d} ({place}) before this call has written "
             "there, and the call leaves it changed: the next call will find another value"
+        )
+    if event["kind"] == "carried_state":
+        return (
+            f"{thread} reads {name} at {event['offset']:+d} ({place}), which the call leaves "
+            "changed together with other bytes of `__device__` memory: a later call can tell that "
+            "an earlier one has left its answer; keep results in outputs or workspaces, or reset "
+            f"{name} at the end"
         )
     if event["kind"] == "uninitialised":
         return f"{access}, which nobody has written"
@@ -195,5 +203,9 @@ def _index(index: Index3) -> str:
     return "(" + ", ".join(map(str, index)) + ")"
 
 
-def _place(where: Frame | None) -> str:
-    return file_line(*where) if where else "an unknown line"
+def _place(where: Frame | None, frames: tuple[Frame, ...] = ()) -> str:
+    """A line, and the lines that called the function it is in."""
+    if where is None:
+        return "an unknown line"
+    calls = [file_line(*frame) for frame in callers(frames)[:MOST_CALLERS]]
+    return ", called from ".join((file_line(*where), *calls))

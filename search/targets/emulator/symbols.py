@@ -49,3 +49,12 @@ def kernel_line(frames: tuple[Frame, ...]) -> Frame | None:
     """The innermost frame in the kernel's own text, whose file names are relative."""
     own = next((frame for frame in frames if not frame[0].startswith(("/", "?"))), None)
     return own or (frames[0] if frames else None)
+
+
+def callers(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The lines of the kernel's own text that called the innermost one, nearest first.
+
+    Calls on the same line of the same file are one.
+    """
+    own = [frame for frame in frames if not frame[0].startswith(("/", "?"))]
+    return tuple(dict.fromkeys(frame for frame in own if frame != own[0]))

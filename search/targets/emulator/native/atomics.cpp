@@ -173,7 +173,7 @@ void perform(const Atomic& atomic, bool block_wide, const void* site) {
         checker->before_atomic(address, block_wide);
     }
     const bool changed = update(atomic);
-    if (checker) checker->after_atomic(address, block_wide);
+    if (checker) checker->after_atomic(address, block_wide, changed);
     if (changed) {
         worker.block().progresses();
     } else {

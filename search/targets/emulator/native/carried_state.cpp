@@ -7,11 +7,13 @@ namespace gf_emulator {
 void CarriedState::read(const ModuleMemory::Object& object, std::size_t word, unsigned bytes, const Party& reader) {
     const std::lock_guard<std::mutex> lock(mutex_);
     Reads& reads = reads_[&object];
+    const bool plain = reader.action == Action::read || reader.action == Action::matrix_read;
     if (reads.bytes.empty()) {
+        reads.counters.assign(object.bytes / 4 + 1, 0);
         reads.bytes.assign(object.bytes / 4 + 1, 0);
         reads.reader.assign(object.bytes / 4 + 1, 0);
     }
-    reads.bytes[word] |= std::uint8_t(bytes);
+    (plain ? reads.bytes : reads.counters)[word] |= std::uint8_t(bytes);
     if (reads.reader[word]) return;
     std::size_t number = 0;
     while (number < reads.readers.size() && reads.readers[number].site != reader.site) number++;
@@ -31,6 +33,29 @@ void CarriedState::report(const ModuleMemory& module) const {
                             reads.readers[reads.reader[word] - 1u], {}, carried_from_call_to_call});
         }
     }
+    report_counters(module);
+}
+
+void CarriedState::report_counters(const ModuleMemory& module) const {
+    std::size_t counter_bytes = 0, other_bytes = 0, offset = 0;
+    const ModuleMemory::Object* counter = nullptr;
+    for (const ModuleMemory::Object& object : module.objects()) {
+        if (object.kind != ModuleMemory::Kind::device) continue;
+        const auto entry = reads_.find(&object);
+        for (std::size_t byte = 0; byte < object.bytes; byte++) {
+            if (std::uint8_t(object.begin[byte]) == module.initial(object, byte)) continue;
+            if (entry == reads_.end() || !(entry->second.counters[byte / 4] >> byte % 4 & 1)) {
+                other_bytes++;
+                continue;
+            }
+            if (!counter) counter = &object, offset = byte;
+            counter_bytes++;
+        }
+    }
+    if (!counter || (!other_bytes && counter_bytes <= most_counter_bytes)) return;
+    const Reads& reads = reads_.at(counter);
+    findings().add({"carried_state", "device:" + counter->name, long(offset), 1,
+                    reads.readers[reads.reader[offset / 4] - 1u], {}, ""});
 }
 
 }  // namespace gf_emulator

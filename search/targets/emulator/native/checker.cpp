@@ -20,6 +20,7 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     released_.clear();
     suspect_.bytes = 0;
     flag_.address = nullptr;
+    atomic_ = {};
     unsettled_ = false;
     remote_.clear();
     async_.start_block();
@@ -228,7 +229,7 @@ void Checker::race(std::size_t word, unsigned bytes, const Touch& touch, unsigne
 
 // Of two stores the later one may have stored what was there; that is seen only behind it.
 void Checker::race_or_suspect(const Finding& finding, bool one_instruction) {
-    if (stores(finding.party.action) && stores(finding.other.action))
+    if (stores(finding.party.action) && (stores(finding.other.action) || finding.detail == overwrites_an_update))
         suspect(finding, one_instruction);
     else
         findings().add(finding);
@@ -406,11 +407,13 @@ void Checker::releases(const void* address, bool block_wide) {
     block_.worker().launch().global_shadow->release(address, release);
 }
 
-void Checker::after_atomic(const void* address, bool block_wide) {
-    saw_releases(address, block_thread(), block_wide);
+void Checker::after_atomic(const void* address, bool block_wide, bool changed) {
+    const std::uint32_t record = changed && atomic_.address == address ? atomic_.record : 0;
+    if (record && block_wide) block_.worker().launch().global_shadow->changed(record);
+    saw_releases(address, block_thread(), block_wide, record);
 }
 
-void Checker::saw_releases(const void* address, unsigned thread, bool block_wide) {
+void Checker::saw_releases(const void* address, unsigned thread, bool block_wide, std::uint32_t record) {
     const auto published = released_.find(address);
     if (published != released_.end()) {
         Clocks::Row& observed = observed_[thread];
@@ -419,7 +422,7 @@ void Checker::saw_releases(const void* address, unsigned thread, bool block_wide
         for (std::size_t t = 0; t < row.size(); t++) observed[t] = std::max(observed[t], row[t]);
     }
     if (!block_wide && !stays_in_block(address))
-        block_.worker().launch().global_shadow->observe(address, index_, thread, clocks_.tick());
+        block_.worker().launch().global_shadow->observe(address, index_, thread, clocks_.tick(), record);
 }
 
 }  // namespace gf_emulator

@@ -80,7 +80,7 @@ public:
     }
     void fence(bool device_wide);
     void before_atomic(const void* address, bool block_wide);
-    void after_atomic(const void* address, bool block_wide);
+    void after_atomic(const void* address, bool block_wide, bool changed = false);
     // Before a volatile store, whose own access is judged only behind it.
     void before_volatile_store(const void* address) { releases(address, false); }
     void undefined_shuffle(const Fiber& fiber, int source);
@@ -248,7 +248,7 @@ private:
     void settle_now();
     void judge_suspect();
     void releases(const void* address, bool block_wide);
-    void saw_releases(const void* address, unsigned thread, bool block_wide);
+    void saw_releases(const void* address, unsigned thread, bool block_wide, std::uint32_t record = 0);
     void race_or_suspect(const Finding& finding, bool one_instruction);
     void suspect(const Finding& finding, bool one_instruction);
 
@@ -288,6 +288,12 @@ private:
         const void* address = nullptr;
         unsigned thread = 0;
     };
+    // The last atomic on watched global memory, and what it was kept as.
+    struct KeptAtomic {
+        const void* address = nullptr;
+        std::uint32_t record = 0;
+    };
+    KeptAtomic atomic_;
     Flag flag_;  // whose volatile load is under way
     bool unsettled_ = false;
     AsyncShadow async_;

@@ -52,7 +52,8 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
 void Checker::watched_access(std::size_t buffer, const std::string& memory, std::size_t offset, unsigned bytes,
                              const Running& running, const ModuleMemory::Object* object) {
     GlobalShadow& shadow = *block_.worker().launch().global_shadow;
-    const GlobalAccess access{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_};
+    const GlobalAccess access{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_,
+                              &observed_[running.fiber.thread]};
     const std::size_t end = offset + bytes;
     if (running.action == Action::write && (offset | bytes) % 4 == 0 &&
         shadow.touch_fresh(buffer, offset / 4, bytes / 4, access))
@@ -62,11 +63,15 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
         const unsigned mask = ((1u << (stop - begin)) - 1u) << begin % 4;
         Finding finding{"race", memory, long(begin), bytes, party(running)};
         GlobalShadow::Earlier earlier;
-        if (shadow.touch(buffer, word, mask, access, earlier)) {
+        std::uint32_t record = 0;
+        const bool raced = shadow.touch(buffer, word, mask, access, earlier, record);
+        if (is_atomic(running.action)) atomic_ = {access_address_, record};
+        if (raced) {
             finding.other = party(0, earlier.site, earlier.action);
             finding.other.block = unfolded(earlier.block, block_.worker().launch().grid);
             finding.other.thread = unfolded(earlier.thread, block_.worker().launch().block);
             if (earlier.fence_is_missing) finding.detail = no_reading_fence;
+            if (earlier.is_overwritten) finding.detail = overwrites_an_update;
             const bool one_instruction = earlier.block == index_ && earlier.site == access.site &&
                                          earlier.thread / 32 == access.thread / 32;
             race_or_suspect(finding, one_instruction);
@@ -74,8 +79,7 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
         const bool write = writes(running.action) && !is_atomic(running.action);
         const bool known = shadow.written(buffer, word, mask, write);
         if (!known && object) {
-            // Counters and flags that synchronise may well go on from call to call.
-            if (running.action == Action::read || running.action == Action::matrix_read)
+            if (!writes(running.action) || is_atomic(running.action))
                 block_.worker().launch().carried_state->read(*object, word, mask, party(running));
         } else if (!known) {
             finding.kind = "uninitialised";

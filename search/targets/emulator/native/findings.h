@@ -50,6 +50,10 @@ const char* name_of(Action action);
 // A race's detail: a fence after the atomic of the second access's thread would order the two.
 constexpr const char* no_reading_fence = "no fence on the reading side";
 
+// A volatile store's detail, after an atomic. In the sentence it follows the store; {other} is the atomic.
+constexpr const char* overwrites_an_update =
+    "async:and so overwrites the update by {other}, which this thread has not read: nothing orders the two";
+
 // An uninitialised read's detail: of a `__device__` object that the run reads, and then leaves changed.
 constexpr const char* carried_from_call_to_call = "carried from call to call";
 

@@ -46,7 +46,7 @@ extern "C" void gf_emulator_flag_store(void* address, unsigned bytes, std::uint6
     check_alignment(worker, address, bytes, site);
     if (!in_live_frames(address, bytes)) {
         if (Checker* checker = worker.checker()) {
-            checker->before_atomic(address, false);  // first: it settles what came before
+            checker->before_volatile_store(address);  // first: it settles what came before
             checker->access(address, bytes, Action::volatile_write, site);
         }
         if (worker.counting().enabled()) worker.count_access(address, bytes, true, site);

@@ -29,6 +29,7 @@ void GlobalShadow::open_object(std::size_t number) {
 void GlobalShadow::start_launch() {
     for (Buffer& buffer : buffers_) std::fill(buffer.first.begin(), buffer.first.end(), 0);
     touches_.resize(1);
+    accesses_ = 0;
     logs_.clear();
     observed_.clear();
     acquired_.clear();
@@ -49,6 +50,7 @@ GlobalShadow::GlobalTouch GlobalShadow::touch_of(const GlobalAccess& access, uns
     fresh.newest = fresh.oldest = access.clocks->now();
     fresh.lanes = 1u << access.thread % 32;
     fresh.site = access.site;
+    fresh.latest = ++accesses_;
     return fresh;
 }
 
@@ -67,7 +69,7 @@ bool GlobalShadow::touch_fresh(std::size_t buffer, std::size_t word, std::size_t
 }
 
 bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
-                         Earlier& earlier) {
+                         Earlier& earlier, std::uint32_t& record) {
     const std::lock_guard<std::mutex> lock(mutex_);
     Buffer& all = opened(buffer);
     const GlobalTouch fresh = touch_of(access, bytes);
@@ -79,7 +81,9 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
     }
     const unsigned warp = access.thread / 32;
     const bool write = writes(access.action);
-    bool raced = false, kept = false;
+    const bool stores_volatile = access.action == Action::volatile_write;
+    bool raced = stores_volatile && overwrites(all.first[word], bytes, access, earlier), kept = false;
+    const Seen seen = stores_volatile ? seen_by(all.first[word], access) : Seen();
     unsigned length = 0, reads = 0;
     std::uint32_t last_write = 0;
     for (std::uint32_t at = all.first[word]; at; at = touches_[at].next, length++) {
@@ -90,21 +94,63 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
         else if (!write && (kept || ++reads > reads_looked_at)) break;
         const bool same_block = touch.block == access.block;
         if ((touch.bytes() & bytes) && conflict(touch, access) &&
-            !ordered(touch, access, needs_no_fence(access.action), lane)) {
+            !(is_volatile(touch.action()) && touch.latest < seen.by_atomic) &&
+            !ordered(touch, access, needs_no_fence(access.action) || touch.latest < seen.by_load, lane)) {
             raced = true;
             earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action(),
-                       ordered(touch, access, true, no_lane)};
+                       ordered(touch, access, true, no_lane), false};
         }
         if (!kept && same_block && touch.how == fresh.how && touch.warps == fresh.warps)
-            kept = joins(touch, fresh, *access.clocks, warp);
+            if ((kept = joins(touch, fresh, *access.clocks, warp))) record = at;
     }
     // A write of the whole word that comes after all others speaks for them.
     if (!raced && bytes == 15 && write && !is_atomic(access.action) && length > 1) {
         all.first[word] = 0;
         kept = false, last_write = 0;
     }
-    if (!kept) keep(all, word, fresh, write ? 0 : last_write);
+    if (!kept) record = keep(all, word, fresh, write ? 0 : last_write);
     return raced;
+}
+
+// Nothing is lost where the storing thread, or one that it comes after, has read the word since.
+bool GlobalShadow::overwrites(std::uint32_t first, unsigned bytes, const GlobalAccess& access, Earlier& earlier) const {
+    std::uint32_t lost = 0, read = 0;
+    for (std::uint32_t at = first; at; at = touches_[at].next) {
+        const GlobalTouch& touch = touches_[at];
+        if (!(touch.bytes() & bytes)) continue;
+        unsigned lane = 0;
+        if (touch.changed > (lost ? touches_[lost].changed : 0) && !ordered(touch, access, true, lane)) {
+            lost = at;
+            earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action(), false, true};
+        }
+        const bool reads = touch.action() == Action::volatile_read || is_atomic(touch.action());
+        if (reads && touch.latest > read && comes_after_one_of(touch, access)) read = touch.latest;
+    }
+    return lost && touches_[lost].changed > read;
+}
+
+// Who has read a value stores after it (PTX ISA, "Coherence"), without a fence where the load needed none either. An
+// atomic that came later would have read the value all the same.
+GlobalShadow::Seen GlobalShadow::seen_by(std::uint32_t first, const GlobalAccess& access) const {
+    Seen seen;
+    for (std::uint32_t at = first; at; at = touches_[at].next) {
+        const GlobalTouch& touch = touches_[at];
+        const bool own = touch.block == access.block && touch.warp() == access.thread / 32 &&
+                         touch.lanes >> access.thread % 32 & 1u;
+        if (own && is_atomic(touch.action())) seen.by_atomic = std::max(seen.by_atomic, touch.latest);
+        if (own && touch.action() == Action::volatile_read) seen.by_load = std::max(seen.by_load, touch.latest);
+    }
+    return seen;
+}
+
+bool GlobalShadow::comes_after_one_of(const GlobalTouch& touch, const GlobalAccess& access) const {
+    for (std::uint32_t left = touch.lanes; left; left &= left - 1) {
+        GlobalTouch one = touch;
+        unsigned lane = 0;
+        one.lanes = left & -left;
+        if (ordered(one, access, true, lane)) return true;
+    }
+    return false;
 }
 
 bool GlobalShadow::conflict(const GlobalTouch& touch, const GlobalAccess& access) {
@@ -120,17 +166,20 @@ bool GlobalShadow::joins(GlobalTouch& touch, const GlobalTouch& fresh, const Clo
     if (touch.newest > std::max(clocks.warp_floor(warp), clocks.floor())) {
         if (touch.oldest > clocks.event(warp)) {
             touch.add(fresh);
+            touch.latest = fresh.latest;
             return true;
         }
         touch.lanes &= ~fresh.lanes;  // the lane's new access speaks for its old ones
         if (touch.lanes) return false;
     }
     static_cast<Touch&>(touch) = fresh;
+    touch.latest = fresh.latest;
+    touch.changed = 0;
     return true;
 }
 
 // Writes come before reads in a word's chain, so that a read meets them first; `after` is the last of them, or 0.
-void GlobalShadow::keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, std::uint32_t after) {
+std::uint32_t GlobalShadow::keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, std::uint32_t after) {
     GlobalTouch added = touch;
     std::uint32_t& first = buffer.first[word];
     const auto number = std::uint32_t(touches_.size());
@@ -140,11 +189,22 @@ void GlobalShadow::keep(Buffer& buffer, std::size_t word, const GlobalTouch& tou
             added.next = touches_[first].next;
             touches_[first] = added;
         }
-        return;
+        return first;
     }
     added.next = after ? touches_[after].next : first;
     (after ? touches_[after].next : first) = number;
     touches_.push_back(added);
+    return number;
+}
+
+void GlobalShadow::changed(std::uint32_t record) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    touches_[record].changed = touches_[record].latest;
+}
+
+Clocks::Time GlobalShadow::known(const GlobalAccess& access, unsigned other, bool fenced) {
+    const Clocks::Time time = access.clocks->known(access.thread, other);
+    return fenced && access.observed && !access.observed->empty() ? std::max(time, (*access.observed)[other]) : time;
 }
 
 bool GlobalShadow::ordered(const GlobalTouch& touch, const GlobalAccess& access, bool fenced,
@@ -156,7 +216,7 @@ bool GlobalShadow::ordered(const GlobalTouch& touch, const GlobalAccess& access,
         const unsigned lane = unsigned(__builtin_ctz(left)), thread = touch.warp() * 32 + lane;
         unordered_lane = lane;
         if (same_block && thread == access.thread && program_ordered(touch.action(), access.action)) continue;
-        if (same_block ? clocks.known(access.thread, thread) < touch.oldest
+        if (same_block ? known(access, thread, fenced) < touch.oldest
                        : !reaches(touch.block, thread, touch.oldest, access, fenced))
             return false;
     }
@@ -207,8 +267,10 @@ void GlobalShadow::release(const void* address, const Release& release) {
     log.releases.push_back(release);
 }
 
-void GlobalShadow::observe(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time) {
+void GlobalShadow::observe(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time,
+                           std::uint32_t record) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (record) touches_[record].changed = touches_[record].latest;
     const auto known_log = logs_.find(address);
     if (known_log == logs_.end()) return;
     const std::vector<Release>& log = known_log->second.releases;

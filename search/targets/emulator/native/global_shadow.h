@@ -46,6 +46,7 @@ struct GlobalAccess {
     std::uint32_t site;
     Action action;
     const Clocks* clocks;
+    const Clocks::Row* observed = nullptr;  // what the thread would know of its block if a fence followed its atomics
 };
 
 class GlobalShadow {
@@ -56,6 +57,7 @@ public:
         std::uint32_t site;
         Action action;
         bool fence_is_missing;  // and would order the two: the accessing thread's own, after its atomic
+        bool is_overwritten;    // an atomic's update, by a volatile store of a thread that has not read it
     };
 
     GlobalShadow(const std::vector<BufferSpec>& specs, const ModuleMemory& module);
@@ -66,9 +68,10 @@ public:
     std::size_t number_of(const ModuleMemory::Object& object) const {
         return specs_count_ + std::size_t(&object - module_.objects().data());
     }
-    // True, with the other access, when an unordered access of another thread conflicts with this one.
+    // True, with the other access, when an unordered access of another thread conflicts with this one. `record` is
+    // what the access was kept as.
     bool touch(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
-               Earlier& earlier);
+               Earlier& earlier, std::uint32_t& record);
     // The same for a write of `count` whole words that nobody touched before; false when somebody did.
     bool touch_fresh(std::size_t buffer, std::size_t word, std::size_t count, const GlobalAccess& access);
     // Whether so much was touched in this launch that some of it was forgotten.
@@ -79,9 +82,12 @@ public:
     // Whether what `thread` of another block did at `time` comes before `access`.
     bool orders(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access) const;
 
-    // Before an atomic on `address`: publish the thread's knowledge. After it: take over what it saw.
+    // Before an atomic on `address`: publish the thread's knowledge. After it: take over what it saw. `record` is what
+    // the atomic was kept as where it changed the word, else 0.
     void release(const void* address, const Release& release);
-    void observe(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time);
+    void observe(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time, std::uint32_t record);
+    // The atomic of a block's scope that was kept as `record` has changed its word.
+    void changed(std::uint32_t record);
     // From now on the thread knows what its earlier atomics saw.
     void fence(std::uint64_t block, unsigned thread, const Clocks& clocks);
 
@@ -89,6 +95,8 @@ private:
     struct GlobalTouch : ChainedTouch {
         std::uint64_t block = 0;
         bool shared = false;  // it is the first of several words, and none has another
+        std::uint32_t latest = 0;   // access of these, in the order of all
+        std::uint32_t changed = 0;  // the latest atomic of these that changed the word; 0: none
     };
     struct Buffer {
         std::vector<std::uint8_t> written;
@@ -119,13 +127,22 @@ private:
         return one.thread == thread || clocks.known(thread, one.thread) >= one.time;
     }
 
+    // What the accessing thread knows of another of its block.
+    static Clocks::Time known(const GlobalAccess& access, unsigned other, bool fenced);
     // `fenced`: as if the accessing thread's atomics were followed by a fence.
     bool ordered(const GlobalTouch& touch, const GlobalAccess& access, bool fenced, unsigned& unordered_lane) const;
     bool reaches(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access, bool fenced) const;
-    static GlobalTouch touch_of(const GlobalAccess& access, unsigned bytes);
+    GlobalTouch touch_of(const GlobalAccess& access, unsigned bytes);
+    bool overwrites(std::uint32_t first, unsigned bytes, const GlobalAccess& access, Earlier& earlier) const;
+    // The accessing thread's latest volatile load and atomic of a word.
+    struct Seen {
+        std::uint32_t by_load = 0, by_atomic = 0;
+    };
+    Seen seen_by(std::uint32_t first, const GlobalAccess& access) const;
+    bool comes_after_one_of(const GlobalTouch& touch, const GlobalAccess& access) const;
     static bool conflict(const GlobalTouch& touch, const GlobalAccess& access);
     static bool joins(GlobalTouch& touch, const GlobalTouch& fresh, const Clocks& clocks, unsigned warp);
-    void keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, std::uint32_t after);
+    std::uint32_t keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, std::uint32_t after);
 
     const ModuleMemory& module_;
     const std::size_t specs_count_;
@@ -133,6 +150,7 @@ private:
     std::vector<Buffer> buffers_;
     std::vector<GlobalTouch> touches_;
     bool full_ = false;
+    std::uint32_t accesses_ = 0;  // of this launch
     std::unordered_map<const void*, Log> logs_;
     using AcquiredByBlock = std::unordered_map<std::uint64_t, std::vector<Acquired>>;
     AcquiredByBlock observed_, acquired_;

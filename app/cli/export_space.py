@@ -1,0 +1,128 @@
+"""The trials of a search in the formats of other tuners: T4, and Kernel Tuner's cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from greenfast.db.rows import TrialRow
+from greenfast.search.errors import UsageError
+from greenfast.search.verdict import Reason, Stage, VerdictName
+
+T4_VERSION = CACHE_VERSION = "1.0.0"
+MISSING = "-"  # the value of a parameter that a trial's template does not have
+COMPILE_STAGES = (Stage.RENDER, Stage.COMPILE, Stage.PTXAS)
+ERRORS = {"compile": "CompilationFailedConfig"}  # in a cache; others: RuntimeFailedConfig
+
+
+def t4_document(rows: Sequence[TrialRow]) -> dict[str, Any]:
+    """The trials as T4 results; a faulted trial says nothing and is left out."""
+    return {
+        "schema_version": T4_VERSION,
+        "metadata": {"timeunit": "microseconds"},
+        "results": [_t4(row, configuration) for row, configuration in _configurations(rows)],
+    }
+
+
+def cache_document(rows: Sequence[TrialRow], kernel: str, device: str) -> dict[str, Any]:
+    """The trials as a Kernel Tuner cache, which its simulation mode reads; times in ms."""
+    configurations = _configurations(rows)
+    names = list(configurations[0][1])
+    values = {
+        name: list(dict.fromkeys(configuration[name] for _, configuration in configurations))
+        for name in names
+    }
+    return {
+        "schema_version": CACHE_VERSION,
+        "device_name": device,
+        "kernel_name": kernel,
+        "problem_size": [1],
+        "tune_params_keys": names,
+        "tune_params": values,
+        "objective": "time",
+        "cache": {
+            ",".join(map(str, configuration.values())): {**configuration, **_cached(row)}
+            for row, configuration in configurations
+        },
+    }
+
+
+def _configurations(rows: Sequence[TrialRow]) -> list[tuple[TrialRow, dict[str, Any]]]:
+    """The finished trials, each with a value of every parameter."""
+    finished = [row for row in rows if row.verdict not in (None, VerdictName.FAULTED)]
+    if not finished:
+        raise UsageError(
+            "the search has no finished trial to export",
+            code="nothing_to_export",
+            mend="export it when a trial has ended",
+        )
+    names = list(dict.fromkeys(name for row in finished for name in row.parameters))
+    several = len({row.template for row in finished}) > 1
+    return [
+        (
+            row,
+            {
+                **({"template": row.template} if several else {}),
+                **{name: row.parameters.get(name, MISSING) for name in names},
+            },
+        )
+        for row in finished
+    ]
+
+
+def invalidity_of(row: TrialRow) -> str:
+    """T4's word for what became of a trial."""
+    slower = row.verdict == VerdictName.REJECTED and row.stage == Stage.PERFORMANCE
+    if row.verdict != VerdictName.REJECTED or (slower and row.time_median_us is not None):
+        return "correct"
+    if row.stage in COMPILE_STAGES:
+        return "compile"
+    if row.reason == Reason.TIMEOUT:
+        return "timeout"
+    broke = (Reason.LAUNCH_ERROR, Reason.DEVICE_FAULT, Reason.OUT_OF_MEMORY)
+    return "runtime" if row.reason in broke else "correctness"
+
+
+def _time_us(row: TrialRow) -> float | None:
+    return row.time_median_us if invalidity_of(row) == "correct" else None
+
+
+def _t4(row: TrialRow, configuration: dict[str, Any]) -> dict[str, Any]:
+    time_us = _time_us(row)
+    invalidity = invalidity_of(row)
+    return {
+        "timestamp": str(row.recorded_at or ""),
+        "configuration": configuration,
+        "times": {
+            "compilation_time": 0.0,
+            "runtimes": [] if time_us is None else [time_us],
+            "framework": 0.0,
+            "search_algorithm": 0.0,
+            "validation": 0.0,
+        },
+        "invalidity": invalidity,
+        "correctness": int(invalidity == "correct"),
+        "measurements": [
+            {
+                "name": "time",
+                "value": invalidity if time_us is None else time_us,
+                "unit": "microseconds",
+            }
+        ],
+        "objectives": ["time"],
+    }
+
+
+def _cached(row: TrialRow) -> dict[str, Any]:
+    time_us = _time_us(row)
+    if time_us is None:
+        error = ERRORS.get(invalidity_of(row), "RuntimeFailedConfig")
+        return {"time": error, "times": []}
+    time_ms = time_us / 1000
+    return {
+        "time": time_ms,
+        "times": [time_ms],
+        "compile_time": 0.0,
+        "verification_time": 0.0,
+        "benchmark_time": 0.0,
+    }

@@ -1,0 +1,70 @@
+"""`greenfast mcp`: greenfast as tools of a program that speaks the Model Context Protocol."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio.to_thread
+
+from greenfast import __version__
+from greenfast.app.cli.mcp_tools import Tools
+from greenfast.app.cli.services import opened_services
+from greenfast.app.service.worker import Stop
+from greenfast.search.errors import Fault, GreenfastError, UsageError
+from greenfast.search.json_values import json_values
+from greenfast.search.text import one_line
+
+INSTRUCTIONS = (
+    "greenfast judges CUDA sources: correct within derived bounds, free of races, and how fast. "
+    "Read get_spec and best_source, then submit, and act on the feedback. Times on an emulator are "
+    "modelled: they order sources that differ by more than their band, and prove nothing faster."
+)
+
+
+def mcp() -> int:
+    """Serve the tools over MCP on standard input and output, for an agent on this machine.
+
+    Needs the extra `greenfast[mcp]`. Sources are judged in this process and stored in the same
+    data folder as all searches.
+    """
+    try:
+        from mcp.server import MCPServer
+        from mcp.server.mcpserver.exceptions import ToolError
+    except ImportError as error:
+        raise UsageError(
+            "the MCP SDK is not installed",
+            code="mcp_missing",
+            mend="pip install 'greenfast[mcp]'",
+        ) from error
+    with opened_services() as services:
+        stop = Stop(services.settings.drain_s, on_force=services.interrupt)
+        server = MCPServer(
+            "greenfast", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
+        )
+        for tool in Tools(services, stop).all:
+            server.tool()(_in_a_thread(tool, ToolError))
+        try:
+            server.run("stdio")
+        finally:
+            stop.force()
+    return 0
+
+
+def _in_a_thread(
+    tool: Callable[..., dict[str, Any]], refusal: type[Exception]
+) -> Callable[..., Awaitable[dict[str, Any]]]:
+    """The tool for the SDK: off its event loop, with our errors as one sentence and a code."""
+
+    @functools.wraps(tool)
+    async def called(**arguments: Any) -> dict[str, Any]:
+        try:
+            answer = await anyio.to_thread.run_sync(lambda: tool(**arguments))
+        except GreenfastError as error:
+            kind = "fault" if isinstance(error, Fault) else "refused"
+            raise refusal(f"{kind} ({error.code}): {one_line(error)}") from error
+        values: dict[str, Any] = json_values(answer)
+        return values
+
+    return called

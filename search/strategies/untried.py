@@ -1,0 +1,138 @@
+"""The valid points of a space that were not tried yet: of one that is listed, or of a huge one."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from greenfast.search.kernels.workloads import Items
+from greenfast.search.space.space import Space
+
+DRAWS = 64  # of a huge space before it counts as exhausted, each a new point with near certainty
+
+
+class Untried(ABC):
+    """What is left of one template's space."""
+
+    @abstractmethod
+    def any(self) -> bool:
+        """Whether a point is left."""
+
+    @abstractmethod
+    def has(self, parameters: Items) -> bool:
+        """Whether the point is valid and was never tried."""
+
+    @abstractmethod
+    def mark(self, parameters: Items) -> None:
+        """Count the point as tried."""
+
+    @abstractmethod
+    def drawn(self, rng: random.Random) -> Items:
+        """A random point; there is at least one."""
+
+    @abstractmethod
+    def nearest(self, near: Items, rng: random.Random) -> Items:
+        """A point near to `near`, which may be invalid; there is at least one."""
+
+    @abstractmethod
+    def pool(self, rng: random.Random, most: int) -> np.ndarray:
+        """Positions of values [points, parameters] of up to `most` points: all, if they are few."""
+
+
+class ListedUntried(Untried):
+    """Of a space whose points are listed: an exact account."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.mask = np.ones(len(space.points), bool)
+
+    def any(self) -> bool:
+        return bool(self.mask.any())
+
+    def has(self, parameters: Items) -> bool:
+        position = self.space.points.position(parameters)
+        return position is not None and bool(self.mask[position])
+
+    def mark(self, parameters: Items) -> None:
+        position = self.space.points.position(parameters)
+        if position is not None:
+            self.mask[position] = False
+
+    def drawn(self, rng: random.Random) -> Items:
+        left = np.flatnonzero(self.mask)
+        return self.space.points[int(left[rng.randrange(len(left))])]
+
+    def nearest(self, near: Items, rng: random.Random) -> Items:
+        return self.space.nearest(near, self.mask, rng)
+
+    def pool(self, rng: random.Random, most: int) -> np.ndarray:
+        left = np.flatnonzero(self.mask)
+        if len(left) > most:
+            left = left[sorted(rng.sample(range(len(left)), most))]
+        return self.space.points.encoded[left]
+
+
+class DrawnUntried(Untried):
+    """Of a space with too many points to list: points are drawn, each valid by construction."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self._tried: set[Items] = set()
+        self._codes = [
+            {(type(value), value): code for code, value in enumerate(parameter.values)}
+            for parameter in space.template.parameters
+        ]
+
+    def any(self) -> bool:
+        return True  # nobody tries so many
+
+    def has(self, parameters: Items) -> bool:
+        if parameters in self._tried or len(parameters) != len(self._codes):
+            return False
+        known = all(
+            (type(value), value) in codes
+            for codes, (_, value) in zip(self._codes, parameters, strict=True)
+        )
+        return known and self.space.is_valid(parameters)
+
+    def mark(self, parameters: Items) -> None:
+        self._tried.add(parameters)
+
+    def drawn(self, rng: random.Random) -> Items:
+        for _ in range(DRAWS):
+            point = self.space.drawn(rng)
+            if point not in self._tried:
+                return point
+        return self._walked(rng)
+
+    def nearest(self, near: Items, rng: random.Random) -> Items:
+        point = self.space.drawn(rng, near)
+        for _ in range(DRAWS):
+            if point not in self._tried:
+                return point
+            place = rng.randrange(len(near))
+            name = near[place][0]
+            moved = list(point)
+            moved[place] = (name, rng.choice(self.space.template.parameter(name).values))
+            point = self.space.drawn(rng, tuple(moved))
+        return self.drawn(rng)
+
+    def pool(self, rng: random.Random, most: int) -> np.ndarray:
+        points = {self.space.drawn(rng): None for _ in range(min(most, DRAWS))}
+        rows = [self.encoded(point) for point in points if point not in self._tried]
+        return np.array(rows, np.int64).reshape(-1, len(self._codes))
+
+    def encoded(self, point: Items) -> list[int]:
+        return [
+            codes[type(value), value] for codes, (_, value) in zip(self._codes, point, strict=True)
+        ]
+
+    def _walked(self, rng: random.Random) -> Items:
+        """The first untried point of the walk: few are left that random draws reach."""
+        return next(point for point in self.space.each_point() if point not in self._tried)
+
+
+def untried_of(space: Space) -> Untried:
+    return ListedUntried(space) if space.is_listed else DrawnUntried(space)

@@ -1,0 +1,3 @@
+// Stands in for CUDA's cuda_pipeline.h.
+#pragma once
+#include "cuda_pipeline_primitives.h"

@@ -1,0 +1,69 @@
+"""Exported trials are spaces that `import-space` reads back: the same times, the same failures."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from greenfast.app.cli.export_space import cache_document, t4_document
+from greenfast.search.errors import UsageError
+from greenfast.search.recordings.foreign import read_space
+
+
+def trial(number, verdict, time_us=None, stage=None, reason=None, **parameters):
+    return SimpleNamespace(
+        number=number,
+        template="right",
+        verdict=verdict,
+        stage=stage,
+        reason=reason,
+        time_median_us=time_us,
+        parameters=parameters,
+        recorded_at=None,
+    )
+
+
+ROWS = [
+    trial(0, "green", 12.5, tile=16, layout="row"),
+    trial(1, "rejected", 25.0, "performance", "slower", tile=32, layout="row"),
+    trial(2, "rejected", None, "compile", "compile_error", tile=64, layout="row"),
+    trial(3, "rejected", None, "correctness", "wrong_values", tile=16, layout="column"),
+    trial(4, "rejected", None, "correctness", "launch_error", tile=32, layout="column"),
+    trial(5, "faulted", None, "compile", None, tile=64, layout="column"),
+    trial(6, None, None, tile=128, layout="column"),
+]
+
+
+def test_both_formats_are_read_back(tmp_path):
+    path = tmp_path / "space.json"
+    for document, failures in (
+        (t4_document(ROWS), ["", "", "compile", "correctness", "runtime"]),
+        (
+            cache_document(ROWS, "axpy", "emulator:h200"),
+            ["", "", "CompilationFailedConfig", *["RuntimeFailedConfig"] * 2],
+        ),
+    ):
+        path.write_text(json.dumps(document))
+        space = read_space(path)
+        figures = [result.figure for result in space.results]
+        assert figures == [pytest.approx(12.5), pytest.approx(25.0), None, None, None]
+        assert [result.failure for result in space.results] == failures
+        assert space.parameters == ("tile", "layout")
+
+
+def test_several_templates_make_one_space(tmp_path):
+    other = trial(7, "green", 3.0, warps=4)
+    other.template = "other"
+    path = tmp_path / "space.json"
+    path.write_text(json.dumps(t4_document([*ROWS, other])))
+    space = read_space(path)
+    assert space.parameters == ("template", "tile", "layout", "warps")
+    assert space.results[-1].configuration == ("other", "-", "-", 4)
+
+
+def test_a_search_without_trials_is_refused():
+    with pytest.raises(UsageError) as error:
+        t4_document(ROWS[5:])
+    assert error.value.code == "nothing_to_export"
