@@ -29,6 +29,8 @@ FEWEST_TRIALS = 3  # of a theme
 MOST_THEMES = 8
 FEWEST_OF_PAIR = 5
 MOST_NEAR = 5
+MOST_SEARCHES = 20  # of the scope, whose newest negatives a page looks at
+MOST_LOOKED_AT = 500
 MOST_TRIALS = 5_000
 
 
@@ -199,10 +201,15 @@ def near_negatives(
 ) -> list[NearOut]:
     """Known negatives of the scope that differ from a trial in one parameter."""
     near: list[NearOut] = []
-    for name in searches_of_scope(store, search_id):
-        for row in each_trial(store, name):
-            if row.verdict != VerdictName.REJECTED or row.template != trial.template:
-                continue
+    for name in searches_of_scope(store, search_id)[:MOST_SEARCHES]:
+        page = store.trials(
+            name,
+            verdict=VerdictName.REJECTED,
+            template=trial.template,
+            descending=True,
+            limit=MOST_LOOKED_AT,
+        )
+        for row in page.items:
             differing = _differing(row.parameters, trial.parameters)
             if len(differing) == 1:
                 near.append(
