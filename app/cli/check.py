@@ -166,9 +166,7 @@ def check(
                     code="bad_command_line",
                 )
             options = PlainOptions(tuple(defines or ()), tuple(include_dirs or ()), seed or 0)
-            outcome = check_file(
-                services, Path(subject), given, target, options, is_strict=strict
-            )
+            outcome = check_file(services, Path(subject), given, target, options, is_strict=strict)
         else:
             if template is None:
                 raise UsageError(
