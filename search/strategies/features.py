@@ -58,4 +58,5 @@ def _table(parameter: Parameter) -> np.ndarray:
     if is_ordered(parameter) or count == 2:
         ordered: np.ndarray = np.linspace(0.0, 1.0, count)[:, None]
         return ordered
-    return np.eye(count) / np.sqrt(2.0)
+    apart: np.ndarray = np.eye(count) / np.sqrt(2.0)
+    return apart
