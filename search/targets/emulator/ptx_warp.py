@@ -184,8 +184,10 @@ def _product(instruction: Instruction, values: Values) -> str:
         _array(kind, "gf_emulator_c", c, values),
         f"{TYPES[kind]} gf_emulator_d[{sums}];",
         (
-            "gf_emulator_matrix_multiply(gf_emulator_d, gf_emulator_a, gf_emulator_b, gf_emulator_c, "
-            f"gf_emulator::TileShape::{shape}, {element}{_ELEMENTS[of_a]}, {element}{_ELEMENTS[of_b]}, "
+            "gf_emulator_matrix_multiply(gf_emulator_d, gf_emulator_a, gf_emulator_b, "
+            "gf_emulator_c, "
+            f"gf_emulator::TileShape::{shape}, {element}{_ELEMENTS[of_a]}, "
+            f"{element}{_ELEMENTS[of_b]}, "
             f"{element}{_ELEMENTS[of_d]}, gf_emulator::Collective::mma);"
         ),
         *(values.write(part, f"gf_emulator_d[{index}]") for index, part in enumerate(d)),
