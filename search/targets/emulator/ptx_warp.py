@@ -50,9 +50,11 @@ def _shuffle(instruction: Instruction, values: Values) -> str:
     target, inside = pair(instruction.operands[0])
     a, b, c, lanes = (values.read("u32", operand) for operand in instruction.operands[1:])
     lines = [
-        "{ bool gf_emulator_inside; const unsigned gf_emulator_got = "
-        f"{PTX}shuffled({a}, gf_emulator::Collective::{kind}, {b}, {c}, {lanes}, "
-        "gf_emulator_inside);",
+        (
+            "{ bool gf_emulator_inside; const unsigned gf_emulator_got = "
+            f"{PTX}shuffled({a}, gf_emulator::Collective::{kind}, {b}, {c}, {lanes}, "
+            "gf_emulator_inside);"
+        ),
         values.write(target, "gf_emulator_got"),
     ]
     if inside is not None:
@@ -181,9 +183,13 @@ def _product(instruction: Instruction, values: Values) -> str:
         _array("u32", "gf_emulator_b", b, values),
         _array(kind, "gf_emulator_c", c, values),
         f"{TYPES[kind]} gf_emulator_d[{sums}];",
-        "gf_emulator_matrix_multiply(gf_emulator_d, gf_emulator_a, gf_emulator_b, gf_emulator_c, "
-        f"gf_emulator::TileShape::{shape}, {element}{_ELEMENTS[of_a]}, {element}{_ELEMENTS[of_b]}, "
-        f"{element}{_ELEMENTS[of_d]}, gf_emulator::Collective::mma);",
+        (
+            "gf_emulator_matrix_multiply(gf_emulator_d, gf_emulator_a, gf_emulator_b, "
+            "gf_emulator_c, "
+            f"gf_emulator::TileShape::{shape}, {element}{_ELEMENTS[of_a]}, "
+            f"{element}{_ELEMENTS[of_b]}, "
+            f"{element}{_ELEMENTS[of_d]}, gf_emulator::Collective::mma);"
+        ),
         *(values.write(part, f"gf_emulator_d[{index}]") for index, part in enumerate(d)),
         "}",
     ]
