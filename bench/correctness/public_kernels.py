@@ -5,8 +5,8 @@
 
 public_kernels.txt holds a launch of each kernel, and none of their text. Each kernel is checked
 from the command line. A kernel *ran* when the check ended with exit code 0 or 1. Prints the kernels
-that did not, and why, and the findings. With --save the rows go to
-bench/results/public_kernels.json; paths of checkouts do not.
+that did not, and why, and the findings. With --save the rows are stored as the result
+`public_kernels`; paths of checkouts are not.
 """
 
 from __future__ import annotations

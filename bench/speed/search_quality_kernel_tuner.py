@@ -153,7 +153,9 @@ def restriction(path, name):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.speed.search_quality_kernel_tuner", description=__doc__
+    )
     parser.add_argument("spaces")
     parser.add_argument("out", type=Path)
     parser.add_argument("--repeats", type=int, default=20)
