@@ -20,6 +20,7 @@ from greenfast.search.errors import Fault, SpecError, UsageError
 from greenfast.search.loop.plan import NO_BASELINE
 from greenfast.search.loop.submitted import Submission
 from greenfast.search.status import SearchStatus
+from greenfast.search.verdict import CORRECT
 
 JSON = dict[str, Any]
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}\Z", re.ASCII)
@@ -27,7 +28,6 @@ TOURNAMENT = 3
 PARENTS = 2  # of a prompt: the tournament's winner first
 RECENT = 3  # of a prompt: the latest attempts, also wrong ones
 FAILURES_IN_A_ROW = 10  # proposals without a trial, after which the run ends
-RIGHT = ("accepted", "green")
 MODELLED = (
     "Times are modelled on an emulator, not measured: closer than the band they are not told apart."
 )
@@ -61,7 +61,7 @@ class Individual:
 
     @property
     def is_right(self) -> bool:
-        return self.report["verdict"] in RIGHT
+        return self.report["verdict"] in CORRECT
 
     @property
     def time_us(self) -> float:

@@ -38,7 +38,7 @@ def test_unknown_device_functions_and_inline_ptx_do_not_compile(emulator):
             "compile",
         ),
         (
-            'extern "C" __global__ void k() { asm volatile("cp.async.commit_group;"); }',
+            'extern "C" __global__ void k() { asm volatile("frob.b32 1;"); }',
             "refused",
         ),
     ):

@@ -314,7 +314,8 @@ RIGHT = {
             "__shared__ bool last;\nif (t == 0) { "
             "part[blockIdx.x] = a[blockIdx.x]; __threadfence();\n"
             "last = atomicAdd(&ticket, 1) % 2 == 1; }\n__syncthreads();\n"
-            "if (last) { __threadfence(); c[t] = part[0] + part[1]; }"
+            "if (last) { __threadfence(); c[t] = part[0] + part[1]; __syncthreads();\n"
+            "if (t < 2) part[t] = 0; }"
         ),
         {"grid": 2},
     ),

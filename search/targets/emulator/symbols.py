@@ -25,7 +25,7 @@ def source_frames(library: Path, return_addresses: Iterable[int]) -> dict[int, t
         return {}
     try:
         ended = subprocess.run(
-            [program, "-a", "-i", "-e", str(library)],
+            [program, "-a", "-f", "-i", "-e", str(library)],
             input="".join(f"{address - 1:#x}\n" for address in addresses),
             capture_output=True,
             text=True,
@@ -37,11 +37,19 @@ def source_frames(library: Path, return_addresses: Iterable[int]) -> dict[int, t
         return {}
     frames: dict[int, list[Frame]] = {}
     current: list[Frame] = []
+    function, inner = "", ""  # of a location's pair of lines, the name comes first
     for line in ended.stdout.splitlines():
         if line.startswith("0x"):
             current = frames.setdefault(int(line, 16) + 1, [])
-        elif (match := _LOCATION.match(line)) and int(match[2]) > 0:
-            current.append((posixpath.normpath(match[1]), int(match[2])))
+            function, inner = "", ""
+        elif not function:
+            function = line
+        else:
+            # A function that the compiler split is a caller of its own part, and no call is there.
+            match = _LOCATION.match(line)
+            if match and int(match[2]) > 0 and function != inner:
+                current.append((posixpath.normpath(match[1]), int(match[2])))
+            function, inner = "", function
     return {address: tuple(lines) for address, lines in frames.items()}
 
 

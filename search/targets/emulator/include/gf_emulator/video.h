@@ -36,7 +36,8 @@ __forceinline__ unsigned sum_of_differences(unsigned a, unsigned b) {
 #define GF_EMULATOR_VIDEO_OF(name, type, value)                                                              \
     __forceinline__ unsigned name(unsigned a, unsigned b) {                                                  \
         using Part = type;                                                                                   \
-        return gf_emulator::by_parts<Part>(a, b, [](int x, int y) __attribute__((always_inline)) { return value; }); \
+        return gf_emulator::by_parts<Part>(                                                                  \
+            a, b, []([[maybe_unused]] int x, [[maybe_unused]] int y) __attribute__((always_inline)) { return value; }); \
     }
 #define GF_EMULATOR_VIDEO(name, sign, value)                 \
     GF_EMULATOR_VIDEO_OF(name##2, sign short, value)         \
