@@ -78,8 +78,8 @@ def test_a_mistake_is_named(written, old, new, code, words):
 
 
 @pytest.mark.parametrize("old", ["", "arch_specific = true"])
-def test_a_device_without_tma_is_refused_with_a_target_that_has_it(written, tmp_path, old):
-    target = EmulatorTarget("l4", tmp_path, (), 1, 1.0)
+def test_a_device_without_tma_is_refused_with_a_target_that_has_it(written, artifacts, old):
+    target = EmulatorTarget("l4", artifacts, (), 1, 1.0)
     services = SimpleNamespace(
         target=lambda name: target, catalogue=SimpleNamespace(include_dirs=())
     )

@@ -17,7 +17,12 @@ def answer(folder, capsys, *options: str):
     return status, json.loads(capsys.readouterr().out)
 
 
-def test_writes_of_one_value_are_findings_only_where_they_are_asked_for(tmp_path, capsys):
+def test_writes_of_one_value_are_findings_only_where_they_are_asked_for(
+    tmp_path, capsys, artifacts, monkeypatch
+):
+    monkeypatch.setenv("GREENFAST_DATA", str(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "cache").symlink_to(artifacts)
     status, report = answer(tmp_path, capsys)
     assert (status, report["findings"]) == (0, [])
     (note,) = report["notes"]
