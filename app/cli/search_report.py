@@ -86,7 +86,8 @@ def show_search(detail: SearchDetailOut, designs: Designs | None = None) -> None
 def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
     """What the figures do not show; `closing` is the sentence of the confirmation, if any."""
     best, remarks = detail.best, []
-    if best is not None and not best.is_baseline and not best.beats_baseline:
+    compared = detail.baseline_trial is not None
+    if best is not None and compared and not best.is_baseline and not best.beats_baseline:
         unsafe = best.verdict == VerdictName.GREEN and best.time_kind == "measured"
         remarks.append(NOT_SAFE if unsafe else NOT_FASTER)
     if best is not None:

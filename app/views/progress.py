@@ -91,6 +91,8 @@ def band_sentence(best: TrialRow | BestOut, not_told_apart: int) -> str:
     """How far the times of `best` order candidates; empty for measured times."""
     if best.time_kind == "measured" or not best.time_band:
         return ""
+    if not not_told_apart and best.time_band == 1:
+        return f"The lowest {best.time_kind} time."
     if not not_told_apart:
         return (
             f"The lowest {best.time_kind} time; no other correct candidate lies within its band "
