@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.command_line import add_save, run_greenfast, script_parser
+from bench.environment import environment
 from bench.results import Row, write_result
 from greenfast.search.text import one_line
 
@@ -111,7 +112,7 @@ def main() -> int:
         of_suite = [row for row in rows if row["suite"] == suite]
         print(f"{suite}: {sum(row['ran'] for row in of_suite)} of {len(of_suite)} ran")
     if arguments.save:
-        write_result("public_kernels", {"kernels": rows})
+        write_result("public_kernels", {"environment": environment(), "rows": rows})
     return 0
 
 

@@ -31,6 +31,7 @@ DEVICE_STANDARD = word_set("""
     algorithm array bit cfloat climits float.h initializer_list iterator limits limits.h numeric
     tuple type_traits utility
 """)
+CONSTANTS = word_set("cfloat climits float.h limits.h")  # macros, which no token of `std` shows
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,8 @@ class DeviceCode:
         values = self._initialisers(data)
         uses_standard = any("std" in self.mentions(each) for each in kept)
         for header in self.headers:
-            if header in STANDARD_HEADERS and not (uses_standard and header in DEVICE_STANDARD):
+            is_brought = header in CONSTANTS or (uses_standard and header in DEVICE_STANDARD)
+            if header in STANDARD_HEADERS and not is_brought:
                 continue
             yield f"#include <{header}>", Line("includes", 1)
         open_scopes: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ PUBLIC = r"""
 #include <stdio.h>
 #include <vector>
 #include <cassert>
+#include <float.h>
 #include <cublas_v2.h>
 #include "helper_of_theirs.h"
 #include "device.cuh"
@@ -29,7 +30,7 @@ template <typename T, int N = 4>
 __global__ void __launch_bounds__(64) blur(T* __restrict__ out, const T* in, int n, Scale by = {}) {
     extern __shared__ __align__(16) T tile[];
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    tile[threadIdx.x] = i < n ? in[i] : T(0);
+    tile[threadIdx.x] = i < n ? in[i] : T(FLT_MAX * 0);
     __syncthreads();
     assert(n > 0);
     if (i == 0) printf("%d\n", n);
