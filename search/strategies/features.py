@@ -30,6 +30,7 @@ class Encoding:
     """Columns for each parameter that has several values."""
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self._count = len(parameters)
         tables: list[np.ndarray] = []
         groups: list[int] = []
         places: list[int] = []
@@ -50,6 +51,14 @@ class Encoding:
         ]
         joined: np.ndarray = np.concatenate(columns, axis=1)
         return joined
+
+    def nearest(self, point: np.ndarray) -> list[int]:
+        """[parameters]: the positions of the values nearest to a point of [columns]."""
+        codes = [0] * self._count
+        for number, (place, table) in enumerate(zip(self.places, self._tables, strict=True)):
+            own = point[self.groups == number]
+            codes[place] = int(((table - own) ** 2).sum(axis=1).argmin())
+        return codes
 
 
 def _table(parameter: Parameter) -> np.ndarray:
