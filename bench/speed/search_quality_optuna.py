@@ -37,14 +37,9 @@ def _nsga2(seed: int) -> optuna.samplers.BaseSampler:
     return optuna.samplers.NSGAIISampler(seed=seed, constraints_func=_violation)
 
 
-def _cmaes(seed: int) -> optuna.samplers.BaseSampler:
-    return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
-
-
 SAMPLERS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
     "optuna TPESampler": _tpe,
     "optuna NSGAIISampler": _nsga2,
-    "optuna CmaEsSampler": _cmaes,
 }
 
 

@@ -37,6 +37,7 @@ from greenfast.search.loop.evaluate import (
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.memory import Memory, NoMemory, Recalled
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
+from greenfast.search.loop.stopping import Stopping
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource, RenderFailed
@@ -182,6 +183,7 @@ class SearchRun:
             siblings=self.siblings,
         )
         self.strategy = make_strategy(plan, context)
+        self.stopping = Stopping(plan.no_gain, plan.bound_percent)
         self.next_number = 0
         self.baseline: tuple[Timing, ...] | None = None
         self._baseline_known = threading.Event()
@@ -297,7 +299,9 @@ class SearchRun:
             return RunResult(Ended.PAUSED, "paused")
         return RunResult(
             Ended.COMPLETED,
-            "every valid candidate was tried" if exhausted else "the budget is spent",
+            "every valid candidate was tried"
+            if exhausted
+            else self.stopping.why or "the budget is spent",
         )
 
     def _is_baseline(self, number: int) -> bool:
@@ -316,6 +320,8 @@ class SearchRun:
     def _budget_left(self) -> bool:
         if self.redo:
             return True
+        if self.stopping.why:
+            return False
         if self.plan.trials is not None and self.next_number >= self.plan.trials:
             return False
         return self.plan.seconds is None or self._spent_s() < self.plan.seconds
@@ -443,25 +449,36 @@ class SearchRun:
         self.siblings.learn(trial)
         self.weak_tests = self.weak_tests or weak_tests_of(trial.verdict)
         told = told_of(trial, self.plan)
+        self.stopping.learn(told, trial.verdict)
         if isinstance(trial.verdict, Faulted):
             self.faults_in_a_row, self.last_fault = self.faults_in_a_row + 1, trial.verdict
         else:
             self.faults_in_a_row = 0
         if trial.source_digest is not None:
             self.sources[trial.source_digest] = told
-        if told is not None:
+        is_hidden = self.plan.cold and self._is_baseline(trial.number)
+        if told is not None and not is_hidden:
             tell(Proposal(trial.candidate, trial.sampler), told)
 
     def _restore(self, history: History) -> None:
         past: list[Past] = []
         for trial in sorted(history.trials, key=lambda trial: trial.number):
+            if self._is_baseline(trial.number) and not self.strategy.is_seed(trial.candidate):
+                self._learn(trial, self.strategy.tell)  # the strategy did not ask for it
+                continue
             self._learn(trial, lambda proposal, told: None)
             past.append(Past(trial.candidate, trial.sampler, told_of(trial, self.plan)))
         self.faults_in_a_row = 0
+        self.stopping.go_on()
         self.strategy.restore(
             [
                 *past,
-                *(Past(pending.candidate, pending.sampler, None) for pending in history.pending),
+                *(
+                    Past(pending.candidate, pending.sampler, None)
+                    for pending in history.pending
+                    if not self._is_baseline(pending.number)
+                    or self.strategy.is_seed(pending.candidate)
+                ),
             ]
         )
         numbers = [trial.number for trial in history.trials]
@@ -477,7 +494,8 @@ def weak_tests_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
-    """The plan's strategy over its templates' spaces, with every preset as a seed."""
+    """The plan's strategy over its templates' spaces. Seeds are the best candidates of
+    neighbouring scopes, then every preset; a cold search has none."""
     spaces = {
         name: context.target.space(context.kernel.template(name), context.compiled)
         for name in plan.templates
@@ -487,9 +505,16 @@ def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
         for space in spaces.values()
         for preset in space.template.presets
     ]
+    seeds = [*plan.neighbours, *seeds]
+    if plan.cold:
+        seeds = []
     if plan.submitted is not None:
         seeds = [plan.submitted]
-    valid = [seed for seed in seeds if spaces[seed.template].why_not(seed.parameters) is None]
+    valid = [
+        seed
+        for seed in seeds
+        if seed.template in spaces and spaces[seed.template].why_not(seed.parameters) is None
+    ]
     return STRATEGIES[plan.strategy](context.kernel.name, spaces, valid, plan.seed)
 
 

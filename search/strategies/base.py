@@ -80,6 +80,10 @@ class Strategy(ABC):
         if proposal.candidate.template in self.spaces:  # a baseline may be of another template
             self.learn(proposal, told)
 
+    def is_seed(self, candidate: Candidate) -> bool:
+        """Whether the candidate is among the seeds that were not asked for yet."""
+        return any(seed.digest == candidate.digest for seed in self._seeds)
+
     def restore(self, past: Sequence[Past]) -> None:
         """Rebuild the strategy from stored trials, in order."""
         for trial in past:

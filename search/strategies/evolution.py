@@ -24,11 +24,11 @@ from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
 from greenfast.search.strategies.base import Objective, Proposal, Strategy, Told
 from greenfast.search.strategies.breeding import Breeder, Children
-from greenfast.search.strategies.features import Encoding
+from greenfast.search.strategies.features import Features
 from greenfast.search.strategies.ranker import Outcomes, Ranker
 
 FIRST_POINTS = 8  # of an island, far from each other
-FAR_FROM = 20  # random points of which the one farthest from all tried is taken
+FAR_FROM = 4  # random points of which the one farthest from all tried is taken
 POPULATION = 16
 CHILDREN = 192
 POOL = 2048  # random points that are ranked beside the children
@@ -46,7 +46,7 @@ class Island:
     """What is known of one template."""
 
     space: Space
-    encoding: Encoding
+    encoding: Features
     breeder: Breeder
     tried: list[Candidate] = field(default_factory=list)
     codes: list[list[int]] = field(default_factory=list)  # of each: positions of values
@@ -143,7 +143,7 @@ class Evolution(Strategy):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._islands = {
-            name: Island(space, Encoding(space.template.parameters), Breeder(space))
+            name: Island(space, Features(space.template.parameters), Breeder(space))
             for name, space in self.spaces.items()
         }
 
