@@ -132,6 +132,10 @@ void gf_emulator_mbarrier_init_fence();
 void gf_emulator_mbarrier_invalidate(void* barrier);
 void gf_emulator_mbarrier_arrive(void* barrier);
 void gf_emulator_mbarrier_arrive_rank(void* barrier, unsigned rank);
+void gf_emulator_mbarrier_drop(void* barrier);
+unsigned gf_emulator_mbarrier_parity(void* barrier);
+// The arrival comes when the thread's copies until now are done. `adds`: beyond those that the barrier expects.
+void gf_emulator_async_copy_arrive(void* barrier, bool adds);
 void gf_emulator_mbarrier_expect(void* barrier, unsigned bytes, bool arrives);
 bool gf_emulator_mbarrier_try_wait(void* barrier, unsigned parity);
 void gf_emulator_mbarrier_wait(void* barrier, unsigned parity);
