@@ -148,7 +148,8 @@ def _copy(instruction: Instruction, values: Values) -> str:
     if "mbarrier" in modifiers:
         needs(instruction, 1)
         adds = "false" if "noinc" in modifiers else "true"
-        return f"gf_emulator_async_copy_arrive({values.address(instruction.operands[0], 'shared')}, {adds});"
+        place = values.address(instruction.operands[0], "shared")
+        return f"gf_emulator_async_copy_arrive({place}, {adds});"
     has_policy = any(m.endswith("cache_hint") for m in modifiers)
     operands = instruction.operands[:-1] if has_policy else instruction.operands
     if len(operands) not in (3, 4):

@@ -181,6 +181,9 @@ float gf_emulator_rounded_unsigned(gf_emulator::Rounding mode, unsigned long lon
 double gf_emulator_rounded_signed_double(gf_emulator::Rounding mode, long long x);
 double gf_emulator_rounded_unsigned_double(gf_emulator::Rounding mode, unsigned long long x);
 
+void* gf_emulator_device_malloc(std::size_t bytes);
+void gf_emulator_device_free(void* piece);
+
 void gf_emulator_special_function();
 int gf_emulator_printf();
 long long gf_emulator_clock();
