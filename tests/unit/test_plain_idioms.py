@@ -48,7 +48,8 @@ __global__ void by_pipeline(float* out, const float* in, int bug) {
     for (int next = 0, now = 0; now < 6; now++) {
         for (; next < 6 && next < now + 2; next++) {
             pipe.producer_acquire();
-            cuda::memcpy_async(block, stages[next % 2], in + 64 * next, cuda::aligned_size_t<16>(256), pipe);
+            const auto size = cuda::aligned_size_t<16>(256);
+            cuda::memcpy_async(block, stages[next % 2], in + 64 * next, size, pipe);
             pipe.producer_commit();
         }
         if (bug && now == 3) sum += stages[now % 2][0];                            // pipeline
@@ -119,7 +120,8 @@ __global__ void foo(Span span, const T* in) {
     tile[threadIdx.x] = in[threadIdx.x];
     if (threadIdx.x < N) tile[64 + threadIdx.x] = 0;
     T sum = helper(tile, threadIdx.x);                                             // caller
-    if (threadIdx.x < span.count) span.to[threadIdx.x] = sum * weights[threadIdx.x % 4] + offsets[span.step];
+    const T value = sum * weights[threadIdx.x % 4] + offsets[span.step];
+    if (threadIdx.x < span.count) span.to[threadIdx.x] = value;
 }
 }}
 __global__ void after(float* x) { x[threadIdx.x] += 1; }
