@@ -164,8 +164,11 @@ class SearchRun:
         on_trial: Callable[[Trial], None] = lambda trial: None,
         on_closing: Callable[[], None] = lambda: None,
         memory: Memory | None = None,
+        on_remark: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self.memory: Memory = memory or NoMemory()
+        self._on_remark, self._remarks = on_remark, len(context.target.remarks)
+        self._heard = self._remarks
         self.stop = threading.Event()
         self.plan, self.sink, self.history = plan, sink, history
         self.on_trial, self.on_closing = on_trial, on_closing
@@ -207,7 +210,9 @@ class SearchRun:
         with LocalExecutor(self.plan.window) as executor:
             try:
                 result = self._loop(executor, flights)
-                return self._closed(executor, result) if result.ended is Ended.COMPLETED else result
+                if result.ended is Ended.COMPLETED:
+                    result = self._closed(executor, result)
+                return self._with_remarks(result)
             finally:
                 if flights:  # cancelled, interrupted or broken: their results are no longer needed
                     self._interrupt()
@@ -232,8 +237,21 @@ class SearchRun:
                 return self._ended(control, exhausted)
             if (done := self._wait(flights[0])) is not None:
                 self._record(flights.popleft(), done)
+                self._hear_remarks()
                 if self.faults_in_a_row >= FAULTS_IN_A_ROW:
                     return RunResult(Ended.FAILED, self._failure())
+
+    def _hear_remarks(self) -> None:
+        """Pass the target's new remarks on."""
+        remarks = self.context.target.remarks
+        for remark in remarks[self._heard :]:
+            self._on_remark(remark)
+        self._heard = len(remarks)
+
+    def _with_remarks(self, result: RunResult) -> RunResult:
+        self._hear_remarks()
+        remarks = self.context.target.remarks[self._remarks :]
+        return replace(result, closing="; ".join(filter(None, (result.closing, *remarks))))
 
     def _failure(self) -> str:
         fault = self.last_fault
@@ -434,7 +452,7 @@ class SearchRun:
             self.baseline = timings_of(trial.verdict)
             self.measured_baseline = contender_of(trial, is_baseline=True)
             self._baseline_known.set()
-        elif (contender := contender_of(trial, is_baseline=False)) is not None:
+        elif (contender := contender_of(trial, False, self.baseline)) is not None:
             self.contenders.append(contender)
             if isinstance(trial.verdict, Accepted):
                 self.best_time_us = min(self.best_time_us, contender.time_us)
