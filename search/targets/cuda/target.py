@@ -97,6 +97,11 @@ class CudaTarget(Runner):
         self._references_lock = threading.Lock()
         self.spans: dict[str, float] = defaultdict(float)  # the child's busy seconds, by activity
 
+    @property
+    def child_pid(self) -> int | None:
+        """The process that uses the GPU; None before the first one has started."""
+        return self._workplace and self._workplace.child.hello.get("pid")
+
     def prepare(self) -> None:
         self._started()
 
