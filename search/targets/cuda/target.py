@@ -100,7 +100,7 @@ class CudaTarget(Runner):
     @property
     def child_pid(self) -> int | None:
         """The process that uses the GPU; None before the first one has started."""
-        return self._workplace and self._workplace.child.hello.get("pid")
+        return self._workplace.child.hello.get("pid") if self._workplace is not None else None
 
     def prepare(self) -> None:
         self._started()
