@@ -85,6 +85,5 @@ def _source(template: TemplateSpec) -> TemplateSpec:
         idea="",
         presets=(),
         probes=(),
-        worthwhile_when=None,
         parameters=tuple(replace(parameter, doc="") for parameter in template.parameters),
     )

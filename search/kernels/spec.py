@@ -151,8 +151,8 @@ class TemplateSpec:
     # Over dims and options: the workloads for which a search that names no templates takes it.
     worthwhile_when: Expression | None = None
 
-    DIGEST_EXCLUDES = frozenset({"path", "lines"})
-    DIGEST_WHEN_SET = frozenset({"arch_specific", "tensor_maps", "worthwhile_when"})
+    DIGEST_EXCLUDES = frozenset({"path", "lines", "worthwhile_when"})
+    DIGEST_WHEN_SET = frozenset({"arch_specific", "tensor_maps"})
 
     @property
     def files(self) -> dict[str, Path]:
