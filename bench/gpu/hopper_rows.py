@@ -36,6 +36,7 @@ ATTENTION = (
     ("B=1,H=16,S_q=16384,D=64" + CAUSAL, LONG),
     ("B=2,H=10,S_q=4096,S_kv=77,D=64" + NONE, "wgmma:two_blocks"),
 )
+FASTEST = 8  # designs of each search
 # Few query rows, where reading K and V is all of the work.
 GROUPED = "H=32,H_kv=8,"
 DECODE = (
@@ -124,8 +125,18 @@ def searched(kernel: str, workload: str, baseline: str, trials: str, seconds: st
         "parameters": best.get("parameters"),
         "source_digest": best.get("source_digest"),
         "confirmed": bool((search["confirmation"] or {}).get("confirmed")),
+        "fastest": fastest(search["id"]),
         "peers": [peer_row(peer) for peer in search["peers"]],
     }
+
+
+def fastest(search: str) -> list[Row]:
+    """The search's fastest designs, for what they have in common."""
+    shown = ("--sort", "time", "--limit", str(FASTEST))
+    process = run_greenfast("trials", search, *shown, "--json", check=False)
+    trials = json.loads(process.stdout) if process.returncode == 0 else []
+    names = ("verdict", "time_median_us", "preset", "parameters")
+    return [{name: trial[name] for name in names} for trial in trials]
 
 
 def peer_row(peer: Row) -> Row:
