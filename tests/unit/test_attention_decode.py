@@ -107,8 +107,10 @@ def launched(dims: Workload, **parameters: object):
 @pytest.mark.parametrize(
     ("splits", "dims"),
     [
-        (32, {"H": 8, "H_kv": 2, "S_kv": 32 * 64}),  # as many as the parameter allows
-        (3, {"H": 8, "H_kv": 2, "S_kv": 3 * 32}),  # a tile each
+        (32, {"H": 8, "H_kv": 2, "S_kv": 64 * 64}),  # as many as the parameter allows
+        (5, {"H": 8, "H_kv": 2, "S_kv": 11 * 32}),  # a ring of two tiles each
+        (2, {"H": 8, "H_kv": 2, "S_kv": 33}),  # two at least
+        (1, {"H": 8, "H_kv": 2, "S_kv": 32}),
         (264 // 24, {"B": 8, "H": 6, "H_kv": 3, "S_kv": 32 * 64}),
         (2, {"B": 8, "H": 64, "H_kv": 16, "S_kv": 32 * 64}),
         (1, {"B": 9, "H": 32, "H_kv": 16, "S_kv": 32 * 64}),  # the grid fills the SMs
