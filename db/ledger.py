@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, insert, select, update
 
 from greenfast.db.base import Part, search_key, utc
 from greenfast.db.dialects import insert_once, now_s, one_at_a_time
@@ -135,7 +135,10 @@ class Ledger(Part):
             )
 
     def kindred(self, search_id: str) -> tuple[KindredSearch, ...]:
-        """This search first, then the others of its kernel and target, oldest first."""
+        """This search first, then the others of its kernel and target, oldest first.
+
+        All GPUs count as one target: the environments tell their models apart.
+        """
         with self._database.reading() as session:
             own = session.get_one(SearchRecord, search_key(session, search_id))
             rows = session.execute(
@@ -143,7 +146,7 @@ class Ledger(Part):
                 .outerjoin(
                     EnvironmentRecord, EnvironmentRecord.digest == SearchRecord.environment_digest
                 )
-                .where(SearchRecord.kernel == own.kernel, SearchRecord.target == own.target)
+                .where(SearchRecord.kernel == own.kernel, _same_kind(own.target))
                 .order_by(SearchRecord.key)
             ).all()
             searches = [
@@ -211,6 +214,14 @@ class Ledger(Part):
                 )
                 for row in session.scalars(query)
             )
+
+
+def _same_kind(target: str) -> ColumnElement[bool]:
+    """Whether a search ran on this target, or on any GPU where this is a GPU."""
+    gpus = "cuda:"
+    if target.startswith(gpus):
+        return SearchRecord.target.startswith(gpus)
+    return SearchRecord.target == target
 
 
 def _known(search_id: str, trial: TrialRecord) -> KnownTrial:

@@ -28,7 +28,7 @@ from typing import Any
 from bench.command_line import add_save, script_parser
 from bench.environment import publish
 from bench.results import Row
-from bench.speed.search_quality_figures import OTHERS, overall, summary
+from bench.speed.search_quality_figures import overall, summary
 from bench.speed.search_quality_optuna import SAMPLERS, sampled
 from bench.speed.search_quality_spaces import MeasuredSpace, measured_spaces
 from greenfast.search.strategies import STRATEGIES, Infeasible, Objective
@@ -92,9 +92,7 @@ def complete_lines(rows: Iterable[Row], seeds: int, evaluations: int) -> list[Ro
     searches = {_key(row): row for row in rows if not row.get("failure")}
     lines, means = [], []
     for strategy in dict.fromkeys(row["strategy"] for row in searches.values()):
-        keys = [
-            (space, strategy, seed, evaluations) for space in _spaces for seed in range(seeds)
-        ]
+        keys = [(space, strategy, seed, evaluations) for space in _spaces for seed in range(seeds)]
         missing = sum(key not in searches for key in keys)
         if missing:
             print(f"{strategy} lacks {missing} of {len(keys)} searches", file=sys.stderr)
@@ -146,9 +144,7 @@ def main() -> None:
         "what": "setting",
         "seeds": options.seeds,
         "evaluations": options.evaluations,
-        "spaces": [
-            {"space": name, "points": len(space.points)} for name, space in _spaces.items()
-        ],
+        "spaces": [{"space": name, "points": len(space.points)} for name, space in _spaces.items()],
         "kernel_tuner": next((row["version"] for row in others), ""),
     }
     rows = [*stored(options.searches), *others]

@@ -288,7 +288,7 @@ def _templates(
     compiled: Items,
     target: str,
 ) -> tuple[str, ...]:
-    names = request.templates or tuple(template.name for template in kernel.templates)
+    names = request.templates or _worthwhile_templates(kernel, workloads)
     if len(set(names)) != len(names):
         raise UsageError("a template is named twice", code="repeated_template")
     usable: list[str] = []
@@ -311,6 +311,16 @@ def _templates(
             code="unsupported_workload",
         )
     return tuple(usable)
+
+
+def _worthwhile_templates(kernel: KernelSpec, workloads: list[Workload]) -> tuple[str, ...]:
+    """The templates that are worth trying on a workload; all of them if none is."""
+    names = tuple(
+        template.name
+        for template in kernel.templates
+        if any(template.is_worthwhile(workload) for workload in workloads)
+    )
+    return names or tuple(template.name for template in kernel.templates)
 
 
 def _require_usable(

@@ -80,9 +80,7 @@ class Distribution:
         damping = 1 + 2 * max(0.0, math.sqrt((mass - 1) / (size + 1)) - 1) + step_rate
         path_rate = (4 + mass / size) / (size + 4 + 2 * mass / size)
         rank_one = 2 / ((size + 1.3) ** 2 + mass)
-        rank_many = min(
-            1 - rank_one, 2 * (mass - 2 + 1 / mass) / ((size + 2) ** 2 + mass)
-        )
+        rank_many = min(1 - rank_one, 2 * (mass - 2 + 1 / mass) / ((size + 2) ** 2 + mass))
         steps = (parents - self.mean) / self.deviation
         step = weights @ steps
         self.mean = self.mean + step * self.deviation
@@ -113,9 +111,7 @@ class CmaEs(Strategy):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._distributions = {
-            name: _distribution(space) for name, space in self.spaces.items()
-        }
+        self._distributions = {name: _distribution(space) for name, space in self.spaces.items()}
 
     def propose(self, template: str, rng: random.Random) -> Proposal:
         distribution, space = self._distributions[template], self.spaces[template]
@@ -143,9 +139,7 @@ class CmaEs(Strategy):
             return
         codes = [
             parameter.values.index(value) if value in parameter.values else 0
-            for parameter, (_, value) in zip(
-                parameters, proposal.candidate.parameters, strict=True
-            )
+            for parameter, (_, value) in zip(parameters, proposal.candidate.parameters, strict=True)
         ]
         place = distribution.encoding(np.array([codes], np.intp))[0]
         distribution.learn(place, told.log_ratio if isinstance(told, Objective) else math.inf)

@@ -192,9 +192,7 @@ class Evolution(Strategy):
             digests = tuple(island.tried[parents[parent]].digest for parent in couple)
             kind = OriginKind.MUTATED if len(digests) == 1 else OriginKind.CROSSED
             origin = Origin(kind, digests)
-        candidate = Candidate(
-            self.kernel, template, island.decoded(rows[place].tolist()), origin
-        )
+        candidate = Candidate(self.kernel, template, island.decoded(rows[place].tolist()), origin)
         return Proposal(candidate, {LENGTHS: [list(each) for each in island.lengths]})
 
     def bred(self, template: str, parents: list[int], rng: random.Random) -> Children:
@@ -215,4 +213,3 @@ def modelled(logs: Sequence[float], rng: random.Random) -> list[int]:
     others = [at for at in range(len(logs)) if at not in kept]
     kept.update(rng.sample(others, MODELLED - len(kept)))
     return sorted(kept)
-

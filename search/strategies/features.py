@@ -74,8 +74,7 @@ class Encoding:
 
 
 class Features(Encoding):
-    """These columns, the products of parameters that belong together, and shares of factors of two.
-    """
+    """These columns, products of parameters that belong together, and shares of factors of two."""
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         super().__init__(parameters)
