@@ -22,6 +22,7 @@ def offer(name, dims, options, scalars):
     functional = torch.nn.functional
 
     def layer(a, b, bias, residual):
+        a, b = a.T if dims.get("turned_a") else a, b.T if dims.get("turned_b") else b
         c = functional.linear(a, b, bias if options["bias"] == "yes" else None)
         if options["activation"] == "gelu":
             c = functional.gelu(c, approximate="tanh")

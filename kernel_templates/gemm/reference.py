@@ -1,6 +1,7 @@
 """A linear layer's hard inputs, its float64 reference, and the error that a right kernel may have.
 
-a [M, K], b [N, K], bias [N], residual, c [M, N]; c = activation(a b^T + bias) + residual.
+a [M, K], b [N, K], bias [N], residual, c [M, N]; c = activation(a b^T + bias) + residual. A turned a is [K, M], a turned b
+[K, N].
 
 The bounds count what a right kernel does:
     the sum     K products and additions in float32 or by tensor cores, which may cut off instead of
@@ -82,8 +83,14 @@ def make_inputs(
 ) -> Arrays:
     """a, b, bias and residual in the storage type; the same arguments give the same bits.
 
-    ValueError: an unknown recipe.
+    ValueError: an unknown recipe, or shapes of a and b that do not follow from M, N and K.
     """
+    m, n, k = dims["M"], dims["N"], dims["K"]
+    for name, shape in (("a", (m, k)), ("b", (n, k))):
+        shape = shape[::-1] if dims.get(f"turned_{name}") else shape
+        given = tuple(dims.get(f"{name.upper()}_{axis}", size) for axis, size in zip(("rows", "columns"), shape, strict=True))
+        if given != shape:
+            raise ValueError(f"{name} is {given}, and {shape} follows from M={m}, N={n}, K={k}")
     if recipe not in _RECIPES:
         raise ValueError(f"unknown inputs {recipe!r}; known: " + ", ".join(RECIPES))
     random = np.random.default_rng([seed, RECIPES.index(recipe)])
@@ -97,7 +104,8 @@ def make_inputs(
         residual = np.tile(bias.astype(np.float32), (dims["M"], 1))
     _RECIPES[recipe](a, b, bias, residual)
     storage = STORAGE[options["dtype"]]
-    arrays = {"a": a, "b": b, "bias": bias, "residual": residual}
+    a, b = (array.T if dims.get(turned) else array for array, turned in ((a, "turned_a"), (b, "turned_b")))
+    arrays = {"a": np.ascontiguousarray(a), "b": np.ascontiguousarray(b), "bias": bias, "residual": residual}
     return {name: array.astype(storage) for name, array in arrays.items()}
 
 
@@ -135,6 +143,7 @@ def reference(
     a, b, bias, residual = (
         inputs[name].astype(np.float64) for name in ("a", "b", "bias", "residual")
     )
+    a, b = (array.T if dims.get(turned) else array for array, turned in ((a, "turned_a"), (b, "turned_b")))
     sums = a @ b.T
     off = (dims["K"] + 8) * 2.0**-23 * sizes_of(a, b)
     if options["bias"] == "yes":
