@@ -82,7 +82,7 @@ public:
     void before_atomic(const void* address, bool block_wide);
     void after_atomic(const void* address, bool block_wide, bool changed = false);
     // Before a volatile store, whose own access is judged only behind it.
-    void before_volatile_store(const void* address) { releases(address, false); }
+    void before_volatile_store(const void* address, bool block_wide = false) { releases(address, block_wide); }
     void undefined_shuffle(const Fiber& fiber, int source);
     Clocks& clocks() { return clocks_; }
 
