@@ -41,7 +41,8 @@ def test_a_volatile_value_needs_a_fence_of_the_device_before_its_flag(emulator, 
         *(kernel.job(a, c, (mode,), grid=2, check=True, order=o, name=o) for o in ORDERS)
     )
     if not races:
-        return only_right(results)
+        only_right(results)
+        return
     assert all_find(results, "race"), results
     sentences = {finding.sentence for result in results for finding in result.findings}
     assert all("the only write of these bytes" in sentence for sentence in sentences), sentences
@@ -74,14 +75,11 @@ def test_relaxed_ptx_of_a_blocks_scope_orders_no_other_block(
 
 
 def test_relaxed_ptx_of_a_blocks_scope_orders_its_own_threads(emulator):
-    body = """
-    unsigned* const w_own = w + b;
-    if (t == 0) { c[b] = 4; asm volatile("st.release.cta.global.u32 [%0], %1;" :: "l"(w_own), "r"(1) : "memory"); }
-    if (t == 32) {
-        unsigned x = 0;
-        while (x == 0) { asm volatile("ld.acquire.cta.global.u32 %0, [%1];" : "=r"(x) : "l"(w_own) : "memory"); }
-        c[8 + b] = c[b];
-    }"""  # noqa: E501
+    store, load = STORE % ("st.release.cta", ""), LOAD % "acquire.cta"
+    body = f"""
+    w += b;
+    if (t == 0) {{ c[b] = 4; {store} }}
+    if (t == 32) {{ unsigned x = 0; while (x == 0) {{ {load} }} c[8 + b] = c[b]; }}"""
     only_right(runs(emulator, body, grid=2, block=64))
 
 

@@ -21,7 +21,7 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     suspect_.bytes = 0;
     flag_.address = nullptr;
     atomic_ = {};
-    unsettled_ = false;
+    unsettled_ = behind_a_read_ = false;
     PendingStore::of_this_worker().landed();
     remote_.clear();
     async_.start_block();
@@ -248,7 +248,7 @@ void Checker::suspect(const Finding& finding, bool one_instruction) {
 }
 
 void Checker::settle_now() {
-    unsettled_ = false;
+    unsettled_ = behind_a_read_ = false;
     if (suspect_.bytes) judge_suspect();
     PendingStore::of_this_worker().landed();
     if (flag_.address) saw_releases(std::exchange(flag_.address, nullptr), flag_.thread, false);
