@@ -28,6 +28,7 @@ class NoteKind(StrEnum):
     EXPLANATION = "explanation"
     RECHECK = "recheck"
     REUSE = "reuse"  # the trial repeats the verdict of another search's trial
+    RUN = "run"  # `name`: a run of `greenfast evolve` that counts a trial of another search
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,24 @@ class Ledger(Part):
             return tuple(
                 Note(search_id, row.number, row.kind, row.name, row.note, utc(row.recorded_at))
                 for row in rows
+            )
+
+    def noted(self, kernel: str, kind: NoteKind, name: str) -> tuple[Note, ...]:
+        """The notes of that kind and name on a kernel's trials, the first first."""
+        with self._database.reading() as session:
+            rows = session.execute(
+                select(LedgerNoteRecord, SearchRecord.id)
+                .join(SearchRecord, SearchRecord.key == LedgerNoteRecord.search_key)
+                .where(
+                    SearchRecord.kernel == kernel,
+                    LedgerNoteRecord.kind == str(kind),
+                    LedgerNoteRecord.name == name,
+                )
+                .order_by(LedgerNoteRecord.recorded_at, SearchRecord.key)
+            ).all()
+            return tuple(
+                Note(search_id, row.number, row.kind, row.name, row.note, utc(row.recorded_at))
+                for row, search_id in rows
             )
 
     def forget_notes(self, search_id: str, number: int, kind: NoteKind) -> None:

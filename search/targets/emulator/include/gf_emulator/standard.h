@@ -1,6 +1,8 @@
 // The host's own headers, all of them, before any CUDA name is defined: CUDA's words (min, alignas,
 // __shared__ ...) must not reach into them.
 #pragma once
+#include "gf_emulator/copies.h"
+
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
