@@ -41,7 +41,6 @@ from greenfast.search.diagnose.ablation import (
 )
 from greenfast.search.diagnose.ablation_points import FEATURE, Arm, arms_of
 from greenfast.search.errors import GreenfastError
-from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.loop.confirmation import LARGEST_SEED, prepared
 from greenfast.search.loop.evaluate import EvaluationContext
@@ -159,12 +158,11 @@ def _continued(path: Path, environment: Row) -> dict[str, Row]:
 
 
 def subject_of(session: Session, kernel_name: str, row: Row, stored: dict[str, Row]) -> Subject:
-    """The winner with the arms that are measured already."""
+    """The winner with the arms that are measured already. Spilling changes are timed, too."""
     kernel = session.catalogue.kernel(kernel_name)
     context = session.context(
         kernel,
         kernel.workload(row["workload"]),
-        limits=GateLimits(),
         seed=secrets.randbelow(LARGEST_SEED),
         mode=MODE,
     )

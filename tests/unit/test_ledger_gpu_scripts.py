@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 
 import pytest
 from confirmed_searches import ScatteringGpu, by_threads
@@ -11,8 +12,12 @@ from confirmed_searches import ScatteringGpu, by_threads
 from bench.gpu import flip_rate
 from bench.gpu.flip_rate import analysed
 from bench.gpu.winner_ablations import measured_all, results_of
+from bench.pages import attention_ablations
+from bench.pages.attention_ablations import ablated_winners, value_lessons
+from bench.pages.sections import NOT_YET
 from bench.session import Session
-from greenfast.search.diagnose.ablation import Effect, Scale, judged
+from greenfast.db import convert
+from greenfast.search.diagnose.ablation import ArmResult, Effect, Measurement, Scale, judged
 from greenfast.search.loop.ties import is_tie, pick, tied_with_pick
 from greenfast.search.timing import Interval
 
@@ -123,3 +128,37 @@ def test_ties_are_closer_than_blocks_and_processes_can_tell():
     assert tied_with_pick(times, processes=9) == ("a", "b")
     wide = interval(0.05, half=0.06)
     assert is_tie(times["a"], wide) and not is_tie(times["a"], times["d"])
+
+
+def arm(parameter, before, after, *ratios):
+    """A stored arm: alone, and tuned again where there is a second ratio."""
+    alone, *best = (
+        Measurement((), "d", "green", ratio=ratio, log_ratios=(math.log(ratio),) * 40, time_us=5.0)
+        for ratio in ratios
+    )
+    result = ArmResult(
+        parameter, before, after, "feature", "", alone, tuple(best), best[0] if best else None
+    )
+    return json.loads(convert.value_json("arm", result))
+
+
+def test_the_pages_tables_are_judged_from_the_stored_arms(monkeypatch):
+    def stored(*workloads):
+        arms = [arm("swizzle", "xor", "none", 1.4), arm("pipeline_depth", 2, 3, 0.9, 1.2)]
+        return [
+            {"workload": name, "template": "mma", "comparisons": 2, "arms": arms}
+            for name in workloads
+        ]
+
+    monkeypatch.setattr(attention_ablations, "rows", lambda name: stored())
+    assert ablated_winners() == value_lessons() == NOT_YET
+    both = stored("mission_bf16", "long_bf16")
+    monkeypatch.setattr(attention_ablations, "rows", lambda name: both)
+    lines = ablated_winners().splitlines()
+    assert lines[2].startswith(
+        "| mission_bf16 | 2 | 2 | 0 | 0 | 0 | `swizzle=xor` (1.400 with none)"
+    )
+    assert "`pipeline_depth=2` (1.200 with 3)" in lines[3], "after tuning, not alone"
+    depth, swizzle = value_lessons().splitlines()[2:]
+    assert depth.startswith("| `mma` | `pipeline_depth=2` | `3` | 2 | 0 | 0 | 0 | 1.200 [")
+    assert swizzle.count("1.400") == 2 and "long_bf16" in swizzle
