@@ -54,6 +54,7 @@ class KnownTrial:
     reason: str | None
     ratio_to_baseline: float | None
     is_baseline: bool
+    candidate: str  # JSON
 
 
 @dataclass(frozen=True)
@@ -226,6 +227,7 @@ def _known(search_id: str, trial: TrialRecord) -> KnownTrial:
         trial.reason,
         trial.ratio_to_baseline,
         trial.is_baseline,
+        trial.candidate,
     )
 
 

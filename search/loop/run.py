@@ -36,6 +36,7 @@ from greenfast.search.loop.evaluate import (
 )
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.memory import Memory, NoMemory, Recalled
+from greenfast.search.loop.near_negatives import NearNegativesLast
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
@@ -182,6 +183,7 @@ class SearchRun:
             siblings=self.siblings,
         )
         self.strategy = make_strategy(plan, context)
+        self._ask = NearNegativesLast(self.strategy.ask, self.memory.discourages)
         self.next_number = 0
         self.baseline: tuple[Timing, ...] | None = None
         self._baseline_known = threading.Event()
@@ -404,7 +406,7 @@ class SearchRun:
     def _next_proposal(self) -> Proposal | None:
         if self.next_number == 0 and self.plan.baseline != NO_BASELINE:
             return Proposal(baseline_candidate(self.plan, self.context))
-        return self.strategy.ask()
+        return self._ask()
 
     def _wait(self, flight: _Flight) -> Evaluated | None:
         try:
