@@ -75,6 +75,22 @@ def test_a_launch_has_the_addresses_strides_and_scale_of_its_call(stub, attentio
     assert words[13:16] == words[16:19] == [4 * 130 * 64, 130 * 64, 64]
 
 
+def test_shared_memory_is_allowed_even_where_it_is_little(stub, attention):
+    """A kernel with 48 KB of its own and a little more at launch needs consent for the little."""
+    program = next(iter(attention.programs.values()))
+    little = [
+        dataclasses.replace(launch, smem_dynamic_bytes=expression("1024", ""))
+        for launch in program.launches
+    ]
+    changed = dataclasses.replace(program, launches=tuple(little))
+    kernels = dataclasses.replace(attention, programs={"k0": changed}, groups=())
+    state = prepare(kernels, call_of(tensor(2, 8, 128, 64), mask="causal_top_left"), 0)
+    assert isinstance(state, Prepared), state
+    state.plan.launch((16, 32, 48, 64), 5)
+    (launch,) = stub.launches()
+    assert launch["smem"] == 1024
+
+
 def test_outputs_follow_the_memory_order_of_the_queries(stub, attention):
     turned = tensor(2, 8, 256, 64, strides=(3 * 256 * 512, 64, 3 * 512, 1))  # part of q, k and v
     state = prepare(attention, call_of(turned), 0)
