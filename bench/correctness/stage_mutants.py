@@ -136,8 +136,8 @@ LINES: dict[str, tuple[tuple[str, Stages], ...]] = {
     ),
     "scalar": (
         (r"const float product|load_share\(row\.q", ("qk",)),
-        (r"score\[j\] = |maximum = fmaxf|const float shift|const float p = ", ("softmax",)),
-        (r"const float rescale|row\.sum|row\.maximum = ", WEIGHTS),
+        (r"score\[j\] = |const float p = ", ("softmax",)),
+        (r"maximum = |const float shift|const float rescale|row\.sum", WEIGHTS),
         (r"row\.o\[c\] \*= rescale", ("state", "output")),
         (r"v_share|row\.o\[c\] = fmaf", ("pv",)),
         (r"load_tile\(k_tile", ("qk",)),
