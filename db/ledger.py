@@ -55,6 +55,7 @@ class KnownTrial:
     reason: str | None
     ratio_to_baseline: float | None
     is_baseline: bool
+    candidate: str  # JSON
 
 
 @dataclass(frozen=True)
@@ -256,6 +257,7 @@ def _known(search_id: str, trial: TrialRecord) -> KnownTrial:
         trial.reason,
         trial.ratio_to_baseline,
         trial.is_baseline,
+        trial.candidate,
     )
 
 
