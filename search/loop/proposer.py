@@ -43,7 +43,7 @@ class Proposer:
         `discourages`: whether a candidate is so near to known negatives that others come first.
         """
         self._strategy, self._render, self._distinct = strategy, render, distinct
-        self._next = NearNegativesLast(lambda: strategy.ask(), discourages)
+        self._next = NearNegativesLast(lambda: strategy.ask(), discourages)  # noqa: PLW0108
         self._sources: dict[str, Told | None] = {}  # digest -> result, None while it is not known
         self._failure: BaseException | None = None  # of telling, for the next question
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="propose")
