@@ -453,6 +453,7 @@ class NegativeOut(Output):
     target: str
     device: str
     toolchain: str
+    driver: str = Field("", description="of the GPU; empty: no GPU, or not recorded")
     template: str
     parameters: dict[str, ScalarValue]
     baseline: str
@@ -467,7 +468,7 @@ class NegativeOut(Output):
     recorded_at: str
     expired: str = Field(
         "",
-        description="why it is no advice any more: kernel or toolchain changed; empty: it holds",
+        description="why it is no advice any more (kernel, toolchain, driver); empty: it holds",
     )
 
 

@@ -215,7 +215,12 @@ class SearchRun:
         self.strategy = make_strategy(plan, context)
         self.stopping = Stopping(plan.no_gain, plan.bound_percent)
         # A submission brings launches of its own, so its text alone tells nothing.
-        self.proposer = Proposer(self.strategy, context.render, distinct=plan.submitted is None)
+        self.proposer = Proposer(
+            self.strategy,
+            context.render,
+            distinct=plan.submitted is None,
+            discourages=self.memory.discourages,
+        )
         self.next_number = 0
         self.baseline: tuple[Timing, ...] | None = None
         self._baseline_known = threading.Event()
