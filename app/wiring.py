@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from greenfast.app.history import adopt_champions, require_same_kernel, todays_checks
 from greenfast.app.settings import DEFAULT_WINDOW, Settings
+from greenfast.db.neighbours import neighbours_of
 from greenfast.db.rows import Claim, SearchRow, TuningRow
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import UsageError
@@ -209,6 +210,9 @@ class Services:
             catalogue or self.catalogue,
             window=self._window(request.target or DEFAULT_TARGET),
             champion_of=self._champion_of,
+            neighbours_of=lambda plan: neighbours_of(
+                self.store, plan, target_device(plan.target).name
+            ),
         )
 
     def _champion_of(self, plan: SearchPlan) -> tuple[str, Candidate] | None:

@@ -57,6 +57,7 @@ def _show_search(services: Services, search_id: str, as_json: bool) -> int:
         ("templates", ", ".join(detail.templates)),
         ("target", detail.target),
         ("strategy", detail.strategy),
+        ("start", detail.start),
         ("baseline", detail.baseline),
         ("seed", detail.seed),
         ("created", detail.created_at),

@@ -18,6 +18,7 @@ from greenfast.app.views.by_workload import results_by_workload
 from greenfast.app.views.confirmations import confirmation_out, peer_out, ranked
 from greenfast.app.views.designs import Designs
 from greenfast.app.views.progress import band_sentence, beats_baseline, progress
+from greenfast.app.views.start import start_of
 from greenfast.app.wiring import Services
 from greenfast.db.extension import EXTENDABLE
 from greenfast.db.rows import Counts, Point, SearchRow, TrialRow
@@ -184,6 +185,7 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
     return {
         "queue": store.queue_state(),
         "row": row,
+        "start": start_of(store.plan(row.id)),
         "best": best,
         "baseline": baseline,
         "counts": counts,

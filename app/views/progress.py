@@ -15,6 +15,7 @@ from greenfast.app.views.schemas import (
     SearchOut,
     TrialOut,
 )
+from greenfast.app.views.start import start_of
 from greenfast.db.rows import QueueState, SearchRow, TrialRow, beats
 from greenfast.search.errors import UsageError
 from greenfast.search.status import SearchStatus
@@ -47,6 +48,7 @@ def search_detail(store: Store, search_id: str) -> SearchDetailOut:
         baseline_trial=baseline_trial(store, row),
         confirmation=confirmation_out(confirmation) if confirmation else None,
         peers=[peer_out(peer) for peer in store.peers(search_id)],
+        start=start_of(store.plan(search_id)),
         by_workload=results_by_workload(store, row, best.number if best else None),
     )
 

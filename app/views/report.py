@@ -22,6 +22,7 @@ from greenfast.app.views.report_schemas import (
     StageOut,
 )
 from greenfast.app.views.schemas import FunnelStep
+from greenfast.app.views.start import start_of
 from greenfast.app.views.trial_names import search_named
 from greenfast.app.wiring import Services, own_version
 from greenfast.db.rows import SearchRow, TrialRow
@@ -161,6 +162,7 @@ def _setup(
     yield "templates", ", ".join(row.templates)
     yield "target", row.target
     yield "strategy", f"{row.strategy}, seed {row.seed}"
+    yield "start", start_of(plan)
     yield "baseline", row.baseline
     environment = store.trial(row.id, trials[-1].number).environment if trials else {}
     for name in ("device", "gpu", "driver", "toolchain", "greenfast"):

@@ -408,6 +408,10 @@ class SearchDetailOut(SearchOut):
     baseline_trial: TrialOut | None
     confirmation: ConfirmationOut | None = Field(description="null: the winner was not timed again")
     peers: list[PeerOut]
+    start: str = Field(
+        description="cold, or warm: what the strategy began with, such as presets and the best "
+        "candidates of other scopes"
+    )
     by_workload: list[WorkloadResultOut] = Field(
         description="the winner on each workload; empty for a single one"
     )

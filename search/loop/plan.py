@@ -78,6 +78,14 @@ class SearchRequest:
 
 
 @dataclass(frozen=True)
+class Neighbour:
+    """The best candidate of another scope, and the name of that scope."""
+
+    candidate: Candidate
+    scope: str
+
+
+@dataclass(frozen=True)
 class SearchPlan:
     """A complete request. Code outside app/ never handles a missing setting."""
 
@@ -118,13 +126,13 @@ class SearchPlan:
     no_gain: int | None = None
     bound_percent: float | None = None
     cold: bool = False
-    neighbours: tuple[Candidate, ...] = ()  # the best of other scopes, tried first
+    neighbours: tuple[Neighbour, ...] = ()  # the best of other scopes, tried first
 
 
 ChampionOf = Callable[
     [SearchPlan], tuple[str, Candidate] | None
 ]  # its name and point, in the plan's scope
-NeighboursOf = Callable[[SearchPlan], tuple[Candidate, ...]]
+NeighboursOf = Callable[[SearchPlan], tuple[Neighbour, ...]]
 
 
 def make_plan(
@@ -195,7 +203,7 @@ def make_plan(
         bound_percent=bound_percent,
         cold=request.cold,
     )
-    if not request.cold:
+    if not request.cold and family != "replay":
         plan = replace(plan, neighbours=neighbours_of(plan))
     by_default = request.baseline is None and family == "cuda" and not request.cold
     if request.baseline == CHAMPION or by_default:

@@ -24,6 +24,7 @@ from greenfast.search.dispatch.times import is_correct
 from greenfast.search.errors import Fault
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.identity import passed_checks
+from greenfast.search.loop.behaviour import behaviour_of
 from greenfast.search.loop.closing import Closing, Served, closing
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.confirmation import Contender, contender_of
@@ -531,7 +532,7 @@ def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
         for space in spaces.values()
         for preset in space.template.presets
     ]
-    seeds = [*plan.neighbours, *seeds]
+    seeds = [*(neighbour.candidate for neighbour in plan.neighbours), *seeds]
     if plan.cold:
         seeds = []
     if plan.submitted is not None:
@@ -574,7 +575,7 @@ def _objective(verdict: Verdict) -> Objective | None:
     if evidence is None:
         return None
     if evidence.ratio_to_baseline is not None:
-        return Objective(math.log(evidence.ratio_to_baseline))
+        return Objective(math.log(evidence.ratio_to_baseline), behaviour_of(verdict))
     # No correct baseline: plain times.
     logs = [math.log(timing.time_median_us) for timing in evidence.timings]
-    return Objective(weighted_mean(logs, weights_of(evidence.timings)))
+    return Objective(weighted_mean(logs, weights_of(evidence.timings)), behaviour_of(verdict))

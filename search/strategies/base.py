@@ -101,7 +101,7 @@ class Strategy(ABC):
         """A new valid point of `template`, which has at least one."""
 
     def proposed_as(self, number: int, template: str, rng: random.Random) -> Proposal:
-        """What `propose` returns for proposal `number` of a search that this strategy is part of."""
+        """What `propose` returns for proposal `number` of a search."""
         self._proposal_count = number
         return self.propose(template, rng)
 

@@ -55,7 +55,8 @@ class Distribution:
         wider = np.maximum(1.0, self.least / spread)  # columns that would freeze
         root = np.linalg.cholesky(self.covariance + 1e-9 * np.eye(self.size))
         step: Array = root @ dice.standard_normal(self.size) * self.deviation * wider
-        return np.clip(self.mean + step, 0.0, 1.0)
+        drawn: Array = np.clip(self.mean + step, 0.0, 1.0)
+        return drawn
 
     def learn(self, place: Array, log_ratio: float) -> None:
         """Take an outcome; infinite for a wrong candidate. A full generation moves the mean."""

@@ -1,0 +1,15 @@
+"""What a search begins with: every figure of its efficiency depends on it."""
+
+from __future__ import annotations
+
+from greenfast.search.loop.plan import SearchPlan
+
+
+def start_of(plan: SearchPlan) -> str:
+    """One phrase: `cold`, or `warm` and from what."""
+    if plan.cold:
+        return "cold: no presets, no history"
+    if not plan.neighbours:
+        return "warm: presets first"
+    scopes = list(dict.fromkeys(neighbour.scope for neighbour in plan.neighbours))
+    return f"warm: the best of other scopes first ({'; '.join(scopes)}), then presets"
