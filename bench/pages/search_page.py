@@ -1,4 +1,4 @@
-"""The table of docs/search.md: evaluations that strategies need, cold.
+"""The tables and plots of docs/search.md: evaluations that strategies need, cold.
 
     python -m bench.pages.search_page [--save]
 
@@ -7,45 +7,184 @@ tests/unit/test_search_page.py compares the page with the result.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
+from bench.pages.svg import Axis, Series, linear_axis, log_axis, plot
 from bench.results import Row, find_result
 
 PAGE = DOCS / "search.md"
 RESULT = "search_quality"
-TITLES = ("space", "strategy", "searches", "of", "10 %", "5 %", "1 %", "score P")
+SCORES, WAYS = DOCS / "search_scores.svg", DOCS / "search_ways.svg"
+OURS, OTHERS, PLAIN = "evolution", "kernel_tuner ", "optuna "
+MOST_WAYS = 5  # colours of a plot
+TITLES = ("space", "strategy", "10 %", "5 %", "1 %", "score P")
 
 
-def figures() -> str:
-    measured = [row for row in rows(RESULT) if "space" in row]
-    text = table(TITLES, [_line(row) for row in measured])
-    if not measured:
-        return text
-    version = next((row["version"] for row in rows(RESULT, "kernel_tuner")), "")
-    others = f"; Kernel Tuner {version} in its simulation mode" if version else ""
+def _of(what: str) -> list[Row]:
+    return rows(RESULT, what)
+
+
+def _ranked() -> list[Row]:
+    """The strategies, the best mean score first."""
+    return sorted(_of("strategy"), key=lambda row: -row["score"])
+
+
+def _name(strategy: str) -> str:
+    if strategy.startswith(OTHERS):
+        return f"Kernel Tuner: {strategy.removeprefix(OTHERS)}"
+    return f"plain Optuna: {strategy.removeprefix(PLAIN)}" if PLAIN in strategy else strategy
+
+
+def strategies() -> str:
+    lines = [
+        (
+            _name(row["strategy"]),
+            _interval(row["score"], row["score_interval"]),
+            f"{row['ask_ms']:.1f}" if "ask_ms" in row else "",
+        )
+        for row in _ranked()
+    ]
+    text = table(("strategy", "score P, mean over the spaces", "ms a question"), lines)
+    return f"{text}\n\n{_setting()}" if lines else text
+
+
+def _setting() -> str:
+    (setting,) = _of("setting")
     date = find_result(RESULT)["environment"]["date"]
-    return f"{text}\n\n{date}{others}; {source_of(RESULT)}."
-
-
-def _line(row: Row) -> tuple[object, ...]:
+    version = setting["kernel_tuner"]
+    beside = f" Kernel Tuner {version} in its simulation mode." if version else ""
     return (
-        row["space"],
-        row["strategy"].replace("kernel_tuner ", "Kernel Tuner: "),
-        row["searches"],
-        row["budget"],
-        *(_quartiles(row[f"to_{share}_percent"]) for share in (10, 5, 1)),
-        "" if row["score"] is None else f"{row['score']:.2f}",
+        f"{setting['evaluations']} evaluations, {setting['seeds']} searches for each space and "
+        f"strategy, {len(setting['spaces'])} spaces, {date}.{beside} {source_of(RESULT)}."
     )
 
 
-def _quartiles(counts: list[float | None]) -> str:
-    low, middle, high = ("-" if count is None else f"{count:.0f}" for count in counts)
-    return middle if middle == "-" else f"{middle} [{low}, {high}]"
+def against() -> str:
+    """Evolution beside the strategy of Kernel Tuner that is best on each space."""
+    lines = []
+    for space in _spaces():
+        same = [row for row in _of("line") if row["space"] == space]
+        ours = next((row for row in same if row["strategy"] == OURS), None)
+        others = [row for row in same if row["strategy"].startswith(OTHERS)]
+        if ours is None or not others:
+            continue
+        best = min(others, key=lambda row: _middle(row, 5))
+        lines.append(
+            (
+                space,
+                _count(ours, 5),
+                _count(ours, 1),
+                f"{_count(best, 5)} ({best['strategy'].removeprefix(OTHERS)})",
+                _ratio(_middle(ours, 5), _middle(best, 5)),
+            )
+        )
+    return table(
+        ("space", "evolution, 5 %", "evolution, 1 %", "best of Kernel Tuner, 5 %", "ratio"), lines
+    )
+
+
+def _ratio(ours: float, theirs: float) -> str:
+    if ours == float("inf"):
+        return "-"
+    return "0" if theirs == float("inf") else f"{ours / theirs:.2f}"
+
+
+def _middle(row: Row, percent: int) -> float:
+    middle = row[f"to_{percent}_percent"][1]
+    return float("inf") if middle is None else float(middle)
+
+
+def figures() -> str:
+    lines = [
+        (
+            row["space"],
+            _name(row["strategy"]),
+            *(_count(row, percent) for percent in (10, 5, 1)),
+            _interval(row["score"], row["score_interval"]),
+        )
+        for space in _spaces()
+        for row in sorted(
+            (row for row in _of("line") if row["space"] == space),
+            key=lambda row: (_middle(row, 5), _middle(row, 10)),
+        )
+    ]
+    return table(TITLES, lines)
+
+
+def _spaces() -> Iterable[str]:
+    return dict.fromkeys(row["space"] for row in _of("line"))
+
+
+def _count(row: Row, percent: int) -> str:
+    """The median and its interval."""
+    name = f"to_{percent}_percent"
+    low, high = ("-" if end is None else f"{end}" for end in row[f"{name}_interval"])
+    middle = row[name][1]
+    return "-" if middle is None else f"{middle} [{low}, {high}]"
+
+
+def _interval(value: float | None, ends: list[float | None]) -> str:
+    if value is None or None in ends:
+        return ""
+    return f"{value:.2f} [{ends[0]:.2f}, {ends[1]:.2f}]"
+
+
+def score_plot() -> str:
+    ranked = _ranked()
+    names = tuple(_name(row["strategy"]).replace(": ", "_").replace(" ", "_") for row in ranked)
+    ends = [row["score_interval"] for row in ranked]
+    x = Axis(
+        "strategy", -0.5, len(ranked) - 0.5, tuple(map(float, range(len(ranked)))), names=names
+    )
+    series = [
+        Series(
+            "mean over the spaces, 95 % interval",
+            tuple((float(at), row["score"]) for at, row in enumerate(ranked)),
+            tuple((low, high) for low, high in ends),
+        )
+    ]
+    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+    return plot(
+        "Score P: 0 is random search, 1 the best from the start",
+        x,
+        linear_axis("score P", min(low, 0.0), max(high, 1.0), 0.25),
+        series,
+    )
+
+
+def way_plot() -> str:
+    """Evolution, the best of Kernel Tuner, the best of plain Optuna, and random search."""
+    ranked = _ranked()
+    shown = [OURS, "tpe", "random"]
+    for prefix in (OTHERS, PLAIN):
+        shown += [row["strategy"] for row in ranked if row["strategy"].startswith(prefix)][:1]
+    ways = [row for row in ranked if row["strategy"] in shown][:MOST_WAYS]
+    series = [
+        Series(
+            _name(row["strategy"]).replace("Kernel Tuner: ", "KT ").replace("plain Optuna: ", ""),
+            tuple((float(at), middle) for at, middle, _, _ in row["way"]),
+            tuple((low, high) for _, _, low, high in row["way"]),
+        )
+        for row in ways
+    ]
+    ats = [float(point[0]) for row in ways for point in row["way"]]
+    tops = [point[3] for row in ways for point in row["way"]]
+    return plot(
+        "Best time so far over the best of the space, geometric mean",
+        log_axis("evaluations", ats),
+        log_axis("times the best", [1.0, *tops]),
+        series,
+    )
 
 
 def pages() -> dict[Path, str]:
-    return {PAGE: filled_page(PAGE, "search_page", {"figures": figures})}
+    sections = {"strategies": strategies, "against": against, "figures": figures}
+    files = {PAGE: filled_page(PAGE, "search_page", sections)}
+    if _of("strategy"):
+        files |= {SCORES: score_plot(), WAYS: way_plot()}
+    return files
 
 
 if __name__ == "__main__":
