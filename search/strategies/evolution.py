@@ -30,6 +30,7 @@ from greenfast.search.strategies.ranker import Outcomes, Ranker
 FIRST_POINTS = 8  # of an island, far from each other
 FAR_FROM = 4  # random points of which the one farthest from all tried is taken
 POPULATION = 16
+ELITES_AMONG = 512  # of the best: what is far worse is no parent
 CHILDREN = 192
 POOL = 2048  # random points that are ranked beside the children
 MODELLED = 160  # outcomes that the model learns from: the best, the last, and some others
@@ -55,6 +56,7 @@ class Island:
     pending: dict[Items, list[int]] = field(default_factory=dict)
     lengths: tuple[Lengths, Lengths] = ((), ())  # of the models of times and of correctness
     proposed: int = 0
+    best: float = float("inf")  # log ratio
     improved_at: int = 0  # how many were tried when the best one was known
 
     def __post_init__(self) -> None:
@@ -83,13 +85,12 @@ class Island:
     def learn(self, candidate: Candidate, told: Told) -> None:
         self.pending.pop(candidate.parameters, None)
         log_ratio = told.log_ratio if isinstance(told, Objective) else float("nan")
-        best = min((log for log in self.logs if log == log), default=float("inf"))
         self.tried.append(candidate)
         self.codes.append(self.encoded(candidate.parameters))
         self.logs.append(log_ratio)
         self.behaviours.append(told.behaviour if isinstance(told, Objective) else ())
-        if log_ratio < best:
-            self.improved_at = len(self.tried)
+        if log_ratio < self.best:
+            self.best, self.improved_at = log_ratio, len(self.tried)
 
     def is_far_phase(self) -> bool:
         """Whether the next point is one far from the others: at first, and when stuck."""
@@ -127,10 +128,11 @@ class Island:
             key=lambda place: self.logs[place],
         )
         chosen = dict.fromkeys(ranked[:POPULATION])
-        kinds: set[tuple[int | str, ...]] = set()
-        for place in ranked:
-            own = {(column, code) for column, code in enumerate(self.codes[place])}
-            own |= {("behaviour", *self.behaviours[place])} if self.behaviours[place] else set()
+        kinds: set[tuple[object, ...]] = set()
+        for place in ranked[:ELITES_AMONG]:
+            own: set[tuple[object, ...]] = set(enumerate(self.codes[place]))
+            if self.behaviours[place]:
+                own.add(("behaviour", *self.behaviours[place]))
             if own - kinds and len(chosen) < 2 * POPULATION:
                 chosen.setdefault(place)
             kinds |= own
