@@ -59,6 +59,7 @@ class _ListedSpace(Space):
         kernel = Catalogue.from_environment().kernel("gemm")  # of which only the frame is used
         template = replace(
             kernel.templates[0],
+            name="recorded",
             parameters=measured.parameters,
             locals=(),
             constraints=(),

@@ -70,7 +70,7 @@ class OptunaStrategy(Strategy):
             proposal.candidate.values(),
         )
         feasible = isinstance(told, Objective)
-        self._study(template.name).add_trial(
+        self._study(proposal.candidate.template).add_trial(
             optuna.trial.create_trial(
                 value=told.log_ratio if isinstance(told, Objective) else INFEASIBLE_LOG_RATIO,
                 params={

@@ -115,3 +115,20 @@ def test_a_noisy_objective_does_not_stop_a_search():
         told = Objective(math.log(time) + noise) if time < math.inf else Infeasible()
         strategy.tell(proposal, told)
     assert best <= 1.1 * space.times.min()
+
+
+@pytest.mark.parametrize("name", ["nsga2", "tpe"])
+def test_a_sampler_learns_also_where_a_space_has_another_name_than_its_template(name):
+    """Its choices depend on outcomes: two landscapes on the same space lead to others."""
+    space = SPACES["values of every kind, half of the points failed"]()
+    ways = []
+    for sign in (1.0, -1.0):
+        strategy = STRATEGIES[name]("space", {"another name": space.searched()}, [], 3)
+        way = []
+        for _ in range(40):
+            proposal = strategy.ask()
+            way.append(proposal.candidate.parameters)
+            place = space.points.index(way[-1])
+            strategy.tell(proposal, Objective(sign * place / len(space.points)))
+        ways.append(way)
+    assert ways[0][:4] == ways[1][:4] and ways[0] != ways[1]
