@@ -70,6 +70,7 @@ class PlainOptions:
     defines: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()
     seed: int = 0
+    timeout_s: float | None = None  # of one run's processor time; None: the setting
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,8 @@ def with_entry_names(report: CheckReport, entries: Sequence[Entry]) -> CheckRepo
         sentence = re.sub(
             rf"\b{ALIAS}\d+\b", lambda word: names.get(word[0], word[0]), finding.sentence
         )
+        if finding.kind == "timeout":
+            sentence += "; if its loops do end, --timeout SECONDS gives it longer"
         return replace(finding, sentence=sentence)
 
     return replace(report, findings=tuple(map(named, report.findings)))
