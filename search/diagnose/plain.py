@@ -23,8 +23,8 @@ from greenfast.search.diagnose.brought import (
 from greenfast.search.diagnose.check import CheckReport
 from greenfast.search.diagnose.device_extract import DeviceCode
 from greenfast.search.diagnose.entries import ALIAS, Entry, resolved
+from greenfast.search.diagnose.plain_argument_text import ArgumentText
 from greenfast.search.diagnose.plain_arguments import (
-    ArgumentText,
     given_argument,
     ordered,
     read_argument_text,
