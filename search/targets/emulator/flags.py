@@ -110,7 +110,7 @@ WRAPPED_CALLS = tuple(
         "sincosf",
     )
 )
-# `new` and `delete` are of the device's heap (native/device_heap.cpp), as are objects' empty places.
+# `new`, `delete` and calls of pure virtual functions: native/device_heap.cpp.
 HEAP_CALLS = tuple(
     f"-Wl,--wrap={name}"
     for name in ("_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm", "__cxa_pure_virtual")
