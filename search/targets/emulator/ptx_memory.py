@@ -67,6 +67,11 @@ def _without_policy(instruction: Instruction, count: int) -> tuple[Operand, ...]
     return instruction.operands[:count]
 
 
+def _with_scope(instruction: Instruction, arguments: str) -> str:
+    block_wide = "true" if "cta" in instruction.modifiers else "false"
+    return f"<{block_wide}, {arguments.removeprefix('<')}"
+
+
 def _load(instruction: Instruction, values: Values) -> str:
     target, source = _without_policy(instruction, 2)
     arguments, parts = _several(instruction, target)
@@ -74,7 +79,7 @@ def _load(instruction: Instruction, values: Values) -> str:
     modifiers = instruction.modifiers
     name = "load"
     if any(m in _WEAK for m in modifiers):
-        name = "load_flag"
+        name, arguments = "load_flag", _with_scope(instruction, arguments)
     elif "cg" in modifiers or "cv" in modifiers:
         name = "load_bypassing"
     lines = [f"{{ const auto gf_emulator_all = {PTX}{name}{arguments}({address});"]
@@ -92,7 +97,9 @@ def _store(instruction: Instruction, values: Values) -> str:
     address = values.address(target, space_of(instruction))
     texts = ", ".join(values.read(type_of(instruction), part) for part in parts)
     modifiers = instruction.modifiers
-    name = "put_flag" if any(m in _WEAK for m in modifiers) else "put"
+    name = "put"
+    if any(m in _WEAK for m in modifiers):
+        name, arguments = "put_flag", _with_scope(instruction, arguments)
     fence = _fence(instruction) if "release" in modifiers else ""
     return f"{{ {fence} {PTX}{name}{arguments}({address}, {{{{{texts}}}}}); }}"
 
