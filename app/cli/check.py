@@ -104,6 +104,17 @@ IncludeOption = Annotated[
     list[Path] | None,
     typer.Option("-I", metavar="FOLDER", help="A folder of FILE.cu's includes; may be repeated."),
 ]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        max=86400.0,
+        help="Processor time of one run, after which an endless loop is reported with its line. "
+        "[default: 120]",
+    ),
+]
 StrictOption = Annotated[
     bool,
     typer.Option(
@@ -135,6 +146,7 @@ def check(
     include_dirs: IncludeOption = None,
     target: Target = None,
     seed: Seed = None,
+    timeout: TimeoutOption = None,
     strict: StrictOption = False,
     form: FormOption = Format.TEXT,
     output: Output = None,
@@ -165,7 +177,9 @@ def check(
                     "are two ways to say the same; give one of them",
                     code="bad_command_line",
                 )
-            options = PlainOptions(tuple(defines or ()), tuple(include_dirs or ()), seed or 0)
+            options = PlainOptions(
+                tuple(defines or ()), tuple(include_dirs or ()), seed or 0, timeout
+            )
             outcome = check_file(services, Path(subject), given, target, options, is_strict=strict)
         else:
             if template is None:

@@ -30,7 +30,11 @@ from greenfast.search.oracle.problem import lay_out
 from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import Runner, SourceRefused, runner
-from greenfast.search.targets.emulator.target import CannotCompile, EmulatorTarget
+from greenfast.search.targets.emulator.target import (
+    CHECKED_PATIENCE,
+    CannotCompile,
+    EmulatorTarget,
+)
 from greenfast.search.toolchain import CompileFailed
 from greenfast.search.verdict import Rejected
 
@@ -104,7 +108,8 @@ def check_file(
     is_strict: bool = False,
 ) -> CheckOutcome:
     """Check the caller's own kernel with the arguments and launches that `launch` gives."""
-    target = runner(services.target(target_name or DEFAULT_TARGET))
+    deadline_s = None if options.timeout_s is None else options.timeout_s / CHECKED_PATIENCE
+    target = runner(services.target(target_name or DEFAULT_TARGET, deadline_s))
     if not (isinstance(launch, Path) and is_written_for_greenfast(cuda_file)):
         return _check_plain(target, cuda_file, launch, options, is_strict=is_strict)
     launch_file, seed = launch, options.seed

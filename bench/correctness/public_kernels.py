@@ -24,7 +24,7 @@ from pathlib import Path
 
 from bench.command_line import add_save, run_greenfast, script_parser
 from bench.environment import environment
-from bench.results import Row, write_result
+from bench.results import Row, read_result, write_result
 from greenfast.search.text import one_line
 
 TABLE = Path(__file__).with_suffix(".txt")
@@ -112,8 +112,19 @@ def main() -> int:
         of_suite = [row for row in rows if row["suite"] == suite]
         print(f"{suite}: {sum(row['ran'] for row in of_suite)} of {len(of_suite)} ran")
     if arguments.save:
-        write_result("public_kernels", {"environment": environment(), "rows": rows})
+        write_result("public_kernels", _with_other_suites(rows, set(checkouts)))
     return 0
+
+
+def _with_other_suites(rows: list[Row], suites: set[str]) -> Row:
+    """The rows, and those that are stored of other suites; `commits` has what each ran with."""
+    now, stored = environment(), read_result("public_kernels")
+    commits = stored.get("commits") or {
+        row["suite"]: stored["environment"]["commit"] for row in stored["rows"]
+    }
+    kept = [row for row in stored["rows"] if row["suite"] not in suites]
+    commits |= dict.fromkeys(suites, now["commit"])
+    return {"environment": now, "commits": commits, "rows": [*kept, *rows]}
 
 
 def _line(row: Row) -> str:

@@ -23,8 +23,8 @@ from greenfast.search.diagnose.brought import (
 from greenfast.search.diagnose.check import CheckReport
 from greenfast.search.diagnose.device_extract import DeviceCode
 from greenfast.search.diagnose.entries import ALIAS, Entry, resolved
+from greenfast.search.diagnose.plain_argument_text import ArgumentText
 from greenfast.search.diagnose.plain_arguments import (
-    ArgumentText,
     given_argument,
     ordered,
     read_argument_text,
@@ -70,6 +70,7 @@ class PlainOptions:
     defines: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()
     seed: int = 0
+    timeout_s: float | None = None  # of one run's processor time; None: the setting
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,8 @@ def with_entry_names(report: CheckReport, entries: Sequence[Entry]) -> CheckRepo
         sentence = re.sub(
             rf"\b{ALIAS}\d+\b", lambda word: names.get(word[0], word[0]), finding.sentence
         )
+        if finding.kind == "timeout":
+            sentence += "; if its loops do end, --timeout SECONDS gives it longer"
         return replace(finding, sentence=sentence)
 
     return replace(report, findings=tuple(map(named, report.findings)))

@@ -13,7 +13,6 @@ import math
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,8 @@ from greenfast.search.diagnose.brought import (
     filled_array,
 )
 from greenfast.search.diagnose.entries import parameter_name
+from greenfast.search.diagnose.plain_argument_text import GRAMMAR, ArgumentText, refused
+from greenfast.search.diagnose.plain_textures import is_texture, texture
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.oracle.problem import POISON, GivenArgument, Packed, Scalar, Tensor
 
@@ -69,6 +70,7 @@ TYPE_NAMES = {
     "unsigned long long int": "uint64",
     "uint64_t": "uint64",
     "bool": "uint8",
+    "clock_t": "int64",
 }
 _VECTOR = re.compile(
     r"(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double|half)([1234])\Z"
@@ -85,34 +87,21 @@ _ARGUMENT = re.compile(
 )
 _SIZE = re.compile(r"[\d\s*]+\Z")
 ROLES = {"in": "input", "out": "output", "inout": "output", "workspace": "workspace"}
-GRAMMAR = "NAME:TYPE[SIZES]=FILL:ROLE for an array, NAME:TYPE=VALUE for a scalar, NAME=null"
-
-
-@dataclass(frozen=True)
-class ArgumentText:
-    """An `--arg`, read without its kernel."""
-
-    text: str
-    name: str
-    type: str  # empty: the parameter's
-    sizes: tuple[int, ...] | None  # None: no array
-    value: str | None
-    role: str  # empty: by the parameter
 
 
 def read_argument_text(text: str) -> ArgumentText:
     """One `--arg`; UsageError with its grammar."""
     match = _ARGUMENT.match(text)
     if match is None:
-        raise _refused(text, "cannot be read")
+        raise refused(text, "cannot be read")
     sizes = match["sizes"]
     if sizes is not None:
         parts = sizes[1:-1].split(",")
         if not all(part.strip() and _SIZE.match(part) for part in parts):
-            raise _refused(text, "has sizes that are no whole numbers or products of such")
+            raise refused(text, "has sizes that are no whole numbers or products of such")
         shape = tuple(math.prod(int(factor) for factor in part.split("*")) for part in parts)
     elif match["value"] is None:
-        raise _refused(text, "is a scalar without a value")
+        raise refused(text, "is a scalar without a value")
     return ArgumentText(
         text,
         match["name"],
@@ -121,10 +110,6 @@ def read_argument_text(text: str) -> ArgumentText:
         match["value"],
         match["role"] or "",
     )
-
-
-def _refused(text: str, why: str) -> UsageError:
-    return UsageError(f"--arg {text!r} {why}", code="bad_command_line", mend=GRAMMAR)
 
 
 def ordered(
@@ -149,7 +134,7 @@ def given_argument(
     type_name = argument.type or _base_type(parameter)
     vector = _VECTOR.match(type_name)
     if vector is None and type_name not in TYPE_NAMES:
-        raise _refused(
+        raise refused(
             argument.text,
             f"has the type {type_name!r}, which is none of " + ", ".join(TYPE_NAMES)
             if argument.type
@@ -159,7 +144,7 @@ def given_argument(
     words = argument.value.strip("{}()").split(",") if vector else [argument.value]
     base = _vector_base(vector) if vector else TYPE_NAMES[type_name]
     if vector and len(words) != int(vector[2]):
-        raise _refused(argument.text, f"gives {len(words)} values for a {type_name}")
+        raise refused(argument.text, f"gives {len(words)} values for a {type_name}")
     packed = b"".join(_scalar_bytes(argument, base, word.strip()) for word in words)
     if vector is None and base in _NATIVE:
         (number,) = struct.unpack(_NATIVE[base], packed)
@@ -173,11 +158,11 @@ def _scalar_bytes(argument: ArgumentText, base: str, word: str) -> bytes:
     try:
         value = float(word) if dtype.kind not in "iu" else int(word, 0)
     except ValueError:
-        raise _refused(argument.text, f"has the value {word!r}, which is no {base}") from None
+        raise refused(argument.text, f"has the value {word!r}, which is no {base}") from None
     if isinstance(value, int):
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max:
-            raise _refused(argument.text, f"has the value {word}, which {base} cannot hold")
+            raise refused(argument.text, f"has the value {word}, which {base} cannot hold")
     return np.array(value, dtype).tobytes()
 
 
@@ -200,10 +185,12 @@ def _array(
     argument: ArgumentText, parameter: str, folder: Path, random: np.random.Generator
 ) -> Tensor:
     assert argument.sizes is not None
+    if is_texture(argument):
+        return texture(argument, lambda texels: _array(texels, "", folder, random))
     type_name = argument.type or _base_type(parameter)
     vector = _VECTOR.match(type_name)
     if vector is None and type_name not in TYPE_NAMES:
-        raise _refused(
+        raise refused(
             argument.text,
             f"has elements of {type_name!r}, which are none of " + ", ".join(TYPE_NAMES)
             if argument.type
@@ -213,7 +200,7 @@ def _array(
     dtype = BUFFER_DTYPES[_vector_base(vector) if vector else TYPE_NAMES[type_name]]
     shape = argument.sizes + ((int(vector[2]),) if vector else ())
     if math.prod(shape) * dtype.itemsize > MOST_BYTES:
-        raise _refused(argument.text, f"has more than {MOST_BYTES >> 30} GiB")
+        raise refused(argument.text, f"has more than {MOST_BYTES >> 30} GiB")
     is_input = argument.role == "in" or (not argument.role and _is_constant(parameter))
     role = "input" if is_input else ROLES[argument.role or "inout"]
     fill = argument.value or ("poison" if argument.role in ("out", "workspace") else "random")
@@ -245,7 +232,7 @@ def _values(
             number = float(fill)
         return filled_array(number, shape, dtype, random, where)
     except ValueError:
-        raise _refused(argument.text, f"has the value {fill!r}, which is no number") from None
+        raise refused(argument.text, f"has the value {fill!r}, which is no number") from None
     except SpecError as error:
         raise UsageError(error.message, code="bad_command_line", mend=GRAMMAR) from None
 

@@ -22,7 +22,7 @@ from greenfast.search.targets.emulator.runs import (
     RunFault,
     RunResult,
 )
-from greenfast.search.targets.emulator.symbols import Frame, kernel_line, source_frames
+from greenfast.search.targets.emulator.symbols import Frame, callers, kernel_line, source_frames
 from greenfast.search.text import file_line
 
 Event = Mapping[str, Any]
@@ -91,6 +91,9 @@ def _addresses(run: Run, fault_events: Sequence[Event], end: Event | None) -> It
 def _fault(event: Event, frames: Frames) -> RunFault:
     where = kernel_line(frames.get(event["site"], ()))
     sentence = event["sentence"]
+    of_site = frames.get(event["site"], ())
+    if calls := callers(of_site):  # a helper's line alone does not tell which of its calls it was
+        sentence += f" ({_place(where)}, called from {_place(calls[0])})"
     if event["waiting"]:
         sentence += "; " + _waiting(event["waiting"], frames)
     return RunFault(event["kind"], sentence, tuple(event["block"]), tuple(event["thread"]), where)

@@ -84,7 +84,9 @@ public:
     __forceinline__ thread_group(const thread_block&) : lanes_(0) {}
     __forceinline__ thread_group(const coalesced_group& group) : lanes_(group.lanes()) {}
     template <unsigned Size, class Parent>
-    __forceinline__ thread_group(const thread_block_tile<Size, Parent>& tile) : lanes_(tile.lanes()) {}
+    __forceinline__ thread_group(const thread_block_tile<Size, Parent>& tile) : lanes_(tile.lanes()) {
+        static_assert(Size <= 32, "a tile of more than 32 threads is no thread_group here");
+    }
 
     __forceinline__ void sync(int line = __builtin_LINE()) const { lanes_ ? __syncwarp(lanes_) : __syncthreads(line); }
     __forceinline__ unsigned long long num_threads() const {
@@ -113,6 +115,15 @@ __forceinline__ thread_group tiled_partition(const thread_block& block, unsigned
 
 __forceinline__ grid_group this_grid() { return {}; }
 __forceinline__ thread_block this_thread_block() { return {}; }
+template <unsigned Most>
+__forceinline__ thread_block this_thread_block(block_tile_memory<Most>&) {
+    return {};
+}
+namespace experimental {
+using cooperative_groups::block_tile_memory;
+using cooperative_groups::this_thread_block;
+using cooperative_groups::tiled_partition;
+}  // namespace experimental
 __forceinline__ cluster_group this_cluster() { return {}; }
 template <class Group>
 __forceinline__ void sync(const Group& group, int line = __builtin_LINE()) {

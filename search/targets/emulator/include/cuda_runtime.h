@@ -2,6 +2,7 @@
 #pragma once
 #include "gf_emulator/atomics.h"
 #include "gf_emulator/coordinates.h"
+#include "gf_emulator/dpx.h"
 #include "gf_emulator/functions.h"
 #include "gf_emulator/integers.h"
 #include "gf_emulator/mathematics.h"

@@ -25,6 +25,11 @@ void gf_emulator_named_barrier(unsigned id, unsigned thread_count, bool wait) {
     block.named_barriers().meet(block, block.current(), id, thread_count, wait, SITE);
 }
 
+void gf_emulator_tile_barrier(unsigned threads) {
+    Block& block = Worker::current().block();
+    block.named_barriers().meet_tile(block, block.current(), threads, SITE);
+}
+
 void gf_emulator_fence(bool device_wide) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (Checker* checker = Worker::current().checker()) checker->fence(device_wide);

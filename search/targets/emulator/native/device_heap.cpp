@@ -90,6 +90,9 @@ void __wrap__ZdlPv(void* piece) { released(piece, "delete", SITE); }
 void __wrap__ZdaPv(void* piece) { released(piece, "delete[]", SITE); }
 void __wrap__ZdlPvm(void* piece, std::size_t) { released(piece, "delete", SITE); }
 void __wrap__ZdaPvm(void* piece, std::size_t) { released(piece, "delete[]", SITE); }
+void __wrap___cxa_pure_virtual() {
+    Worker::current().fail("device_fault", SITE, "the kernel calls a pure virtual function");
+}
 
 }  // extern "C"
 #pragma GCC visibility pop

@@ -19,6 +19,21 @@ void NamedBarriers::meet(Block& block, Fiber& fiber, unsigned id, unsigned threa
                     format("thread %u comes to named barrier %u for %u threads while others came for %u",
                            fiber.thread, id, thread_count, barrier.expected));
     barrier.expected = thread_count;
+    join(block, fiber, barrier, id, wait);
+}
+
+void NamedBarriers::meet_tile(Block& block, Fiber& fiber, unsigned threads, const void* site) {
+    fiber.site = site;
+    if (threads == 0 || block.thread_count() % threads)
+        block.worker().fail("divergence", site,
+                            format("tiles of %u threads in a block of %u", threads, block.thread_count()));
+    const unsigned id = count + threads * 1024 + fiber.thread / threads;
+    tiles_[id].expected = threads;
+    join(block, fiber, tiles_[id], id, true);
+}
+
+void NamedBarriers::join(Block& block, Fiber& fiber, Barrier& barrier, unsigned id, bool wait) {
+    Worker& worker = block.worker();
     barrier.arrived++;
     if (Checker* checker = worker.checker()) checker->publish(barrier.published);
     if (wait) {
@@ -44,6 +59,10 @@ void NamedBarriers::complete(Block& block, Barrier& barrier) {
 }
 
 std::string NamedBarriers::describe(unsigned id) const {
+    if (id >= count) {
+        const Barrier& barrier = tiles_.at(id);
+        return format("the barrier of a tile of %u threads, to which %u came,", barrier.expected, barrier.arrived);
+    }
     return format("named barrier %u, to which %u of %u threads came,", id, barriers_[id].arrived,
                   barriers_[id].expected);
 }

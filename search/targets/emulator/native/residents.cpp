@@ -63,7 +63,7 @@ bool Worker::overdue() const {
 // Of the running thread, which is at `site`.
 void Worker::report_timeout(const void* site) {
     const Fiber& self = fiber();
-    Fault fault{"timeout", format("the run did not end within %g s; then the thread was in this line", deadline_s_),
+    Fault fault{"timeout", format("the run did not end within %g s of processor time, and the thread was in this line", deadline_s_),
                 block().block_index(), self.thread_index};
     fault.site = site;
     fault.waiting = block().waiting_beside(self);

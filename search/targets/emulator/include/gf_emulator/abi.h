@@ -94,6 +94,8 @@ std::uint64_t gf_emulator_warp_collective(unsigned mask, gf_emulator::Collective
 void gf_emulator_grid_barrier(int line);
 unsigned gf_emulator_active_mask();
 void gf_emulator_named_barrier(unsigned id, unsigned thread_count, bool wait);
+// Of the 64 to 512 threads of the block around the calling one.
+void gf_emulator_tile_barrier(unsigned threads);
 void gf_emulator_fence(bool device_wide);
 void gf_emulator_yield();
 

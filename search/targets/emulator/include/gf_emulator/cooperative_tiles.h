@@ -1,7 +1,8 @@
-// Cooperative groups within a warp: tiles, coalesced threads, partitions (CUDA C++ Programming Guide, "Cooperative
+// Cooperative groups within a warp, and wider tiles in gf_emulator/wide_tiles.h: tiles, coalesced threads, partitions (CUDA C++ Programming Guide, "Cooperative
 // Groups"). A group is the set of lanes that its collectives name, in the order of their lanes.
 #pragma once
 #include "gf_emulator/integers.h"
+#include "gf_emulator/synchronisation.h"
 #include "gf_emulator/warp.h"
 
 namespace gf_emulator {
@@ -83,9 +84,8 @@ struct group_access;
 
 }  // namespace details
 
-template <unsigned Size, class Parent = void>
+template <unsigned Size, class Parent = void, class = void>
 class thread_block_tile : public details::warp_group<thread_block_tile<Size, Parent>> {
-    static_assert(Size <= 32, "tiles of more than 32 threads are not here");
     static_assert(Size && (Size & (Size - 1)) == 0, "a tile's size is a power of two");
 
 public:
@@ -198,3 +198,5 @@ __forceinline__ coalesced_group binary_partition(const Group& parent, bool predi
 }
 
 }  // namespace cooperative_groups
+
+#include "gf_emulator/wide_tiles.h"

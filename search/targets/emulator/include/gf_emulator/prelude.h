@@ -6,6 +6,7 @@
 #include "cuda_runtime.h"
 #include "gf_emulator/dynamic_shared.h"
 #include "gf_emulator/entry.h"
+#include "gf_emulator/textures.h"
 #include "mma.h"
 
 #include "gf_emulator/memory.h"

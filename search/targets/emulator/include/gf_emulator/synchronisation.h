@@ -25,6 +25,8 @@ __forceinline__ long long clock64() { return gf_emulator_clock(); }
 __forceinline__ long gf_emulator_cycles() { return long(gf_emulator_clock()); }
 #define clock gf_emulator_cycles
 
+__forceinline__ void __prof_trigger(int) {}
+
 [[noreturn]] __forceinline__ void __trap() { gf_emulator_trap("__trap()"); }
 [[noreturn]] __forceinline__ void __brkpt() { gf_emulator_trap("__brkpt()"); }
 
