@@ -28,6 +28,7 @@ class NoteKind(StrEnum):
     EXPLANATION = "explanation"
     RECHECK = "recheck"
     REUSE = "reuse"  # the trial repeats the verdict of another search's trial
+    RUN = "run"  # `name`: a run of `greenfast evolve` that counts a trial of another search
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class KnownTrial:
     reason: str | None
     ratio_to_baseline: float | None
     is_baseline: bool
+    candidate: str  # JSON
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,24 @@ class Ledger(Part):
             return tuple(
                 Note(search_id, row.number, row.kind, row.name, row.note, utc(row.recorded_at))
                 for row in rows
+            )
+
+    def noted(self, kernel: str, kind: NoteKind, name: str) -> tuple[Note, ...]:
+        """The notes of that kind and name on a kernel's trials, the first first."""
+        with self._database.reading() as session:
+            rows = session.execute(
+                select(LedgerNoteRecord, SearchRecord.id)
+                .join(SearchRecord, SearchRecord.key == LedgerNoteRecord.search_key)
+                .where(
+                    SearchRecord.kernel == kernel,
+                    LedgerNoteRecord.kind == str(kind),
+                    LedgerNoteRecord.name == name,
+                )
+                .order_by(LedgerNoteRecord.recorded_at, SearchRecord.key)
+            ).all()
+            return tuple(
+                Note(search_id, row.number, row.kind, row.name, row.note, utc(row.recorded_at))
+                for row, search_id in rows
             )
 
     def forget_notes(self, search_id: str, number: int, kind: NoteKind) -> None:
@@ -237,6 +257,7 @@ def _known(search_id: str, trial: TrialRecord) -> KnownTrial:
         trial.reason,
         trial.ratio_to_baseline,
         trial.is_baseline,
+        trial.candidate,
     )
 
 

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from greenfast.search.errors import Fault
+from greenfast.search.loop.near_negatives import NearNegativesLast
 from greenfast.search.render import RenderedSource, RenderFailed
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.strategies import Proposal, Strategy, Told
@@ -30,10 +31,19 @@ class Proposer:
     """Asks and tells a strategy, and renders its proposals."""
 
     def __init__(
-        self, strategy: Strategy, render: Callable[[Candidate], Rendered], *, distinct: bool
+        self,
+        strategy: Strategy,
+        render: Callable[[Candidate], Rendered],
+        *,
+        distinct: bool,
+        discourages: Callable[[Candidate], bool] = lambda _: False,
     ) -> None:
-        """`distinct`: a proposal that renders to a text that was tried is replaced."""
+        """`distinct`: a proposal that renders to a text that was tried is replaced.
+
+        `discourages`: whether a candidate is so near to known negatives that others come first.
+        """
         self._strategy, self._render, self._distinct = strategy, render, distinct
+        self._next = NearNegativesLast(lambda: strategy.ask(), discourages)  # noqa: PLW0108
         self._sources: dict[str, Told | None] = {}  # digest -> result, None while it is not known
         self._failure: BaseException | None = None  # of telling, for the next question
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="propose")
@@ -64,7 +74,7 @@ class Proposer:
         while True:
             if self._failure is not None:
                 raise self._failure
-            proposal = self._strategy.ask()
+            proposal = self._next()
             if proposal is None:
                 return None
             rendered = self._text(proposal.candidate)

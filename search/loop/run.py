@@ -38,6 +38,7 @@ from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.memory import Memory, NoMemory, Recalled
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
+from greenfast.search.loop.stopping import Stopping
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource, RenderFailed
@@ -212,8 +213,14 @@ class SearchRun:
             siblings=self.siblings,
         )
         self.strategy = make_strategy(plan, context)
+        self.stopping = Stopping(plan.no_gain, plan.bound_percent)
         # A submission brings launches of its own, so its text alone tells nothing.
-        self.proposer = Proposer(self.strategy, context.render, distinct=plan.submitted is None)
+        self.proposer = Proposer(
+            self.strategy,
+            context.render,
+            distinct=plan.submitted is None,
+            discourages=self.memory.discourages,
+        )
         self.next_number = 0
         self.baseline: tuple[Timing, ...] | None = None
         self._baseline_known = threading.Event()
@@ -345,7 +352,9 @@ class SearchRun:
             return RunResult(Ended.PAUSED, "paused")
         return RunResult(
             Ended.COMPLETED,
-            "every valid candidate was tried" if exhausted else "the budget is spent",
+            "every valid candidate was tried"
+            if exhausted
+            else self.stopping.why or "the budget is spent",
         )
 
     def _is_baseline(self, number: int) -> bool:
@@ -364,6 +373,8 @@ class SearchRun:
     def _budget_left(self) -> bool:
         if self.redo:
             return True
+        if self.stopping.why:
+            return False
         if self.plan.trials is not None and self.next_number >= self.plan.trials:
             return False
         return self.plan.seconds is None or self._spent_s() < self.plan.seconds
@@ -463,10 +474,15 @@ class SearchRun:
             self.measured.append(trial)
         self.siblings.learn(trial)
         self.weak_tests = self.weak_tests or weak_tests_of(trial.verdict)
+        self.stopping.learn(told_of(trial, self.plan), trial.verdict)
         if isinstance(trial.verdict, Faulted):
             self.faults_in_a_row, self.last_fault = self.faults_in_a_row + 1, trial.verdict
         else:
             self.faults_in_a_row = 0
+
+    def _is_asked(self, number: int, candidate: Candidate) -> bool:
+        """Whether the strategy proposed a trial: not a baseline that is no seed."""
+        return not self._is_baseline(number) or self.strategy.is_seed(candidate)
 
     def _restore(self, history: History) -> None:
         past: list[Past] = []
@@ -475,12 +491,20 @@ class SearchRun:
             told = told_of(trial, self.plan)
             if trial.source_digest is not None:
                 self.proposer.remember(trial.source_digest, told)
-            past.append(Past(trial.candidate, trial.sampler, told))
+            if self._is_asked(trial.number, trial.candidate):
+                past.append(Past(trial.candidate, trial.sampler, told))
+            elif told is not None:
+                self.strategy.tell(Proposal(trial.candidate, trial.sampler), told)
         self.faults_in_a_row = 0
+        self.stopping.go_on()
         self.strategy.restore(
             [
                 *past,
-                *(Past(pending.candidate, pending.sampler, None) for pending in history.pending),
+                *(
+                    Past(pending.candidate, pending.sampler, None)
+                    for pending in history.pending
+                    if self._is_asked(pending.number, pending.candidate)
+                ),
             ]
         )
         numbers = [trial.number for trial in history.trials]
@@ -496,7 +520,8 @@ def weak_tests_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
-    """The plan's strategy over its templates' spaces, with every preset as a seed."""
+    """The plan's strategy over its templates' spaces. Seeds are the best candidates of
+    neighbouring scopes, then every preset; a cold search has none."""
     spaces = {
         name: context.target.space(context.kernel.template(name), context.compiled)
         for name in plan.templates
@@ -506,9 +531,16 @@ def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
         for space in spaces.values()
         for preset in space.template.presets
     ]
+    seeds = [*plan.neighbours, *seeds]
+    if plan.cold:
+        seeds = []
     if plan.submitted is not None:
         seeds = [plan.submitted]
-    valid = [seed for seed in seeds if spaces[seed.template].why_not(seed.parameters) is None]
+    valid = [
+        seed
+        for seed in seeds
+        if seed.template in spaces and spaces[seed.template].why_not(seed.parameters) is None
+    ]
     return STRATEGIES[plan.strategy](context.kernel.name, spaces, valid, plan.seed)
 
 
@@ -529,6 +561,8 @@ def told_of(trial: Trial, plan: SearchPlan) -> Told | None:
             return None
         case Accepted() | Green():
             is_baseline = trial.number == 0 and plan.baseline != NO_BASELINE
+            if is_baseline and plan.cold:
+                return None  # it may be a preset or a champion
             return Objective(0.0) if is_baseline else _objective(trial.verdict)
         case Rejected(stage=Stage.PERFORMANCE, reason=reason) if reason is not Reason.IMPLAUSIBLE:
             return _objective(trial.verdict) or Infeasible()
