@@ -13,11 +13,12 @@ from pathlib import Path
 from greenfast.search.acceptance import time_us_of
 from greenfast.search.cpu_time import MACHINE_BUSY
 from greenfast.search.errors import Fault, SpecError
-from greenfast.search.gates import GATES, Baseline, Conditions, Subject
+from greenfast.search.gates import GATES, Baseline, Conditions, Gate, Subject
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.gates.safety import LACKING
 from greenfast.search.kernels.spec import Check, KernelSpec
 from greenfast.search.kernels.workloads import Items, Workload
+from greenfast.search.loop.check_order import CheckOrder
 from greenfast.search.loop.comparison import Peer
 from greenfast.search.loop.other_gpus import as_beside
 from greenfast.search.loop.submitted_checks import also_checked
@@ -83,6 +84,7 @@ class EvaluationContext:
     mode: str = "auto"  # the state of the caches under a measured time: "auto" | "hot" | "cold"
     stop: threading.Event = field(default_factory=threading.Event, compare=False)
     best_time_us: Callable[[], float] = lambda: math.inf  # of the fastest accepted candidate so far
+    check_order: CheckOrder | None = None  # of a search; None: candidates do not wait
     # greenfast.search.peers.compare.compare_peers, where there are peers
     compare_peers: Callable[..., tuple[Peer, ...]] | None = None
     closing_checks: tuple[Check, ...] | None = None  # for the confirmation; None: the kernel's
@@ -291,9 +293,11 @@ def _through_gates(
     for gate in GATES:
         try:
             times = baseline_times() if gate.compares else times
-            spared = _spared(gate.name, results, context.best_time_us, times)
             baseline = _baseline(context, times) if gate.compares else None
-            result = spared or gate.judge(subject, baseline)
+            if gate.name == Stage.SAFETY:
+                result = _safety(gate, subject, context, results, times)
+            else:
+                result = gate.judge(subject, baseline)
         except SourceRefused as refused:
             return _refused(refused)
         except Fault as fault:
@@ -318,26 +322,31 @@ def _baseline(context: EvaluationContext, timings: tuple[Timing, ...] | None) ->
     return Baseline(timings, context.prepared_baseline if measures else None)
 
 
-def _spared(
-    gate: str,
-    results: list[GateResult],
-    best_time_us: Callable[[], float],
+def _safety(
+    gate: Gate,
+    subject: Subject,
+    context: EvaluationContext,
+    results: Sequence[GateResult],
     baseline: tuple[Timing, ...] | None,
-) -> Skipped | None:
-    """Skip safety for a candidate that cannot become the best.
+) -> GateResult:
+    """Judge the safety of a candidate, unless it cannot become the best.
 
     Safety takes about a second of CPU. A candidate slower than an accepted one ends as `green`.
     """
-    if gate != Stage.SAFETY:
-        return None
-    time_us, best_us = measured_time_us(results, baseline), best_time_us()
-    if time_us is None or time_us <= best_us:
-        return None
-    return Skipped(
-        gate,
-        f"not asked for: it takes {time_us:.2f} us, and an accepted candidate that "
-        f"takes {best_us:.2f} us was there",
-    )
+    time_us = measured_time_us(results, baseline)
+    if time_us is None:
+        return gate.judge(subject)
+    order = context.check_order or CheckOrder()
+    with order.turn(time_us, context.best_time_us, context.stop) as check:
+        if check.faster_us is not None:
+            return Skipped(
+                gate.name,
+                f"not asked for: it takes {time_us:.2f} us, and an accepted candidate that "
+                f"takes {check.faster_us:.2f} us was there",
+            )
+        result = gate.judge(subject)
+        check.passed = all(isinstance(each, Passed) for each in (*results, result))
+        return result
 
 
 def measured_time_us(

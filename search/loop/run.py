@@ -25,6 +25,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.identity import passed_checks
 from greenfast.search.loop.behaviour import behaviour_of
+from greenfast.search.loop.check_order import CheckOrder
 from greenfast.search.loop.closing import Closing, Served, closing
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.confirmation import Contender, contender_of
@@ -211,6 +212,7 @@ class SearchRun:
             mode=plan.mode,
             weights=dict(zip(plan.workloads, plan.weights, strict=False)),
             best_time_us=lambda: self.best_time_us,
+            check_order=CheckOrder(),
             siblings=self.siblings,
         )
         self.strategy = make_strategy(plan, context)
