@@ -337,6 +337,7 @@ def _finding_out(finding: Finding) -> FindingOut:
         parameter=arm.parameter,
         before=arm.before,
         after=arm.after,
+        along=dict(arm.along),
         kind=arm.kind,
         effect=str(finding.effect),
         sentence=finding.sentence,
