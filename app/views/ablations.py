@@ -246,7 +246,7 @@ def caveats(
     if head.time_kind != "measured":
         said.append(
             f"Times are {head.time_kind}, not measured. Differences below a factor of "
-            f"{head.band:g} are not judged, so most arms stay unclear."
+            f"{head.band:g} are not judged: such changes are unclear."
         )
     else:
         said.append(

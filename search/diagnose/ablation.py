@@ -369,7 +369,8 @@ def _sentence(finding: Finding, scale: Scale) -> str:
         Effect.NO_EFFECT: "has no effect",
         Effect.UNCLEAR: "is unclear",
     }[finding.effect]
-    tied = f" (tied by a constraint: {arm.tied})" if arm.tied else ""
+    others = " and ".join(name for name, _ in arm.along)
+    tied = f" ({others} changes too, since alone: {arm.tied})" if arm.tied else ""
     parts = [f"{subject} {words}: {_alone_words(finding, scale)}{tied}"]
     if finding.best_ratio is not None and arm.retuned:
         parts.append(_best_words(finding, scale))

@@ -108,7 +108,7 @@ def test_an_arm_that_is_invalid_or_wrong_has_no_time_and_says_why(album):
     along = {"along": tied.along, "tied": tied.tied}
     finding = judged(ArmResult("per_thread", 2, 4, "step", "", plain, **along), MEASURED)
     assert "with per_thread=4 and threads=128 it takes 1.200" in finding.sentence
-    assert "tied by a constraint: 256 threads" in finding.sentence
+    assert "threads changes too, since alone: 256 threads" in finding.sentence
     refused = ArmResult("per_thread", 2, 4, "step", tied.tied)
     assert "is no valid point" in judged(refused, MEASURED).sentence
     wrong = Measurement(
