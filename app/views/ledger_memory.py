@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from greenfast.db.store import Store
 
 # Entries of an environment on which no verdict depends.
-WITHOUT_EFFECT = ("python", "machine")
+WITHOUT_EFFECT = ("python", "machine", "target")
 SAME_IN_PLANS = (
     "kernel_digest",
     "workloads",
@@ -32,7 +32,6 @@ SAME_IN_PLANS = (
     "weights",
     "mode",
     "limits",
-    "target",
 )
 
 
@@ -61,8 +60,8 @@ class _Known:
 class StoreMemory:
     """Verdicts of the searches that ran under the same conditions with the same files.
 
-    Same: the kernel's frozen files and headers, target, device, driver, toolchain, version of
-    greenfast, workloads, cache mode and limits. Seeds may differ.
+    Same: the kernel's frozen files and headers, target (any GPU of the model), device, driver,
+    toolchain, version of greenfast, workloads, cache mode and limits. Seeds may differ.
     """
 
     def __init__(self, store: Store, search_id: str) -> None:
@@ -169,9 +168,15 @@ def _may_share(
         own.manifest_digest is not None
         and own.manifest_digest == other.manifest_digest
         and all(getattr(plan, name) == getattr(other_plan, name) for name in SAME_IN_PLANS)
+        and _same_kind(plan.target, other_plan.target)
         and bool(own.environment)
         and _effective(own.environment) == _effective(other.environment)
     )
+
+
+def _same_kind(target: str, other: str) -> bool:
+    """Whether the targets are equal, or both GPUs, which their environments tell apart."""
+    return target == other or all(name.startswith("cuda:") for name in (target, other))
 
 
 def _effective(environment: dict[str, str]) -> dict[str, str]:
