@@ -135,6 +135,12 @@ class Settings:
     poll_s: float = _setting(
         "GREENFAST_POLL_S", 0.5, _seconds, "seconds between two looks for a queued search"
     )
+    ablation_s: float = _setting(
+        "GREENFAST_ABLATION_S",
+        30.0,
+        lambda text: _within(float(text), 0.0, 86400.0),
+        "seconds for the ablation of a winner whose measured times were confirmed; 0: none",
+    )
     drain_s: float = _setting(
         "GREENFAST_DRAIN_S",
         10.0,

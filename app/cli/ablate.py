@@ -103,7 +103,9 @@ def show(ablation: AblationOut) -> None:
 def _row(finding: FindingOut) -> tuple[object, ...]:
     return (
         f"{finding.parameter}={written(finding.before)}",
-        written(finding.after),
+        " ".join(
+            (written(finding.after), *(f"{n}={written(v)}" for n, v in finding.along.items()))
+        ),
         finding.effect.replace("_", " "),
         _ratio(finding.ratio, finding.ratio_low, finding.ratio_high),
         _ratio(finding.best_ratio, finding.best_low, finding.best_high),

@@ -14,6 +14,7 @@ from greenfast.app.cli.output import duration, microseconds, print_json
 from greenfast.app.cli.search_report import show_search
 from greenfast.app.cli.services import opened_services
 from greenfast.app.service.worker import Left, RunReport, Stop, run_claim, worker_name
+from greenfast.app.views.ablation_after import ablate_after
 from greenfast.app.views.designs import Designs
 from greenfast.app.views.progress import progress, search_detail
 from greenfast.app.views.schemas import SearchDetailOut
@@ -190,6 +191,16 @@ CostOption = Annotated[
     str,
     typer.Option("--cost", metavar="TEXT", help="What trying it costs, such as '2 days'."),
 ]
+AblationOption = Annotated[
+    float | None,
+    typer.Option(
+        "--ablation-seconds",
+        metavar="S",
+        min=0.0,
+        help="Time for the winner's ablation after the search; 0: none. By default 30 s where the "
+        "winner is confirmed by measured times.",
+    ),
+]
 ResumeOption = Annotated[
     str | None,
     typer.Option(
@@ -223,6 +234,7 @@ def search(
     hypothesis: HypothesisOption = "",
     expected_gain: ExpectedGainOption = None,
     cost: CostOption = "",
+    ablation_seconds: AblationOption = None,
     resume: ResumeOption = None,
     extend: ExtendOption = None,
     as_json: AsJson = False,
@@ -283,6 +295,14 @@ def search(
             submitted(services, request) if request else resumed(services, str(resume), extend)
         )
         report = run_here(services, search_id, stop)
+        ablate_after(
+            services,
+            search_id,
+            report.ended,
+            seconds=ablation_seconds,
+            stopped=lambda: stop.requested,
+            say=say,
+        )
         detail, plan = search_detail(services.store, search_id), services.store.plan(search_id)
         designs = Designs(services.catalogue, plan.kernel, plan.compiled)
     if as_json:

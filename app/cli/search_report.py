@@ -18,6 +18,7 @@ from greenfast.app.views.progress import band_sentence, queue_words
 from greenfast.app.views.schemas import SearchDetailOut, TrialOut
 from greenfast.db.rows import QueueState
 from greenfast.search.status import SearchStatus
+from greenfast.search.text import one_line
 from greenfast.search.verdict import VerdictName
 
 NOT_FASTER = "The best is not shown to be faster than the baseline."
@@ -92,6 +93,8 @@ def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
         remarks.append(NOT_SAFE if unsafe else NOT_FASTER)
     if best is not None:
         remarks.append(band_sentence(best, best.not_told_apart))
+    if detail.expectation is not None:
+        remarks.append(one_line(detail.expectation.sentence))
     if closing:
         remarks.append(f"{closing[0].upper()}{closing[1:]}.")
     return [remark for remark in remarks if remark]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from greenfast.app.views.ablation_after import ablate_after
 from greenfast.app.views.ledger_memory import StoreMemory
 from greenfast.app.wiring import Services
 from greenfast.db.faults import LeaseLost
@@ -367,6 +368,14 @@ class Worker:
             store.finish(claim, Ended.FAILED, why)
         if report.left is Left.STOPPED:
             Patience(self._stop, self._say)(store.release, claim)
+        if report.left is Left.ENDED:
+            ablate_after(
+                self._services,
+                claim.search_id,
+                report.ended,
+                stopped=lambda: self._stop.requested,
+                say=lambda text: self._say(f"worker {self.name}: {text}"),
+            )
         outcome = report.ended or report.left
         self._say(f"worker {self.name}: search {claim.search_id} {outcome}: {report.why}")
         return True

@@ -44,6 +44,9 @@ class FindingOut(Output):
     parameter: str
     before: ScalarValue
     after: ScalarValue
+    along: dict[str, ScalarValue] = Field(
+        {}, description="another parameter that a constraint made change with it"
+    )
     kind: str = Field(description="feature or step")
     effect: str = Field(description="of the winner's value: helps, no_effect, hurts or unclear")
     sentence: str

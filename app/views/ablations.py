@@ -28,10 +28,12 @@ from greenfast.search.diagnose.ablation import (
     Measurement,
     Scale,
     begin,
+    effect_of,
     judged,
     measured_arm,
 )
 from greenfast.search.diagnose.ablation_points import (
+    FEATURE,
     Arm,
     Pooled,
     TimedPoint,
@@ -77,10 +79,12 @@ def run_ablation(
     retune: int = RETUNED,
     fresh: bool = False,
     say: Callable[[str], None] = lambda text: None,
+    go_on: Callable[[], bool] = lambda: True,
 ) -> AblationOut:
     """Measure what is missing of a winner's ablation, and return all of it.
 
     Each arm is stored when it is measured, so an interrupted ablation goes on where it ended.
+    Features come before numbers; none begins after `go_on` was false.
     """
     store = services.store
     number = best_number(store, search_id) if number is None else number
@@ -99,10 +103,17 @@ def run_ablation(
         head = _head(services, ablation, trial, arms, retune)
         known = _continued(store, search_id, number, head, fresh)
         earlier = tuple(point.parameters for point in sorted_points(store, search_id, trial))
-        for arm in arms:
-            if arm.name in known:
+        for arm in sorted(arms, key=lambda arm: arm.kind != FEATURE):
+            old = known.get(arm.name)
+            if old is not None and not _is_to_tune(old, head):
                 continue
-            result = measured_arm(ablation, arm, head.scale, earlier, retune)
+            if not go_on():
+                break
+            result = measured_arm(
+                ablation, arm, head.scale, earlier, retune, _measure(ablation, old)
+            )
+            if result == old:
+                continue
             note = convert.value_json("arm", result)
             store.note(search_id, number, NoteKind.ARM, note, name=arm.name)
             say(judged(result, head.scale).sentence)
@@ -111,6 +122,24 @@ def run_ablation(
     ablated = stored_ablation(store, search_id, number)
     assert ablated is not None
     return ablated
+
+
+def _is_to_tune(result: ArmResult, head: AblationHead) -> bool:
+    """Whether a stored arm matters and its other values were not tuned again."""
+    effect = effect_of(result.alone, head.scale)
+    return head.retune > 0 and not result.retuned and effect in (Effect.HELPS, Effect.HURTS)
+
+
+def _measure(ablation: Ablation, old: ArmResult | None) -> Callable[[Items], Measurement]:
+    """Measures points; the arm's own is taken from what is stored."""
+    alone = old.alone if old is not None else None
+
+    def measure(point: Items) -> Measurement:
+        if alone is not None and point == alone.parameters:
+            return alone
+        return ablation.measure(point)
+
+    return measure
 
 
 def _correct(store: Store, search_id: str, number: int) -> Trial:
@@ -146,17 +175,23 @@ def _head(
 
 def _continued(
     store: Store, search_id: str, number: int, head: AblationHead, fresh: bool
-) -> set[str]:
+) -> dict[str, ArmResult]:
     """The arms that are measured already; an ablation begun elsewhere is begun again."""
     notes = store.notes(search_id, NoteKind.ARM, number)
     stored = _head_of(notes)
-    if stored == head and not fresh:
-        return {note.name for note in notes} - {HEAD}
+    if stored is not None and not fresh and replace(stored, retune=head.retune) == head:
+        if stored.retune < head.retune:
+            store.note(search_id, number, NoteKind.ARM, convert.value_json("head", head), name=HEAD)
+        return {
+            note.name: convert.value_of("arm", ArmResult, note.note)
+            for note in notes
+            if note.name != HEAD
+        }
     if notes:
         store.forget_notes(search_id, number, NoteKind.ARM)
     note = convert.value_json("head", head)
     store.note(search_id, number, NoteKind.ARM, note, name=HEAD)
-    return set()
+    return {}
 
 
 def _head_of(notes: Iterable[Note]) -> AblationHead | None:
@@ -211,7 +246,7 @@ def caveats(
     if head.time_kind != "measured":
         said.append(
             f"Times are {head.time_kind}, not measured. Differences below a factor of "
-            f"{head.band:g} are not judged, so most arms stay unclear."
+            f"{head.band:g} are not judged: such changes are unclear."
         )
     else:
         said.append(
@@ -302,6 +337,7 @@ def _finding_out(finding: Finding) -> FindingOut:
         parameter=arm.parameter,
         before=arm.before,
         after=arm.after,
+        along=dict(arm.along),
         kind=arm.kind,
         effect=str(finding.effect),
         sentence=finding.sentence,

@@ -13,23 +13,37 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from greenfast.app.views.ablations import each_trial
 from greenfast.app.views.schemas import Output, ScalarValue
 from greenfast.app.wiring import own_version
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
-from greenfast.search.verdict import CORRECT, Reason, Stage, TimeKind, VerdictName
+from greenfast.search.verdict import Reason, Stage, TimeKind, VerdictName
 
 FORMAT = 1
 LARGEST_BYTES = 256 << 20
 LONGEST_LINE = 1 << 20
 MOST_RECORDS = 500_000
 LONGEST_TEXT = 20_000
+MOST_VALUES = 1_000
 Number = float | None
+Count = Annotated[int, Field(ge=0, lt=2**31)] | None
+# The target that a kind of time comes from.
+TARGETS = {TimeKind.MEASURED: "cuda:", TimeKind.MODELLED: "emulator:"}
+
+
+def _printable(text: str) -> str:
+    """Names are shown in tables, and some databases hold no NUL."""
+    if not text.isprintable():
+        raise ValueError("it holds characters that cannot be shown")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
 
 
 class LedgerHeader(BaseModel):
@@ -49,15 +63,19 @@ class LedgerRecord(BaseModel):
 
     search_id: str = Field(pattern=r"^s_[a-z2-7]{12}$")
     number: int = Field(ge=0, lt=2**31)
-    kernel: str = Field(min_length=1, max_length=200)
+    kernel: Name
     kernel_digest: str = Field(pattern=r"^[0-9a-f]{64}$")
-    workloads: list[str] = Field(min_length=1, max_length=10_000)
-    values: dict[str, ScalarValue]
-    target: str = Field(max_length=200)
+    workloads: list[Annotated[str, AfterValidator(_printable)]] = Field(
+        min_length=1, max_length=10_000
+    )
+    values: dict[str, ScalarValue] = Field(max_length=MOST_VALUES)
+    target: Name
     mode: str = Field(max_length=20)
-    environment: dict[str, str] = Field(description="device, driver, toolchain, versions")
-    template: str = Field(max_length=200)
-    parameters: dict[str, ScalarValue]
+    environment: dict[str, str] = Field(
+        max_length=MOST_VALUES, description="device, driver, toolchain, versions"
+    )
+    template: Name
+    parameters: dict[str, ScalarValue] = Field(max_length=MOST_VALUES)
     candidate_digest: str = Field(pattern=r"^[0-9a-f]{64}$")
     source_digest: str | None = Field(pattern=r"^[0-9a-f]{64}$")
     is_baseline: bool
@@ -68,19 +86,23 @@ class LedgerRecord(BaseModel):
     time_median_us: Number
     time_kind: TimeKind | None
     ratio_to_baseline: Number
-    registers: int | None
-    spill_bytes: int | None
-    smem_bytes: int | None
+    registers: Count
+    spill_bytes: Count
+    smem_bytes: Count
     recorded_at: str = Field(max_length=40)
 
     @model_validator(mode="after")
     def claims_no_more_than_its_evidence(self) -> LedgerRecord:
+        if self.verdict is VerdictName.FAULTED:
+            raise ValueError("a faulted trial says nothing of its candidate")
         if (self.verdict is VerdictName.REJECTED) != (self.reason is not None):
             raise ValueError("a rejected trial has a reason, and only a rejected one")
-        if self.verdict in CORRECT and self.stage is not None:
-            raise ValueError("a correct trial names no failing stage")
-        if self.verdict is VerdictName.ACCEPTED and self.time_kind is not TimeKind.MEASURED:
-            raise ValueError("only a measured time makes a trial accepted")
+        if (self.reason is None) != (self.stage is None):
+            raise ValueError("a reason and a failing stage belong together")
+        if self.verdict is VerdictName.ACCEPTED:
+            self._was_shown_to_be_faster()
+        if self.time_kind in TARGETS and not self.target.startswith(TARGETS[self.time_kind]):
+            raise ValueError(f"{self.target} gives no {self.time_kind} times")
         if (self.time_median_us is None) != (self.time_kind is None):
             raise ValueError("a time has a kind, and only a time")
         for name in ("time_median_us", "ratio_to_baseline"):
@@ -90,6 +112,12 @@ class LedgerRecord(BaseModel):
         if self.ratio_to_baseline is not None and self.time_median_us is None:
             raise ValueError("a ratio without a time")
         return self
+
+    def _was_shown_to_be_faster(self) -> None:
+        if self.time_kind is not TimeKind.MEASURED:
+            raise ValueError("only a measured time makes a trial accepted")
+        if self.is_baseline or self.ratio_to_baseline is None or self.ratio_to_baseline >= 1:
+            raise ValueError("an accepted trial is faster than another one, the baseline")
 
 
 class ForeignOut(Output):
@@ -188,17 +216,29 @@ def import_file(store: Store, path: Path) -> tuple[int, int]:
         )
     if _digest_of_lines(lines[1:]) != header.digest:
         raise _refused("tampered", 1, "its digest is not that of the records that follow")
+    _require_each_once(records)
     rows = ((digest, record.kernel, _canonical(content)) for digest, record, content in records)
     return len(records), store.import_foreign(header.digest, rows)
 
 
+def _require_each_once(records: Iterable[tuple[str, LedgerRecord, Any]]) -> None:
+    """A trial has one line."""
+    seen: dict[tuple[str, int], int] = {}
+    for line, (_, record, _) in enumerate(records, 2):
+        first = seen.setdefault((record.search_id, record.number), line)
+        if first != line:
+            raise _refused("invalid", line, f"it holds the same trial as line {first}")
+
+
 def _lines_of(path: Path) -> list[str]:
     try:
-        if path.stat().st_size > LARGEST_BYTES:
+        with path.open("rb") as file:  # a device has no size, and may never end
+            content = file.read(LARGEST_BYTES + 1)
+        if len(content) > LARGEST_BYTES:
             raise UsageError(
                 f"{path} holds more than {LARGEST_BYTES >> 20} MiB", code="ledger_invalid"
             )
-        text = path.read_bytes().decode("utf-8")
+        text = content.decode("utf-8")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", code="unreadable") from error
     except UnicodeDecodeError as error:
@@ -238,7 +278,8 @@ def _record(line: str, number: int) -> tuple[str, LedgerRecord, dict[str, Any]]:
     if digest != content["digest"]:
         raise _refused("tampered", number, "its digest is not that of its record")
     try:
-        return digest, LedgerRecord.model_validate(record), record
+        checked = LedgerRecord.model_validate_json(_canonical(record), strict=True)
+        return digest, checked, record
     except ValidationError as error:
         raise _refused("invalid", number, _first_error(error)) from error
 
@@ -259,7 +300,8 @@ def _no_constant(name: str) -> None:
 def _first_error(error: ValidationError) -> str:
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])[:200]
-    return f"{place}: {first['msg']}" if place else str(first["msg"])
+    words = str(first["msg"]).removeprefix("Value error, ")
+    return f"{place}: {words}" if place else words
 
 
 def _refused(kind: str, line: int, why: str) -> UsageError:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from greenfast.app.views.by_workload import results_by_workload
 from greenfast.app.views.confirmations import confirmation_out, peer_out
+from greenfast.app.views.expectations import expectation_of
 from greenfast.app.views.schemas import (
     BestOut,
     CountsOut,
@@ -45,6 +46,7 @@ def search_detail(store: Store, search_id: str) -> SearchDetailOut:
             for stage, reached, passed in counts.funnel
         ],
         best=best,
+        expectation=expectation_of(store.plan(search_id), best),
         baseline_trial=baseline_trial(store, row),
         confirmation=confirmation_out(confirmation) if confirmation else None,
         peers=[peer_out(peer) for peer in store.peers(search_id)],

@@ -109,7 +109,8 @@ def _search(search: SearchReportOut, *, several: bool) -> Iterator[str]:
 
 def _with_judged(search: SearchReportOut) -> Iterator[tuple[FunnelStep, bool]]:
     """Each gate, and whether this target judges it: trials go on from one that it does not."""
-    following = [*(step.reached for step in search.funnel[1:]), 0]
+    correct = int(search.winner is not None)  # a correct trial failed no gate, the last included
+    following = [*(step.reached for step in search.funnel[1:]), correct]
     for step, beyond in zip(search.funnel, following, strict=True):
         yield step, bool(step.passed or not beyond)
 
@@ -180,7 +181,12 @@ def _ablation(search: SearchReportOut) -> Iterator[str]:
         [
             (
                 code(f"{each.parameter}={written(each.before)}"),
-                code(written(each.after)),
+                " with ".join(
+                    (
+                        code(written(each.after)),
+                        *(code(f"{name}={written(value)}") for name, value in each.along.items()),
+                    )
+                ),
                 each.effect.replace("_", " "),
                 _with_interval(each.ratio, each.ratio_low, each.ratio_high),
                 _with_interval(each.best_ratio, each.best_low, each.best_high),

@@ -396,6 +396,16 @@ class WorkloadResultOut(Output):
     peers: list[PeerOut]
 
 
+class ExpectationOut(Output):
+    """What a person expected at submit, beside what came out."""
+
+    hypothesis: str
+    expected_gain: float | None = Field(description="a share of the baseline's time")
+    gain: float | None = Field(description="1 - the best's ratio; null: no comparison")
+    cost: str
+    sentence: str
+
+
 class SearchDetailOut(SearchOut):
     queued: int = Field(description="searches that wait for a worker, this one included")
     workers_alive: int = Field(
@@ -405,6 +415,7 @@ class SearchDetailOut(SearchOut):
     counts: CountsOut
     funnel: list[FunnelStep]
     best: BestOut | None
+    expectation: ExpectationOut | None = Field(None, description="null: nothing was expected")
     baseline_trial: TrialOut | None
     confirmation: ConfirmationOut | None = Field(description="null: the winner was not timed again")
     peers: list[PeerOut]

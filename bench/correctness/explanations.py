@@ -233,12 +233,17 @@ def album_rows(words: list[str]) -> list[Row]:
     with (
         open_session("emulator:h200", prefix="explanations", workers=2) as session,
         tempfile.TemporaryDirectory() as folder,
+        ThreadPoolExecutor(AT_ONCE) as pool,
     ):
-        for number, entry in enumerate(selected):
-            place = Path(folder) / f"patch{number}"
+
+        def work(numbered: tuple[int, Entry]) -> Row:
+            place = Path(folder) / f"patch{numbered[0]}"
             place.mkdir()
-            rows.append(explained_row(entry, session, place))
-            print(rows[-1], file=sys.stderr, flush=True)
+            return explained_row(numbered[1], session, place)
+
+        for row in pool.map(work, enumerate(selected)):
+            rows.append(row)
+            print(row, file=sys.stderr, flush=True)
     return rows
 
 

@@ -78,8 +78,12 @@ class Subject:
 
     def missing(self) -> list[Arm]:
         """Features before numbers: if time is short, numbers are left out."""
-        arms = [arm for arm in self.arms if arm.name not in self.results]
+        arms = [arm for arm in self.arms if not self._is_measured(arm)]
         return sorted(arms, key=lambda arm: arm.kind != FEATURE)
+
+    def _is_measured(self, arm: Arm) -> bool:
+        result = self.results.get(arm.name)
+        return result is not None and result.along == arm.along
 
     def stored(self) -> Row:
         return {

@@ -32,7 +32,9 @@ class Lesson:
     @property
     def change(self) -> tuple[str, str, str, str]:
         arm = self.finding.arm
-        return self.template, arm.parameter, written(arm.before), written(arm.after)
+        along = (f" with {name}={written(value)}" for name, value in arm.along)
+        after = written(arm.after) + "".join(along)
+        return self.template, arm.parameter, written(arm.before), after
 
     @property
     def ratio(self) -> float | None:

@@ -107,10 +107,18 @@ class ArmResult:
     alone: Measurement | None = None  # None: there is no such point
     retuned: tuple[Measurement, ...] = ()
     best: Measurement | None = None  # the fastest with the arm's value, measured once more
+    along: Items = ()  # another parameter that had to change with it
+    tied: str = ""  # the constraint that ties the two
 
     @property
     def name(self) -> str:
         return f"{self.parameter}={written(self.after)}"
+
+    @property
+    def change(self) -> str:
+        """What was changed, for sentences."""
+        others = (f"{name}={written(value)}" for name, value in self.along)
+        return " and ".join((self.name, *others))
 
 
 @dataclass(frozen=True)
@@ -297,7 +305,9 @@ def measured_arm(
 ) -> ArmResult:
     """Measure an arm; tune the others again where it matters."""
     measure = measure or ablation.measure
-    result = ArmResult(arm.parameter, arm.before, arm.after, arm.kind, arm.refused)
+    result = ArmResult(
+        arm.parameter, arm.before, arm.after, arm.kind, arm.refused, along=arm.along, tied=arm.tied
+    )
     if arm.refused:
         return result
     alone = measure(arm.parameters)
@@ -348,18 +358,20 @@ def _sentence(finding: Finding, scale: Scale) -> str:
     if alone.verdict == "rejected":
         wrong = alone.stage in (Stage.CORRECTNESS, Stage.SAFETY)
         return (
-            f"{subject}: the kernel is {'not correct' if wrong else 'rejected'} with {arm.name} "
+            f"{subject}: the kernel is {'not correct' if wrong else 'rejected'} with {arm.change} "
             f"({alone.stage}: {alone.reason}), so there is no time to compare: {alone.sentence}"
         )
     if finding.ratio is None:
-        return f"{subject}: {arm.name} has no time to compare {alone.sentence}".strip()
+        return f"{subject}: {arm.change} has no time to compare {alone.sentence}".strip()
     words = {
         Effect.HELPS: "helps",
         Effect.HURTS: "hurts",
         Effect.NO_EFFECT: "has no effect",
         Effect.UNCLEAR: "is unclear",
     }[finding.effect]
-    parts = [f"{subject} {words}: {_alone_words(finding, scale)}"]
+    others = " and ".join(name for name, _ in arm.along)
+    tied = f" ({others} changes too, since alone: {arm.tied})" if arm.tied else ""
+    parts = [f"{subject} {words}: {_alone_words(finding, scale)}{tied}"]
     if finding.best_ratio is not None and arm.retuned:
         parts.append(_best_words(finding, scale))
     if counters := _counter_words(alone.counters):
@@ -381,11 +393,11 @@ def _alone_words(finding: Finding, scale: Scale) -> str:
                 f"the {scale.kind} times with and without it are within the band of a factor "
                 f"{scale.band:g}, so they tell nothing"
             )
-        return f"with {finding.arm.name} the {scale.kind} time is {ratio} times as long"
+        return f"with {finding.arm.change} the {scale.kind} time is {ratio} times as long"
     if finding.low is None or finding.high is None:
-        return f"with {finding.arm.name} it takes {ratio} times as long, from too few blocks"
+        return f"with {finding.arm.change} it takes {ratio} times as long, from too few blocks"
     return (
-        f"with {finding.arm.name} it takes {ratio} times as long [{finding.low:.3f}, "
+        f"with {finding.arm.change} it takes {ratio} times as long [{finding.low:.3f}, "
         f"{finding.high:.3f}]"
     )
 

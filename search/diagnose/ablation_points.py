@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import Parameter, TemplateSpec
@@ -26,6 +26,8 @@ class Arm:
     kind: str  # FEATURE | STEP
     parameters: Items  # of the whole point
     refused: str = ""  # why no such point exists; empty: it is valid
+    along: Items = ()  # another parameter that had to change with it
+    tied: str = ""  # the constraint that ties the two
 
     @property
     def name(self) -> str:
@@ -40,7 +42,9 @@ def written(value: Value) -> str:
 def arms_of(space: Space, winner: Items) -> tuple[Arm, ...]:
     """Each feature switched off, each number at its neighbours, in the template's order.
 
-    A parameter that is not active in the winner has no arm: nothing would change.
+    A parameter that is not active in the winner has no arm: nothing would change. Where a
+    constraint excludes a value with the winner's other values, a second parameter changes along
+    with it: the nearest that makes the point valid.
     """
     arms: list[Arm] = []
     for parameter in space.template.parameters:
@@ -71,8 +75,26 @@ def _arm(
     if point == winner or not _same(dict(point)[parameter.name], after):
         return None
     kind = STEP if parameter.type == "int" else FEATURE
-    refused = space.why_not(point) or ""
-    return Arm(parameter.name, before, after, kind, point, refused)
+    arm = Arm(parameter.name, before, after, kind, point, space.why_not(point) or "")
+    return _tied(space, winner, arm) if arm.refused else arm
+
+
+def _tied(space: Space, winner: Items, arm: Arm) -> Arm:
+    """The arm with a second parameter changed by a step, so that it is valid; else the arm."""
+    values = dict(arm.parameters)
+    for parameter in space.template.parameters:
+        if parameter.name == arm.parameter:
+            continue
+        for value in _others(parameter, values[parameter.name]):
+            changed = {**values, parameter.name: value}
+            point = complete_parameters(space.template, changed, space.compiled)
+            names = differs_in(space.template, point, winner)
+            if set(names) != {arm.parameter, parameter.name} or not _holds(point, arm):
+                continue
+            if space.why_not(point) is None:
+                along = ((parameter.name, value),)
+                return replace(arm, parameters=point, refused="", along=along, tied=arm.refused)
+    return arm
 
 
 def _same(value: Value, other: Value) -> bool:

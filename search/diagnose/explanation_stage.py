@@ -16,7 +16,6 @@ from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.verdict import SafetyFinding
 
 PROBES, SAFETY, ACCESS = "probes", "safety", "access"
-UNORDERED = ("race", "in_flight_read", "uninitialised", "unwaited_copy")
 DEEPEST_CALL = 6
 _PROBE = re.compile(r'probe\s*==\s*"(\w+)"')
 _DEFINITION = re.compile(r"(\w+)(?:\{\{[^}]*\}\})?\(")
@@ -35,10 +34,11 @@ def first_stage(
     """(stage, what shows it, why another stage than the probes' first); empty for none."""
     order = [*(probe.name for probe in kernel.probes), OUTPUT]
     first = first_wrong(reports)
-    of_finding, unordered = _of_findings(template, findings)
+    of_finding, kind = _of_findings(template, order, findings)
     if first is not None and first.outcome == "wrong" and first.suspect != BETWEEN:
-        if unordered and of_finding in order and order.index(of_finding) < order.index(first.probe):
-            return of_finding, SAFETY, f"values go wrong in {first.probe}, behind the race"
+        if of_finding in order and order.index(of_finding) < order.index(first.probe):
+            words = kind.replace("_", " ")
+            return of_finding, SAFETY, f"values go wrong in {first.probe}, behind the {words}"
         # A finding at or behind the wrong stage explains it without keys past the end.
         explained = of_finding in order and order.index(of_finding) >= order.index(first.probe)
         before = "" if explained else _before_partial_tile(reports, first, tiles)
@@ -60,19 +60,22 @@ def first_stage(
     return (first.probe, PROBES, "") if first is not None and ended else ("", "", "")
 
 
-def _of_findings(template: TemplateSpec, findings: Sequence[SafetyFinding]) -> tuple[str, bool]:
-    """The stage of the first finding whose line is known, and whether it is about an order."""
+def _of_findings(
+    template: TemplateSpec, order: Sequence[str], findings: Sequence[SafetyFinding]
+) -> tuple[str, str]:
+    """(stage, kind) of the first finding whose line is known."""
     for finding in findings:
         for place in (finding.where, finding.other_where):
-            if place is not None and (stage := stage_of_line(template, place)):
-                return stage, finding.kind in UNORDERED
-    return "", False
+            if place is not None and (stage := stage_of_line(template, order, place)):
+                return stage, finding.kind
+    return "", ""
 
 
-def stage_of_line(template: TemplateSpec, place: tuple[str, int]) -> str:
-    """The stage to which a line belongs: that of the next probe, where the line is called.
+def stage_of_line(template: TemplateSpec, order: Sequence[str], place: tuple[str, int]) -> str:
+    """The stage to which a line belongs: the first in `order` of the probes that follow it.
 
-    `output` behind the last probe; empty for a template without probes, or an unknown line.
+    A function without probes belongs where it is called. `output` behind the last probe; empty for
+    a template without probes, or an unknown line.
     """
     text = template.text.split("\n")
     if not any(_PROBE.search(line) for line in text):
@@ -81,20 +84,20 @@ def stage_of_line(template: TemplateSpec, place: tuple[str, int]) -> str:
         (number for number, line in enumerate(template.lines) if (line.file, line.number) == place),
         None,
     )
-    return _stage_at(text, at, DEEPEST_CALL) if at is not None else ""
+    return _stage_at(text, order, at, DEEPEST_CALL) if at is not None else ""
 
 
-def _stage_at(text: Sequence[str], at: int, depth: int) -> str:
+def _stage_at(text: Sequence[str], order: Sequence[str], at: int, depth: int) -> str:
     end, name = _function(text, at)
-    for line in text[at:end]:
-        probe = _PROBE.search(line)
-        if probe is not None:
-            return probe[1]
+    following = [match[1] for line in text[at:end] if (match := _PROBE.search(line))]
+    # A probe may declare something before the stage that precedes it has ended.
+    if known := [probe for probe in following if probe in order]:
+        return min(known, key=order.index)
     if depth and name:
         call = re.compile(rf"\b{re.escape(name)}\b[^;]*[(<{{]")
         for number, line in enumerate(text):
             if number > end and call.search(line) and not line.lstrip().startswith("//"):
-                return _stage_at(text, number, depth - 1)
+                return _stage_at(text, order, number, depth - 1)
     return OUTPUT
 
 

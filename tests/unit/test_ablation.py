@@ -8,6 +8,7 @@ import pytest
 from confirmed_searches import ScatteringGpu, by_threads
 
 from greenfast.search.diagnose.ablation import (
+    ArmResult,
     Effect,
     Measurement,
     Scale,
@@ -99,8 +100,17 @@ def test_an_arm_that_is_invalid_or_wrong_has_no_time_and_says_why(album):
     from greenfast.search.devices.facts import device
 
     space = Space(kernel.template("right"), compiled, device("h200"))
-    refused = next(arm for arm in arms_of(space, point(256, 2)) if arm.refused)
-    assert refused.name == "per_thread=4" and "larger than 512" in refused.refused
+    tied = next(arm for arm in arms_of(space, point(256, 2)) if arm.along)
+    assert (tied.name, tied.along) == ("per_thread=4", (("threads", 128),)) and not tied.refused
+    assert dict(tied.parameters) == {"threads": 128, "per_thread": 4}
+    assert "larger than 512" in tied.tied and space.why_not(tied.parameters) is None
+    plain = Measurement(tied.parameters, "d", "green", ratio=1.2, log_ratios=(math.log(1.2),) * 40)
+    along = {"along": tied.along, "tied": tied.tied}
+    finding = judged(ArmResult("per_thread", 2, 4, "step", "", plain, **along), MEASURED)
+    assert "with per_thread=4 and threads=128 it takes 1.200" in finding.sentence
+    assert "threads changes too, since alone: 256 threads" in finding.sentence
+    refused = ArmResult("per_thread", 2, 4, "step", tied.tied)
+    assert "is no valid point" in judged(refused, MEASURED).sentence
     wrong = Measurement(
         point(64, 1), None, "rejected", "safety", "race", "two threads touch the same bytes"
     )
