@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import httpx
@@ -220,3 +221,11 @@ def test_other_searches_are_no_submissions(service, judged):
     assert answer.status_code == 404 and answer.json()["code"] == "unknown_submission"
     listed = [item["id"] for item in read(service, "/api/v1/submissions").json()["items"]]
     assert row["id"] not in listed and judged["right"]["id"] in listed
+
+
+def test_one_source_sent_by_many_at_once_is_one_search(service):
+    source = RIGHT + "// sent by many at once\n"
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: submit(service, source, baseline="none"), range(4)))
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 200, 201]
+    assert len({answer.json()["id"] for answer in answers}) == 1
