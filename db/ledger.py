@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, insert, select, update
 
 from greenfast.db.base import Part, search_key, utc
 from greenfast.db.dialects import insert_once, now_s, one_at_a_time
@@ -55,6 +55,7 @@ class KnownTrial:
     reason: str | None
     ratio_to_baseline: float | None
     is_baseline: bool
+    candidate: str  # JSON
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,10 @@ class Ledger(Part):
             )
 
     def kindred(self, search_id: str) -> tuple[KindredSearch, ...]:
-        """This search first, then the others of its kernel and target, oldest first."""
+        """This search first, then the others of its kernel and target, oldest first.
+
+        All GPUs count as one target: the environments tell their models apart.
+        """
         with self._database.reading() as session:
             own = session.get_one(SearchRecord, search_key(session, search_id))
             rows = session.execute(
@@ -162,7 +166,7 @@ class Ledger(Part):
                 .outerjoin(
                     EnvironmentRecord, EnvironmentRecord.digest == SearchRecord.environment_digest
                 )
-                .where(SearchRecord.kernel == own.kernel, SearchRecord.target == own.target)
+                .where(SearchRecord.kernel == own.kernel, _same_kind(own.target))
                 .order_by(SearchRecord.key)
             ).all()
             searches = [
@@ -232,6 +236,14 @@ class Ledger(Part):
             )
 
 
+def _same_kind(target: str) -> ColumnElement[bool]:
+    """Whether a search ran on this target, or on any GPU where this is a GPU."""
+    gpus = "cuda:"
+    if target.startswith(gpus):
+        return SearchRecord.target.startswith(gpus)
+    return SearchRecord.target == target
+
+
 def _known(search_id: str, trial: TrialRecord) -> KnownTrial:
     assert trial.verdict is not None
     return KnownTrial(
@@ -245,6 +257,7 @@ def _known(search_id: str, trial: TrialRecord) -> KnownTrial:
         trial.reason,
         trial.ratio_to_baseline,
         trial.is_baseline,
+        trial.candidate,
     )
 
 

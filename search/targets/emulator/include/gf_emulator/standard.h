@@ -3,8 +3,10 @@
 #pragma once
 #include "gf_emulator/copies.h"
 
-#include <cmath>
 #include <cstddef>
+// libstdc++ would instantiate Bessel's, Legendre's and other functions of C++17 in every kernel's compile.
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -13,7 +15,3 @@
 #include <stdlib.h>
 #include <type_traits>
 #include <utility>
-
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
