@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from greenfast.db.store import Store
 
 JSON = dict[str, Any]
+# Of this process: clients that send one source at the same time get one search.
+_ONE_AT_A_TIME = threading.Lock()
 MOST_REPEATS = 20  # earlier searches of one source that are compared
 WAITING = (SearchStatus.QUEUED, SearchStatus.RUNNING)
 # What decides a verdict beside the source and its launches. A seed decides where it is asked for.
@@ -86,12 +89,13 @@ def submit_source(services: Services, request: JudgeRequest, name: str = "") -> 
     files = files_with(kernel_files(kernel, catalogue.include_dirs), kernel.folder.name, submission)
     plan = _plan(services, request, submission, files, kernel.folder.name)
     plan = replace(plan, name=name or plan.name)
-    if (earlier := _judged_before(services, plan, files, request.seed)) is not None:
-        return Ticket(earlier, repeated=True)
     champion = services.files_of(plan, catalogue)
-    if plan.champion is not None:
-        files = with_template(files, champion, plan.champion.template)
-    return Ticket(services.store.submit(plan, files).id, repeated=False)
+    with _ONE_AT_A_TIME:
+        if (earlier := _judged_before(services, plan, files, request.seed)) is not None:
+            return Ticket(earlier, repeated=True)
+        if plan.champion is not None:
+            files = with_template(files, champion, plan.champion.template)
+        return Ticket(services.store.submit(plan, files).id, repeated=False)
 
 
 def _with_parent(services: Services, submission: Submission) -> Submission:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec, tile_names
 from greenfast.search.kernels.workloads import Items, Workload, complete_dims
+
+MOST_CHECK_ELEMENTS = 2**30
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,15 @@ class Case:
 
     def values(self, kernel: KernelSpec) -> dict[str, Value]:
         return kernel.values_of(dict(self.dims), dict(self.options))
+
+
+def _elements(kernel: KernelSpec, dims: Mapping[str, Value]) -> int:
+    """Of all the kernel's tensors together."""
+    return sum(
+        math.prod(int(dims[name]) for name in argument.shape)
+        for argument in kernel.arguments
+        if argument.kind != "scalar"
+    )
 
 
 def derived_cases(
@@ -57,6 +69,13 @@ def derived_cases(
         dims = complete_dims({**sizes, **baked}, kernel.dims, where)
         if any(int(size) < 0 for _, size in dims):
             raise SpecError(f"{where}: a negative size", code="bad_spec")
+        if (elements := _elements(kernel, dict(dims))) > MOST_CHECK_ELEMENTS:
+            raise SpecError(
+                f"{where}: tensors of {elements:,} elements; a check has at most "
+                f"{MOST_CHECK_ELEMENTS:,}",
+                code="bad_spec",
+                mend="choose smaller [tiles]; check sizes follow from them",
+            )
         cases += [
             Case(
                 check.name,

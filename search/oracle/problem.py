@@ -200,11 +200,18 @@ def _scalar(
 def launches(template: TemplateSpec, values: Mapping[str, Value]) -> tuple[LaunchPlan, ...]:
     """The template's launches for concrete values; those with a zero in their grid are left out.
 
-    Raises SpecError when a grid is not a multiple of its cluster.
+    Raises SpecError when a grid is negative, or not a multiple of its cluster.
     """
     plans = []
     for launch in template.launched(values):
         grid, cluster = _shape(launch.grid, values), _shape(launch.cluster, values)
+        if min(grid) < 0:
+            raise SpecError(
+                f"template {template.name}, launch {launch.entry}: a grid of "
+                f"{' x '.join(map(str, grid))} blocks",
+                code="bad_grid",
+                mend="a grid has no block, or more, at every size: max(N - 1, 0)",
+            )
         if not all(grid):
             continue
         if sentence := misfit(cluster, grid):

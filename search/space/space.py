@@ -137,6 +137,8 @@ class Space:
             return (
                 f"a block of {threads} threads; {device.name} runs 1 to {device.threads_per_block}"
             )
+        if smem_bytes < 0:
+            return f"{smem_bytes} bytes of dynamic shared memory; a launch has none or more"
         if smem_bytes > device.smem_per_block_bytes:
             return (
                 f"{smem_bytes} bytes of dynamic shared memory; a block may have "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import httpx
@@ -220,3 +221,14 @@ def test_other_searches_are_no_submissions(service, judged):
     assert answer.status_code == 404 and answer.json()["code"] == "unknown_submission"
     listed = [item["id"] for item in read(service, "/api/v1/submissions").json()["items"]]
     assert row["id"] not in listed and judged["right"]["id"] in listed
+
+
+def test_one_source_sent_by_many_at_once_is_one_search(service):
+    source = RIGHT + "// sent by many at once\n"
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: submit(service, source, baseline="none"), range(4)))
+    told = [(answer.status_code, answer.text[:300]) for answer in answers]
+    taken = [answer for answer in answers if answer.status_code != 503]  # of a busy service
+    assert {answer.status_code for answer in taken} <= {200, 201}, told
+    assert sum(answer.status_code == 201 for answer in taken) == 1, told
+    assert len({answer.json()["id"] for answer in taken}) == 1, told

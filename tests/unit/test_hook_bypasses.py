@@ -23,7 +23,7 @@ ATTACKS, RIGHT = CASES["attack"], CASES["right"]
 
 def library() -> str:
     """A function for each attack and twin, which `which` selects."""
-    parts = [attack.get("declares", "") for attack in ATTACKS]
+    parts = ["#include <array>", *(attack.get("declares", "") for attack in ATTACKS)]
     cases = [*ATTACKS, *RIGHT]
     for number, case in enumerate(cases):
         parts.append(f"__device__ void case_{number}(float* c, int n, int t) {{ {case['body']} }}")

@@ -56,6 +56,13 @@ def test_objects_that_fill_the_memory_are_refused_and_no_fault(emulator):
     assert "1024 MiB" in failed.log
 
 
+def test_shared_memory_that_no_block_has_is_refused_and_no_fault(emulator):
+    text = HEAD + "__shared__ char big[1 << 30]; big[threadIdx.x] = 1; c[0] = big[1];\n}\n"
+    failed = emulator.build_module(text, ("k",), flavour="plain", deadline_s=60)
+    assert isinstance(failed, ModuleFailed) and failed.reason == "refused"
+    assert "no block has so much shared memory" in failed.log
+
+
 PARTY = {"action": "read", "site": 4, "block": [0, 0, 0], "thread": [1, 0, 0]}
 LINES = (
     {

@@ -80,6 +80,12 @@ REFUSED = {
     "double long": "double long value;",
     "complex": KERNEL % "_Complex float z = *(_Complex float*)out;",
     "dlsym": 'extern "C" void* dlsym(void*, const char*);',
+    "a class of std, specialised": "template <> struct std::is_same<int, float> {};",
+    "a variable of std, specialised": (
+        "template <> inline constexpr bool std::is_same_v<unsigned, float> = true;"
+    ),
+    "a class of std by an alias": "namespace s = ::std;\ntemplate <> class s::is_signed<int> {};",
+    "an algorithm's inside": KERNEL % "std::__copy_move_a<false>(out, out + 1, out);",
     "namespace std": "namespace std { template <class T> void swap(T&, T&); }",
     # the emulator told from a GPU
     "the host's compiler": KERNEL % "out[0] = __GNUC__;",

@@ -42,12 +42,14 @@ _RETURNS = {
     62: (b"\xc3", b"\xf3\x0f\x1e\xfa\xc3"),
     183: (b"\xc0\x03\x5f\xd6", b"\x5f\x24\x03\xd5\xc0\x03\x5f\xd6"),
 }
-_LOAD, _DYNAMIC, _INTERPRETER, _STACK = 1, 2, 3, 0x6474E551
+_LOAD, _DYNAMIC, _INTERPRETER, _THREAD_LOCAL, _STACK = 1, 2, 3, 7, 0x6474E551
 _EXECUTE, _WRITE = 1, 2
 _FUNCTION_TYPE, _INDIRECT_FUNCTION = 2, 10
 _POINTER_BYTES = 8
 # Checked runs keep several bytes for each byte of these, within a process's 4 GiB.
 _MOST_LOADED_BYTES = 128 * 2**20
+# Static shared memory, with the gaps of a checked build. No GPU has a quarter of it.
+_MOST_SHARED_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,11 @@ class _Library:
                 return ObjectFault("the library has memory that is writable and executable")
             if segment.kind == _STACK and segment.flags & _EXECUTE:
                 return ObjectFault("the library asks for an executable stack")
+            if segment.kind == _THREAD_LOCAL and segment.memory_bytes > _MOST_SHARED_BYTES:
+                return ObjectFault(
+                    f"the text's `__shared__` objects take {segment.memory_bytes:,} bytes; "
+                    "no block has so much shared memory"
+                )
         loaded = sum(part.memory_bytes for part in self.segments if part.kind == _LOAD)
         if loaded > _MOST_LOADED_BYTES:
             return ObjectFault(

@@ -175,6 +175,10 @@ def _name(rewriting: _Rewriting, index: int) -> None:
         raise rewriting.refuse(
             token, "namespace std is not open to the text; use a namespace of its own"
         )
+    if token.text == "template" and (name := _specialised(tokens, index)) is not None:
+        raise rewriting.refuse(
+            token, f"`std::{name}` is not the text's to specialise; use a class of its own"
+        )
     if token.text in STANDARD_COPIES and [_text(tokens, index - k) for k in (1, 2)] == [
         "::",
         "std",
@@ -182,6 +186,28 @@ def _name(rewriting: _Rewriting, index: int) -> None:
         raise rewriting.refuse(token, f"`std::{token.text}` is no part of CUDA C++; use a loop")
     if token.text == "long" and "double" in (_text(tokens, index + 1), _text(tokens, index - 1)):
         raise rewriting.refuse(token, "`long double` does not exist on a GPU; use `double`")
+
+
+def _specialised(tokens: tuple[Token, ...], index: int) -> str | None:
+    """What the `template <>` at `index` specialises of namespace std, or of an alias of it."""
+    if [_text(tokens, index + k) for k in (1, 2)] != ["<", ">"]:
+        return None
+    standard = {"std"} | {
+        _text(tokens, at + 1)
+        for at in range(index)
+        if tokens[at].text == "namespace"
+        and "std" in (_text(tokens, at + 3), _text(tokens, at + 4))
+        and _text(tokens, at + 2) == "="
+    }
+    at, depth = index + 3, 0  # of template arguments
+    while at + 2 < len(tokens) and tokens[at].text not in ("{", ";", "(", "="):
+        name = tokens[at + 2].text
+        is_class = tokens[at - 1].text in ("struct", "class", "union", "::")
+        if depth == 0 and tokens[at].text in standard and (is_class or name.endswith("_v")):
+            return name
+        depth += {"<": 1, ">": -1}.get(tokens[at].text, 0)
+        at += 1
+    return None
 
 
 def _assembly(rewriting: _Rewriting, start: int) -> int:

@@ -160,6 +160,7 @@ void Block::exit_thread() {
 
 void Block::abandon() {
     abandoned_ = true;
+    PendingStore::of_this_worker().landed();
     Fiber& self = *current_;
     self.context.switch_to(outside_);
     __builtin_unreachable();

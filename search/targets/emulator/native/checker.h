@@ -303,6 +303,7 @@ private:
     };
     KeptAtomic atomic_;
     Flag flag_;  // whose volatile load is under way
+    PendingStore* pending_ = nullptr;  // this worker's
     bool unsettled_ = false;
     bool behind_a_read_ = false;  // which may be a part of the unsettled store
     AsyncShadow async_;

@@ -55,7 +55,7 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
     GlobalAccess access{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_,
                         &observed_[running.fiber.thread]};
     if (stores(running.action)) {
-        access.store = &PendingStore::of_this_worker();
+        access.store = pending_;
         access.store->announce(static_cast<const char*>(access_address_), access_bytes_);
         unsettled_ = true;
     }

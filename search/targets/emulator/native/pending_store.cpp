@@ -12,7 +12,7 @@ constexpr unsigned most_workers = 256;
 PendingStore pending_stores[most_workers];
 std::atomic<unsigned> workers{0};
 // A worker makes the store that it announced at once, unless the machine takes its core away.
-constexpr unsigned most_turns = 1u << 20;
+constexpr unsigned most_turns = 1u << 16;
 
 }  // namespace
 

@@ -1,0 +1,53 @@
+"""Launch files whose numbers no kernel can mean: the author is told, and nothing fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from greenfast.search.devices.facts import device
+from greenfast.search.errors import SpecError
+from greenfast.search.kernels.frozen import frozen_catalogue, kernel_files
+from greenfast.search.loop.submitted import Submission, files_with
+from greenfast.search.oracle.cases import derived_cases
+from greenfast.search.oracle.problem import launches
+from greenfast.search.space.space import Space, resolve
+
+SOURCE = 'extern "C" __global__ void mine() {}\n'
+
+
+def submitted(album, folder, launch):
+    """The template of a launch file, its point and the values of a workload."""
+    kernel = album.kernel("axpy")
+    submission = Submission("axpy", SOURCE, launch, "mine").checked()
+    files = files_with(kernel_files(kernel, album.include_dirs), kernel.name, submission)
+    kernel = frozen_catalogue(files, folder).kernel("axpy")
+    compiled = kernel.workloads[0].compile_time(kernel)
+    template = kernel.template(submission.template)
+    return kernel, template, submission.candidate.parameters, compiled
+
+
+@pytest.mark.parametrize("grid", ["-1", "N - 2**40", "0 - N"])
+def test_a_negative_grid_is_the_authors_mistake(album, tmp_path, grid):
+    launch = f'grid = ["{grid}"]\nblock = [32]\n'
+    kernel, template, parameters, compiled = submitted(album, tmp_path, launch)
+    point = resolve(template, parameters, compiled, device("h200"))
+    with pytest.raises(SpecError) as refusal:
+        launches(template, {**kernel.values_of({"N": 5}, {"dtype": "fp16"}), **point.values})
+    assert refusal.value.code == "bad_grid"
+
+
+def test_negative_shared_memory_fits_no_device(album, tmp_path):
+    launch = 'grid = ["1"]\nblock = [32]\nsmem_dynamic_bytes = -1\n'
+    _, template, parameters, compiled = submitted(album, tmp_path, launch)
+    reason = Space(template, compiled, device("h200")).why_not(parameters)
+    assert reason is not None and reason.startswith("-1 bytes of dynamic shared memory")
+
+
+@pytest.mark.parametrize("tile", ["2**60", "2**31"])
+def test_tiles_that_make_checks_of_billions_of_elements_are_refused(album, tmp_path, tile):
+    launch = f'grid = ["1"]\nblock = [32]\n[tiles]\ntile_q = "{tile}"\n'
+    kernel, template, parameters, compiled = submitted(album, tmp_path, launch)
+    point = resolve(template, parameters, compiled, device("h200"))
+    with pytest.raises(SpecError) as refusal:
+        derived_cases(kernel, compiled, dict(point.tiles), 1)
+    assert "elements; a check has at most" in refusal.value.message
