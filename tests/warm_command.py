@@ -29,10 +29,14 @@ from typing import Any
 DESCRIPTORS = 3  # standard output, standard error, and the socket for number and status
 LONGEST_REQUEST_BYTES = 1 << 20
 IMPORTED = (
+    "alembic.command",
     "greenfast.app.cli.main",
+    "greenfast.app.cli.search",
+    "greenfast.app.cli.trial",
     "greenfast.app.service.application",
     "greenfast.app.service.server",
     "greenfast.app.service.worker",
+    "greenfast.db.sink",
     "greenfast.db.store",
     "greenfast.search.strategies",
     "greenfast.search.targets.emulator.target",

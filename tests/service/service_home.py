@@ -133,6 +133,15 @@ class Home:
         assert line.startswith("greenfast serves http://"), line + process.stderr.read()
         return process, line.split()[-1]
 
+    def serve_with_worker(self) -> str:
+        """The URL of a running service. Its one worker is a fork as well.
+
+        The workers that a service starts are fresh processes; each imports all of greenfast.
+        """
+        _, url = self.serve("--workers", "0")
+        self.start("worker")
+        return url
+
     def end_all(self) -> None:
         for process in self._started:
             if process.poll() is None:
