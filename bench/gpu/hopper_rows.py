@@ -1,16 +1,19 @@
-"""Searches of the wgmma templates on a Hopper GPU: long and short attention, and layers' products.
+"""Searches on a Hopper GPU: long and short attention and decoding, and layers' products.
 
     python -m bench.gpu.hopper_rows OUT.json [--seconds 14] [--trials 40] [--only TEXT] [--kernel K]
+                                    [--together 3]
 
 Each row is one `greenfast search` of one workload by values, L2 hot, with confirmation in fresh
 processes and the peers that are installed, timed in turns with the winner. Rows that OUT.json holds
-are kept; the next run goes on with the others.
+are kept; the next run goes on with the others. Searches that run together share the processors;
+a lock gives the GPU to one timing at a time.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from bench.command_line import require_gpu, run_greenfast, script_parser
@@ -36,27 +39,39 @@ ATTENTION = (
     ("B=1,H=16,S_q=16384,D=64" + CAUSAL, LONG),
     ("B=2,H=10,S_q=4096,S_kv=77,D=64" + NONE, "wgmma:two_blocks"),
 )
+FASTEST = 8  # designs of each search
+# Few query rows, where reading K and V is all of the work.
+GROUPED = "H=32,H_kv=8,"
+DECODE = (
+    (f"B=8,{GROUPED}S_q=1,S_kv=4096,D=128", "decode:group"),
+    (f"B=1,{GROUPED}S_q=1,S_kv=4096,D=128", "decode:small_batch"),
+    (f"B=32,{GROUPED}S_q=1,S_kv=1024,D=128", "decode:big_batch"),
+    ("B=8,H=32,H_kv=1,S_q=1,S_kv=4096,D=128", "decode:one_key_head"),
+    (f"B=1,{GROUPED}S_q=1,S_kv=32768,D=128", "decode:long_cache"),
+    (f"B=8,{GROUPED}S_q=4,S_kv=4096,D=128,mask=causal_bottom_right", "decode:group"),
+    ("B=2,H=10,S_q=64,S_kv=4096,D=64", "decode:few_rows"),
+)
 GEMM = tuple(
-    (f"M={m},N={n},K={k}", "wgmma:tall" if m > 256 else "wgmma:narrow")
-    for m, n, k in (
-        (4096, 4096, 4096),
-        (8192, 8192, 8192),
-        (16, 6144, 4096),
-        (64, 4096, 14336),
-        (256, 4096, 4096),
-        (512, 6144, 4096),
-        (2048, 28672, 4096),
-        (4616, 3072, 1024),
-        (4616, 1024, 4096),
-        (4096, 768, 768),
-        (3000, 2056, 1032),
-        (1024, 4096, 14336),
-        (128, 28672, 4096),
-        (2048, 4096, 4096),
-        (8192, 5120, 5120),
-        (1000, 10240, 8192),
-        (8192, 1280, 8192),
-        (16384, 1024, 4096),
+    (f"M={m},N={n},K={k}", f"wgmma:{preset}")
+    for m, n, k, preset in (
+        (4096, 4096, 4096, "wide"),
+        (8192, 8192, 8192, "wide"),
+        (16, 6144, 4096, "tokens_16"),
+        (64, 4096, 14336, "tokens_64"),
+        (256, 4096, 4096, "square_split"),
+        (512, 6144, 4096, "wide_192"),
+        (2048, 28672, 4096, "wide"),
+        (4616, 3072, 1024, "wide_224"),
+        (4616, 1024, 4096, "wide_160"),
+        (4096, 768, 768, "wide_192"),
+        (3000, 2056, 1032, "wide_192"),
+        (1024, 4096, 14336, "wide"),
+        (128, 28672, 4096, "wide_224"),
+        (2048, 4096, 4096, "wide"),
+        (8192, 5120, 5120, "wide"),
+        (1000, 10240, 8192, "tall_160"),
+        (8192, 1280, 8192, "tall_160"),
+        (16384, 1024, 4096, "wide"),
     )
 )
 
@@ -68,27 +83,40 @@ def main() -> int:
     parser.add_argument("--trials", default="40")
     parser.add_argument("--kernel", choices=("attention", "gemm"))
     parser.add_argument("--only", default="", help="text that a workload contains")
+    parser.add_argument("--together", type=int, help="searches at a time; default 1, of gemm 3")
     options = parser.parse_args()
     require_gpu()
     rows = read_json(options.out)["rows"] if options.out.is_file() else []
-    plans = [("attention", *row) for row in ATTENTION] + [("gemm", *row) for row in GEMM]
-    for kernel, values, baseline in plans:
-        workload = f"{values},dtype=bf16"
-        if options.kernel not in (None, kernel) or options.only not in workload:
-            continue
-        if any(row["kernel"] == kernel and row["workload"] == workload for row in rows):
-            continue
-        rows.append(searched(kernel, workload, baseline, options.trials, options.seconds))
-        print(json.dumps(rows[-1])[:400], flush=True)
-        environment = {**basic_environment(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
-        write_json(options.out, {"environment": environment, "rows": rows})
+    plans = [("attention", *row) for row in (*ATTENTION, *DECODE)]
+    plans += [("gemm", *row) for row in GEMM]
+    order = [(kernel, f"{values},dtype=bf16") for kernel, values, _ in plans]
+    done = {(row["kernel"], row["workload"]) for row in rows}
+    left = [
+        (kernel, f"{values},dtype=bf16", baseline)
+        for kernel, values, baseline in plans
+        if options.kernel in (None, kernel)
+        and options.only in f"{values},dtype=bf16"
+        and (kernel, f"{values},dtype=bf16") not in done
+    ]
+    together = options.together or (3 if options.kernel == "gemm" else 1)
+    with ThreadPoolExecutor(together) as threads:
+        searches = [
+            threads.submit(searched, *plan, options.trials, options.seconds) for plan in left
+        ]
+        for search in as_completed(searches):
+            rows.append(search.result())
+            rows.sort(key=lambda row: order.index((row["kernel"], row["workload"])))
+            print(f"{len(rows)}/{len(plans)} {json.dumps(search.result())[:400]}", flush=True)
+            environment = {**basic_environment(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
+            write_json(options.out, {"environment": environment, "rows": rows})
     return 0
 
 
 def searched(kernel: str, workload: str, baseline: str, trials: str, seconds: str) -> Row:
     began_s = time.monotonic()
+    template = baseline.partition(":")[0]
     process = run_greenfast(
-        *("search", kernel, "--workload", workload, "--template", "wgmma", "--baseline", baseline),
+        *("search", kernel, "--workload", workload, "--template", template, "--baseline", baseline),
         *("--target", "cuda:0", "--mode", "hot", "--trials", trials, "--seconds", seconds),
         *("--json",),
         check=False,
@@ -111,8 +139,18 @@ def searched(kernel: str, workload: str, baseline: str, trials: str, seconds: st
         "parameters": best.get("parameters"),
         "source_digest": best.get("source_digest"),
         "confirmed": bool((search["confirmation"] or {}).get("confirmed")),
+        "fastest": fastest(search["id"]),
         "peers": [peer_row(peer) for peer in search["peers"]],
     }
+
+
+def fastest(search: str) -> list[Row]:
+    """The search's fastest designs, for what they have in common."""
+    shown = ("--sort", "time", "--limit", str(FASTEST))
+    process = run_greenfast("trials", search, *shown, "--json", check=False)
+    trials = json.loads(process.stdout) if process.returncode == 0 else []
+    names = ("verdict", "time_median_us", "preset", "parameters")
+    return [{name: trial[name] for name in names} for trial in trials]
 
 
 def peer_row(peer: Row) -> Row:

@@ -48,8 +48,9 @@ void check_place(Worker& worker, const CopiedBox& box, const void* site, std::si
 void touch_tensor(Worker& worker, const CopiedBox& box, Action action, const void* site) {
     for (std::size_t row = 0; row < box.rows(); row++) {
         char* address = nullptr;
-        const std::size_t bytes = box.inside(row, address);
+        std::size_t bytes = box.inside(row, address);
         if (!bytes) continue;
+        if (writes(action)) bytes = box.stored(bytes, address);
         if (Checker* checker = worker.checker()) checker->access(address, unsigned(bytes), action, site);
         static_cast<void>(*static_cast<const volatile char*>(address));
         static_cast<void>(*static_cast<const volatile char*>(address + bytes - 1));
@@ -84,11 +85,18 @@ std::size_t CopiedBox::inside(std::size_t row, char*& address) const {
     return std::size_t(end - begin) * map.element_bytes;
 }
 
+std::size_t CopiedBox::stored(std::size_t bytes, const char* address) const {
+    const std::size_t beside = -(std::uintptr_t(address) + bytes) % chunk_bytes;
+    const long behind = (at[0] + long(map.box[0]) - long(map.sizes[0])) * long(map.element_bytes);
+    return bytes + std::min(beside, std::size_t(std::max(behind, 0l)));
+}
+
 void CopiedBox::move_chunk(std::size_t chunk, bool to_shared) const {
     const std::size_t in_row = row_bytes() / chunk_bytes, row = chunk / in_row;
     char* place = swizzled(shared + chunk * chunk_bytes, map.swizzle_bytes);
     char* first = nullptr;  // of the row's part inside the tensor
-    const std::size_t bytes = inside(row, first);
+    std::size_t bytes = inside(row, first);
+    if (!to_shared && bytes) bytes = stored(bytes, first);
     const long skipped = std::max(-at[0], 0l) * long(map.element_bytes);  // of the row, before that part
     for (std::size_t i = 0; i < chunk_bytes; i += map.element_bytes) {
         const long in_part = long(chunk % in_row * chunk_bytes + i) - skipped;

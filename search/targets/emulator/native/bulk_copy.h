@@ -26,6 +26,9 @@ struct CopiedBox {
     std::size_t bytes() const { return rows() * row_bytes(); }
     // The part of a row that lies inside the tensor: its address, and its bytes; 0 when none does.
     std::size_t inside(std::size_t row, char*& address) const;
+    // What a store of these bytes writes: the copy engine writes runs of 16 bytes, so that a tensor whose rows end
+    // within a run loses what lies behind them (measured on an H200: 12 bytes behind a tensor of 4).
+    std::size_t stored(std::size_t bytes, const char* address) const;
     void move(std::size_t from_chunk, std::size_t to_chunk, bool to_shared) const;  // chunks of 16 bytes
     // Where the swizzle puts a chunk of a shared matrix; it looks at the address's bits (PTX ISA, "Swizzling modes").
     static char* swizzled(char* address, unsigned swizzle_bytes) {
