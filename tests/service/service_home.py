@@ -20,7 +20,7 @@ from warm_command import WarmCommand
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "tests" / "kernels"
-DEADLINE_S = 120
+DEADLINE_S = 600  # a loaded machine is no failure
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.3
 
 Process = subprocess.Popen | WarmCommand
