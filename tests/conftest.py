@@ -35,6 +35,15 @@ for wait in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, wait, 60.0)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    if config.getoption("dist") != "loadfile":
+        return None
+    from file_scheduling import FileScheduling
+
+    return FileScheduling(config, log)
+
+
 def pytest_addoption(parser):
     cpu_report.add_option(parser)
 
@@ -43,10 +52,15 @@ def pytest_configure(config):
     cpu_report.register(config)
 
 
+# Objects between two collections. Python's 700 suit programs that hold less than the tests do.
+COLLECT_AFTER = 50_000
+
+
 def pytest_collection_finish():
     """Thousands of collected tests stay to the end: no collection need look through them again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(COLLECT_AFTER)
 
 
 @pytest.fixture(scope="session")

@@ -26,13 +26,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.orm import configure_mappers
+
 DESCRIPTORS = 3  # standard output, standard error, and the socket for number and status
 LONGEST_REQUEST_BYTES = 1 << 20
 IMPORTED = (
+    "alembic.command",
     "greenfast.app.cli.main",
+    "greenfast.app.cli.search",
+    "greenfast.app.cli.trial",
     "greenfast.app.service.application",
     "greenfast.app.service.server",
     "greenfast.app.service.worker",
+    "greenfast.db.sink",
     "greenfast.db.store",
     "greenfast.search.strategies",
     "greenfast.search.targets.emulator.target",
@@ -183,6 +189,7 @@ if __name__ == "__main__":
     del sys.path[0]  # this file's folder: a fresh command does not know it
     for name in IMPORTED:
         importlib.import_module(name)
+    configure_mappers()  # else every fork does it at its first query
     gc.collect()
     gc.freeze()
     mine = _next_command(int(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""The compiling child: NVRTC through cuda.core, one request at a time, without state.
+"""The compiling child: NVRTC through its bindings, one request at a time, without state.
 
 A source can name any file, so the child loads NVRTC first, and then confines itself to the folders
 of CUDA's headers and libraries for the rest of its life.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import ctypes
-import io
 import json
 import os
 import re
@@ -36,28 +35,36 @@ def compile_request(include: Sequence[str], request: dict[str, Any]) -> dict[str
     Returns {"cubin", "ptx", "log", "log_bytes", "compile_s"}. `cubin` (None after a refusal) and
     the deflated `ptx` are in base64.
     """
-    from cuda.core import Program, ProgramOptions
+    from cuda.bindings import nvrtc
 
-    log = io.StringIO()
-    options = ProgramOptions(
-        arch=request["arch"],
-        std="c++17",
-        include_path=list(include),
-        ptxas_options=["-v"],
-        name=request["name"],
+    options = (
+        f"-arch={request['arch']}",
+        "--ptxas-options=-v",
+        *(f"--include-path={folder}" for folder in include),
+        "--std=c++17",
     )
+    words = [option.encode() for option in options]
     started = time.perf_counter()
-    cubin, ptx = None, b""
+    cubin, ptx, log = None, b"", ""
     try:
-        program = Program(request["source"], "c++", options)
-        cubin = bytes(program.compile("cubin", logs=log).code)
-        ptx = ptx_of(program)
+        source, name = request["source"].encode(), request["name"].encode()
+        program = _answer(nvrtc.nvrtcCreateProgram(source, name, 0, None, None))
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(words), words)
+        text = bytearray(_answer(nvrtc.nvrtcGetProgramLogSize(program)))
+        _answer(nvrtc.nvrtcGetProgramLog(program, text))
+        log = text.decode(errors="backslashreplace")
+        if status == nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            image = bytearray(_answer(nvrtc.nvrtcGetCUBINSize(program)))
+            _answer(nvrtc.nvrtcGetCUBIN(program, image))
+            cubin, ptx = bytes(image), ptx_of(program)
+        else:
+            log = f"{int(status)}: {status.name}, compilation log:\n\n{log}"
+        nvrtc.nvrtcDestroyProgram(program)
     except MemoryError:
-        log.write("out of memory")
-    except Exception as error:  # NVRTC's refusals are exceptions that contain the log
-        text = str(error)
-        log.write(text)
-    text = _REASON.sub(r"\1", log.getvalue().rstrip("\0\n "))
+        log += "out of memory"
+    except Exception as error:
+        log += str(error)
+    text = _REASON.sub(r"\1", log.rstrip("\0\n "))
     if (size := max(len(cubin or b""), len(ptx))) > LARGEST_RESULT_BYTES:
         text = f"{TOO_LARGE} {size} bytes; it may take {LARGEST_RESULT_BYTES}"
         cubin, ptx = None, b""
@@ -78,21 +85,30 @@ def confined_compiler(
     for path in libraries:
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     import cuda.bindings.nvrtc
-    import cuda.core  # noqa: F401
+
+    cuda.bindings.nvrtc.nvrtcVersion()  # it finds NVRTC's functions at the first call
 
     confine((*include, *{str(Path(path).parent) for path in libraries}))
     return partial(compile_request, include)
 
 
+def _answer(result: tuple[Any, ...]) -> Any:
+    """What a call of NVRTC returns beside its status."""
+    status, *answers = result
+    if status.value != 0:
+        raise RuntimeError(f"{status.value}: {status.name}")
+    return answers[0] if answers else None
+
+
 def ptx_of(program: Any) -> bytes:
     """The program's PTX; empty when NVRTC gives none. Only the instruction mix needs it."""
-    from cuda.bindings import nvrtc  # cuda.core gives PTX only where there is a driver
+    from cuda.bindings import nvrtc
 
-    status, size = nvrtc.nvrtcGetPTXSize(program.handle)
+    status, size = nvrtc.nvrtcGetPTXSize(program)
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         return b""
     text = bytearray(size)
-    (status,) = nvrtc.nvrtcGetPTX(program.handle, text)
+    (status,) = nvrtc.nvrtcGetPTX(program, text)
     return bytes(text).rstrip(b"\0") if status == nvrtc.nvrtcResult.NVRTC_SUCCESS else b""
 
 

@@ -48,6 +48,7 @@ def test_the_end_is_shown_and_the_stream_is_closed(page, site, running):
     assert page.get_by_role("button", name="Cancel").count() == 0
 
 
+@pytest.mark.slow
 def test_a_requested_pause_is_shown_while_the_worker_has_not_seen_it(page, running):
     page.goto(f"/searches/{running.row.id}")
     page.get_by_role("button", name="Pause").click()

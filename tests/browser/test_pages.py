@@ -25,24 +25,18 @@ from greenfast.app.dashboard.words import NOTHING
 pytestmark = pytest.mark.browser
 
 
-def paths(site) -> list[str]:
-    searches = [
-        f"/searches/{search.row.id}" for search in (site.finished, site.running, site.measured)
-    ]
-    trials = [
-        site.trial(number)
-        for number in (0, 1, WRONG_TRIAL, COMPILE_TRIAL, FAULTED_TRIAL, RACE_TRIAL)
-    ]
+def paths_of_each_kind(site) -> list[str]:
+    trials = [site.trial(number) for number in (0, WRONG_TRIAL, RACE_TRIAL)]
+    pages = ["/", "/new", "/kernels/attention", "/champions", "/negatives"]
+    return [*pages, site.search, *trials]
+
+
+def further_paths(site) -> list[str]:
     return [
-        "/",
         "/?status=completed",
-        *searches,
-        *trials,
-        "/new",
+        *(f"/searches/{search.row.id}" for search in (site.running, site.measured)),
+        *(site.trial(number) for number in (1, COMPILE_TRIAL, FAULTED_TRIAL)),
         "/kernels",
-        "/kernels/attention",
-        "/champions",
-        "/negatives",
         f"/negatives?search={site.finished.row.id}&reason=spills",
     ]
 
@@ -62,8 +56,18 @@ def unlabelled(page) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("width", [375, pytest.param(1600, marks=pytest.mark.slow)])
-def test_pages_load_without_an_error_fit_their_window_and_label_their_fields(page, site, width):
+@pytest.mark.parametrize(
+    ("width", "paths"),
+    [
+        (375, paths_of_each_kind),
+        pytest.param(375, further_paths, marks=pytest.mark.slow),
+        pytest.param(1600, paths_of_each_kind, marks=pytest.mark.slow),
+        pytest.param(1600, further_paths, marks=pytest.mark.slow),
+    ],
+)
+def test_pages_load_without_an_error_fit_their_window_and_label_their_fields(
+    page, site, width, paths
+):
     page.set_viewport_size({"width": width, "height": 800})
     for path in paths(site):
         page.goto(path)
@@ -91,7 +95,6 @@ def test_every_time_says_its_kind(plain_page, site):
     assert "modelled" in page.locator("#figures").inner_text()
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_the_search_page_compares_and_says_how_far_that_goes(page, site):
     page.goto(site.search)
@@ -356,6 +359,7 @@ def test_files_are_kept_by_browsers_until_they_change(page, site):
     assert httpx.get(f"{site.url}/static/..%2fpages.py").status_code == 404
 
 
+@pytest.mark.slow  # of the default tests, most look at pages without JavaScript
 def test_pages_work_without_javascript(plain_page, site):
     plain_page.goto(site.search)
     assert plain_page.locator("table.trials tbody tr").count() == 50

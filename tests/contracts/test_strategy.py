@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 
 import optuna
 import pytest
@@ -15,6 +16,8 @@ from greenfast.search.space.candidate import OriginKind, preset_candidate
 from greenfast.search.space.space import Space
 from greenfast.search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal
 from greenfast.search.strategies.nsga2 import POPULATION
+
+DRIVEN_SEED = 11
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +34,17 @@ def large_spaces(catalogue):
     return {
         template.name: Space(template, compiled, device("h200")) for template in kernel.templates
     }
+
+
+@pytest.fixture(scope="module")
+def driven(large_spaces):
+    """Strategy -> its first 120 proposals with the seed `DRIVEN_SEED`, which several tests read."""
+
+    @cache
+    def proposals(strategy_type):
+        return tuple(_drive(strategy_type("attention", large_spaces, [], DRIVEN_SEED), 120))
+
+    return proposals
 
 
 @pytest.fixture(params=sorted(STRATEGIES))
@@ -67,8 +81,8 @@ def test_a_small_space_is_exhausted_without_repetition(strategy_type, small_spac
     assert sorted(points) == sorted(small_spaces["right"].points)
 
 
-def test_proposals_are_valid_new_and_from_all_templates(strategy_type, large_spaces):
-    proposals = _drive(strategy_type("attention", large_spaces, [], 11), 120)
+def test_proposals_are_valid_new_and_from_all_templates(strategy_type, large_spaces, driven):
+    proposals = driven(strategy_type)
     assert len({proposal.candidate.digest for proposal in proposals}) == 120
     assert all(
         large_spaces[proposal.candidate.template].why_not(proposal.candidate.parameters) is None
@@ -77,13 +91,16 @@ def test_proposals_are_valid_new_and_from_all_templates(strategy_type, large_spa
     assert {proposal.candidate.template for proposal in proposals} == set(large_spaces)
 
 
-def test_the_same_seed_makes_the_same_choices_and_another_seed_others(strategy_type, large_spaces):
+def test_the_same_seed_makes_the_same_choices_and_another_seed_others(
+    strategy_type, large_spaces, driven
+):
     runs = [
-        [
-            proposal.candidate.digest
-            for proposal in _drive(strategy_type("attention", large_spaces, [], seed), 40)
-        ]
-        for seed in (5, 5, 6)
+        [proposal.candidate.digest for proposal in proposals]
+        for proposals in (
+            driven(strategy_type)[:40],
+            _drive(strategy_type("attention", large_spaces, [], DRIVEN_SEED), 40),
+            _drive(strategy_type("attention", large_spaces, [], 6), 40),
+        )
     ]
     assert runs[0] == runs[1]
     assert (runs[1] != runs[2]) == (strategy_type is not STRATEGIES["exhaustive"])
@@ -101,8 +118,10 @@ def test_seeds_come_first_and_once(strategy_type, large_spaces):
     assert len(set(digests)) == len(digests)
 
 
-def test_a_restored_strategy_repeats_nothing_and_is_the_same_each_time(strategy_type, large_spaces):
-    first = _drive(strategy_type("attention", large_spaces, [], 2), 50)
+def test_a_restored_strategy_repeats_nothing_and_is_the_same_each_time(
+    strategy_type, large_spaces, driven
+):
+    first = driven(strategy_type)[:50]
     past = [
         Past(proposal.candidate, proposal.sampler, _told(proposal.candidate))
         for proposal in first[:48]
@@ -112,7 +131,7 @@ def test_a_restored_strategy_repeats_nothing_and_is_the_same_each_time(strategy_
     ]  # faults are known, not told
     restored = []
     for _ in range(2):
-        strategy = strategy_type("attention", large_spaces, [], 2)
+        strategy = strategy_type("attention", large_spaces, [], DRIVEN_SEED)
         strategy.restore(past)
         restored.append([proposal.candidate.digest for proposal in _drive(strategy, 30)])
     assert restored[0] == restored[1]
@@ -174,9 +193,8 @@ def test_several_may_be_in_flight(strategy_type, large_spaces):
     assert len({flight.candidate.digest for flight in (*flights, *_drive(strategy, 20))}) == 28
 
 
-def test_sampler_attributes_are_plain_data(strategy_type, large_spaces):
-    proposals = _drive(strategy_type("attention", large_spaces, [], 9), 40)
-    for proposal in proposals:
+def test_sampler_attributes_are_plain_data(strategy_type, driven):
+    for proposal in driven(strategy_type):
         assert json.loads(json.dumps(proposal.sampler)) == proposal.sampler
 
 
@@ -190,9 +208,9 @@ def test_a_learning_strategy_leaves_a_wrong_region(name, large_spaces):
 
 
 def test_a_repaired_point_says_so_and_names_the_values_that_were_replaced(
-    strategy_type, large_spaces
+    strategy_type, large_spaces, driven
 ):
-    proposals = _drive(strategy_type("attention", large_spaces, [], 11), 80)
+    proposals = driven(strategy_type)
     repaired = [
         proposal.candidate
         for proposal in proposals

@@ -33,7 +33,7 @@ def here(home, monkeypatch) -> Home:
 def service(tmp_path_factory, artifacts) -> Iterator[Client]:
     """One service with one worker for a whole file."""
     home = Home(tmp_path_factory.mktemp("service") / "data", artifacts)
-    _, url = home.serve()
+    url = home.serve_with_worker()
     with Client(url) as client:
         client.url, client.home = url, home
         yield client

@@ -43,7 +43,7 @@ FILES = {
 def search(service):
     hostile = "../../../etc/passwd <script> \u202e"
     row = service.submit(**axpy(name=hostile[:-1], workloads=["line", "odd"]))
-    return service.wait(row["id"], deadline_s=120)
+    return service.wait(row["id"], deadline_s=600)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def attention(service):
     row = service.submit(
         "attention", workloads=["small"], templates=["wmma"], budget={"trials": 2}, seed=1
     )
-    return service.wait(row["id"], deadline_s=120)
+    return service.wait(row["id"], deadline_s=600)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_a_candidate_that_is_not_right_is_not_bundled(service):
     row = service.submit(
         **axpy(templates=["broken"], workloads=["odd"], strategy="random", budget={"trials": 6})
     )
-    service.wait(row["id"], deadline_s=120)
+    service.wait(row["id"], deadline_s=600)
     wrong = service.trials(row["id"], verdict="rejected")[0]["number"]
     ended = service.home.run("bundle", row["id"], "--trial", str(wrong), "--json")
     assert ended.code == 2 and ended.json["error"]["code"] == "not_right"

@@ -23,7 +23,7 @@ from greenfast.search.loop.run import Control
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_WAIT_S = 60.0
 
-RACED = 20  # searches
+RACED = 8  # searches
 RACE = """
 import sys
 import store_values as values

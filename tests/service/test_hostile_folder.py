@@ -75,5 +75,5 @@ def test_a_service_and_its_workers_import_nothing_of_the_folder(hostile):
     _, url = hostile.serve("--workers", "1")
     with Client(url) as client:
         row = client.submit(**axpy())
-        assert client.wait(row["id"], deadline_s=120)["status"] == "completed"
+        assert client.wait(row["id"], deadline_s=600)["status"] == "completed"
     assert not hostile.imported

@@ -68,7 +68,7 @@ def test_a_trial_on_the_command_line_and_over_rest(home, patched):
             budget={"trials": 1},
             seed=0,
         )
-        api.wait(row["id"], deadline_s=120)
+        api.wait(row["id"], deadline_s=600)
     place = f"/api/v1/searches/{row['id']}"
     trial = strictly_read(httpx.get(f"{url}{place}/trials/0", trust_env=False).text)
     assert errors_of(trial["gates"]) == errors_of(report["gates"])

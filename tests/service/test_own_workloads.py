@@ -16,7 +16,7 @@ NAME = "odd(N=4099)"
 def done(service):
     """A finished search over a workload that no file names."""
     row = service.submit(**axpy(workloads=[VALUES, "N=96"]))
-    return service.wait(row["id"], deadline_s=120)
+    return service.wait(row["id"], deadline_s=600)
 
 
 def test_a_search_runs_on_values_as_on_a_name(service, done):

@@ -25,7 +25,7 @@ def done(service):
             workloads=["line"],
         )
     )
-    return service.wait(row["id"], deadline_s=120)
+    return service.wait(row["id"], deadline_s=600)
 
 
 def raw(service, method, path, **arguments):

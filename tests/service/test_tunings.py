@@ -27,7 +27,7 @@ SETTINGS = {"templates": ["right"], "budget": {"trials": 3}, "seed": 1}
 def done(service):
     """A finished tuning of two groups: fp16 and bf16."""
     tuning = service.tune("axpy", WORKLOADS, **SETTINGS)
-    return service.wait_for_tuning(tuning["id"], deadline_s=120)
+    return service.wait_for_tuning(tuning["id"], deadline_s=600)
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ for name, found in reference.reference(one["dims"], one["options"], inputs).item
 def bundle(service):
     """The files of a right trial that is not the baseline."""
     row = service.submit(**axpy(workloads=["line"]))
-    row = service.wait(row["id"], deadline_s=120)
+    row = service.wait(row["id"], deadline_s=600)
     return downloaded(service, row, 1)
 
 
@@ -40,7 +40,7 @@ def bundle(service):
 def fp8_bundle(service):
     """The files of a kernel's trial whose reference.py builds on another kernel's."""
     row = service.submit("attention_fp8", workloads=["d32"], budget={"trials": 1}, seed=1)
-    return downloaded(service, service.wait(row["id"], deadline_s=120), 0)
+    return downloaded(service, service.wait(row["id"], deadline_s=600), 0)
 
 
 def downloaded(service, row, trial):

@@ -67,7 +67,7 @@ def test_a_killed_workers_search_is_taken_up_with_nothing_lost_or_doubled(home, 
         if trial["state"] == "done"
     }
     second = home.start("worker")
-    assert api.wait(search_id, deadline_s=120)["status"] == "completed"
+    assert api.wait(search_id, deadline_s=600)["status"] == "completed"
     trials = all_once(api, search_id)
     assert {
         trial["number"]: trial["recorded_at"] for trial in trials if trial["number"] in before
@@ -192,7 +192,7 @@ def test_the_service_restarts_a_worker_that_died_and_its_search_goes_on(home):
         descendants = children(worker)
         os.kill(worker, signal.SIGKILL)
         until(lambda: any(child != worker for child in children(process.pid)), "another worker", 30)
-        assert client.wait(search_id, deadline_s=120)["status"] == "completed"
+        assert client.wait(search_id, deadline_s=600)["status"] == "completed"
         all_once(client, search_id)
         until(
             lambda: not any(is_alive(descendant) for descendant in descendants),

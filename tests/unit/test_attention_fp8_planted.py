@@ -189,7 +189,7 @@ def test_a_right_kernel_passes(judge, values, changes):
     assert result.outcome is Outcome.PASSED, result.sentence
 
 
-@pytest.mark.parametrize("planted", quick_first(PLANTED, 2), ids=lambda planted: planted.name)
+@pytest.mark.parametrize("planted", quick_first(PLANTED, 1), ids=lambda planted: planted.name)
 def test_a_wrong_kernel_is_rejected(judge, planted: Planted):
     values = {"format": planted.format, "dtype": planted.dtype, "mask": planted.mask}
     result = judge(values, planted.old, planted.new, dequantise=planted.dequantise)

@@ -95,7 +95,7 @@ def test_a_planted_fault_is_named_by_its_stage(name, tmp_path, emulator, toolcha
     [
         pytest.param("row", "plain", "decode_bf16", marks=pytest.mark.slow),
         pytest.param("row", "warps", "decode", marks=pytest.mark.slow),
-        ("split", "cluster", "decode"),
+        pytest.param("split", "cluster", "decode", marks=pytest.mark.slow),
         pytest.param("split", "two_kernels", "decode_bf16", marks=pytest.mark.slow),
     ],
 )
