@@ -144,7 +144,7 @@ def test_presets_leave_no_trace_of_what_they_do_not_use():
     for word, presets in {
         "workspace": {"long_cache", "one_key_head", "large_heads"},
         "tickets": {"one_key_head"},
-        "cluster": {"group", "small_batch", "few_rows"},
+        "cluster": {"group", "group_wide", "small_batch", "few_rows"},
         "attention_decode_combine": {"long_cache", "large_heads"},
         "named_barrier": {"one_key_head", "few_rows"},
         "ring": set(texts),
