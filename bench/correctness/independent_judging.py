@@ -35,6 +35,7 @@ from greenfast.search.oracle.problem import (
     WorkspaceMemory,
     launches,
 )
+from greenfast.search.oracle.tensor_maps import tensor_maps
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Target
@@ -114,8 +115,20 @@ def cases_of(work: Work, kernel: KernelSpec, device: Device, *, offsets: bool) -
                 (int(workspace.bytes(values)), workspace.zero_fill)
                 for workspace in template.scratch(values)
             ]
+            case["tensor_maps"] = tensor_maps(template, values, *_places(kernel, checker, case))
             cases.append(case)
     return cases
+
+
+def _places(
+    kernel: KernelSpec, checker: ModuleType, case: Row
+) -> tuple[dict[str, tuple[int, ...]], dict[str, int | float]]:
+    """Each tensor's strides and each scalar argument, of which tensor maps are made."""
+    strides = {name: tuple(place["strides"]) for name, place in case["tensors"].items()}
+    given = zip(kernel.arguments, checker.arguments(case), strict=True)
+    return strides, {
+        argument.name: value for argument, (type_, value) in given if type_ != "tensor"
+    }
 
 
 def on_gpu(works: list[Work], kernel: KernelSpec, device: Device, folder: Path) -> None:
@@ -246,4 +259,5 @@ def _problem(checker: ModuleType, case: Row, before: dict[str, np.ndarray]) -> P
         )
         for launch in case["launches"]
     )
-    return Problem(own, tuple(tensors.values()), scratch, (*arguments, *scratch), plans, 0.0, 0.0)
+    given = (*arguments, *scratch, *case["tensor_maps"])
+    return Problem(own, tuple(tensors.values()), scratch, given, plans, 0.0, 0.0)

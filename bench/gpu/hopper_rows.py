@@ -1,16 +1,19 @@
 """Searches on a Hopper GPU: long and short attention and decoding, and layers' products.
 
     python -m bench.gpu.hopper_rows OUT.json [--seconds 14] [--trials 40] [--only TEXT] [--kernel K]
+                                    [--together 3]
 
 Each row is one `greenfast search` of one workload by values, L2 hot, with confirmation in fresh
 processes and the peers that are installed, timed in turns with the winner. Rows that OUT.json holds
-are kept; the next run goes on with the others.
+are kept; the next run goes on with the others. Searches that run together share the processors;
+a lock gives the GPU to one timing at a time.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from bench.command_line import require_gpu, run_greenfast, script_parser
@@ -49,26 +52,26 @@ DECODE = (
     ("B=2,H=10,S_q=64,S_kv=4096,D=64", "decode:few_rows"),
 )
 GEMM = tuple(
-    (f"M={m},N={n},K={k}", "wgmma:tall" if m > 256 else "wgmma:narrow")
-    for m, n, k in (
-        (4096, 4096, 4096),
-        (8192, 8192, 8192),
-        (16, 6144, 4096),
-        (64, 4096, 14336),
-        (256, 4096, 4096),
-        (512, 6144, 4096),
-        (2048, 28672, 4096),
-        (4616, 3072, 1024),
-        (4616, 1024, 4096),
-        (4096, 768, 768),
-        (3000, 2056, 1032),
-        (1024, 4096, 14336),
-        (128, 28672, 4096),
-        (2048, 4096, 4096),
-        (8192, 5120, 5120),
-        (1000, 10240, 8192),
-        (8192, 1280, 8192),
-        (16384, 1024, 4096),
+    (f"M={m},N={n},K={k}", f"wgmma:{preset}")
+    for m, n, k, preset in (
+        (4096, 4096, 4096, "wide"),
+        (8192, 8192, 8192, "wide"),
+        (16, 6144, 4096, "tokens_16"),
+        (64, 4096, 14336, "tokens_64"),
+        (256, 4096, 4096, "square_split"),
+        (512, 6144, 4096, "wide_192"),
+        (2048, 28672, 4096, "wide"),
+        (4616, 3072, 1024, "wide_224"),
+        (4616, 1024, 4096, "wide_160"),
+        (4096, 768, 768, "wide_192"),
+        (3000, 2056, 1032, "wide_192"),
+        (1024, 4096, 14336, "wide"),
+        (128, 28672, 4096, "wide_224"),
+        (2048, 4096, 4096, "wide"),
+        (8192, 5120, 5120, "wide"),
+        (1000, 10240, 8192, "tall_160"),
+        (8192, 1280, 8192, "tall_160"),
+        (16384, 1024, 4096, "wide"),
     )
 )
 
@@ -80,21 +83,32 @@ def main() -> int:
     parser.add_argument("--trials", default="40")
     parser.add_argument("--kernel", choices=("attention", "gemm"))
     parser.add_argument("--only", default="", help="text that a workload contains")
+    parser.add_argument("--together", type=int, help="searches at a time; default 1, of gemm 3")
     options = parser.parse_args()
     require_gpu()
     rows = read_json(options.out)["rows"] if options.out.is_file() else []
     plans = [("attention", *row) for row in (*ATTENTION, *DECODE)]
     plans += [("gemm", *row) for row in GEMM]
-    for kernel, values, baseline in plans:
-        workload = f"{values},dtype=bf16"
-        if options.kernel not in (None, kernel) or options.only not in workload:
-            continue
-        if any(row["kernel"] == kernel and row["workload"] == workload for row in rows):
-            continue
-        rows.append(searched(kernel, workload, baseline, options.trials, options.seconds))
-        print(json.dumps(rows[-1])[:400], flush=True)
-        environment = {**basic_environment(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
-        write_json(options.out, {"environment": environment, "rows": rows})
+    order = [(kernel, f"{values},dtype=bf16") for kernel, values, _ in plans]
+    done = {(row["kernel"], row["workload"]) for row in rows}
+    left = [
+        (kernel, f"{values},dtype=bf16", baseline)
+        for kernel, values, baseline in plans
+        if options.kernel in (None, kernel)
+        and options.only in f"{values},dtype=bf16"
+        and (kernel, f"{values},dtype=bf16") not in done
+    ]
+    together = options.together or (3 if options.kernel == "gemm" else 1)
+    with ThreadPoolExecutor(together) as threads:
+        searches = [
+            threads.submit(searched, *plan, options.trials, options.seconds) for plan in left
+        ]
+        for search in as_completed(searches):
+            rows.append(search.result())
+            rows.sort(key=lambda row: order.index((row["kernel"], row["workload"])))
+            print(f"{len(rows)}/{len(plans)} {json.dumps(search.result())[:400]}", flush=True)
+            environment = {**basic_environment(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
+            write_json(options.out, {"environment": environment, "rows": rows})
     return 0
 
 

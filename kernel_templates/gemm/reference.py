@@ -1,6 +1,7 @@
 """A linear layer's hard inputs, its float64 reference, and the error that a right kernel may have.
 
-a [M, K], b [N, K], bias [N], residual, c [M, N]; c = activation(a b^T + bias) + residual.
+a [M, K], b [N, K], bias [N], residual, c [M, N]; c = activation(a b^T + bias) + residual. A turned a is [K, M], a turned b
+[K, N].
 
 The bounds count what a right kernel does:
     the sum     K products and additions in float32 or by tensor cores, which may cut off instead of
@@ -28,7 +29,7 @@ SUBNORMAL_ROUNDOFF = {"fp16": 2.0**-25, "bf16": 2.0**-134}
 SLOPE = {"none": 1.0, "gelu": 1.13, "silu": 1.1}
 
 
-# ---- inputs: each recipe bends plain normal values in place (float64) ----
+# ---- inputs: each recipe bends plain normal values in place ----
 
 
 def normal(a: np.ndarray, b: np.ndarray, bias: np.ndarray, residual: np.ndarray) -> None:
@@ -82,18 +83,29 @@ def make_inputs(
 ) -> Arrays:
     """a, b, bias and residual in the storage type; the same arguments give the same bits.
 
-    ValueError: an unknown recipe.
+    ValueError: an unknown recipe, or shapes of a and b that do not follow from M, N and K.
     """
+    m, n, k = dims["M"], dims["N"], dims["K"]
+    for name, shape in (("a", (m, k)), ("b", (n, k))):
+        shape = shape[::-1] if dims.get(f"turned_{name}") else shape
+        given = tuple(dims.get(f"{name.upper()}_{axis}", size) for axis, size in zip(("rows", "columns"), shape, strict=True))
+        if given != shape:
+            raise ValueError(f"{name} is {given}, and {shape} follows from M={m}, N={n}, K={k}")
     if recipe not in _RECIPES:
         raise ValueError(f"unknown inputs {recipe!r}; known: " + ", ".join(RECIPES))
     random = np.random.default_rng([seed, RECIPES.index(recipe)])
-    a = random.standard_normal((dims["M"], dims["K"]))
-    b = random.standard_normal((dims["N"], dims["K"])) / np.sqrt(max(dims["K"], 1))
+    a = random.standard_normal((dims["M"], dims["K"]), np.float32)
+    b = random.standard_normal((dims["N"], dims["K"]), np.float32)
+    b *= np.float32(1.0 / np.sqrt(max(dims["K"], 1)))
     bias = random.standard_normal(dims["N"])
-    residual = random.standard_normal((dims["M"], dims["N"]))
+    if options["residual"] == "yes":
+        residual = random.standard_normal((dims["M"], dims["N"]), np.float32)
+    else:                                          # nobody may read it, and drawing it takes time where C is large
+        residual = np.tile(bias.astype(np.float32), (dims["M"], 1))
     _RECIPES[recipe](a, b, bias, residual)
     storage = STORAGE[options["dtype"]]
-    arrays = {"a": a, "b": b, "bias": bias, "residual": residual}
+    a, b = (array.T if dims.get(turned) else array for array, turned in ((a, "turned_a"), (b, "turned_b")))
+    arrays = {"a": np.ascontiguousarray(a), "b": np.ascontiguousarray(b), "bias": bias, "residual": residual}
     return {name: array.astype(storage) for name, array in arrays.items()}
 
 
@@ -113,6 +125,13 @@ def silu(x: np.ndarray) -> np.ndarray:
     return x / (1.0 + np.exp(np.minimum(-x, 700.0)))
 
 
+def sizes_of(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """sum |a b|, from above: in float32 where its own error is small, since a bound needs few digits."""
+    with np.errstate(over="ignore"):
+        sizes = (np.abs(a).astype(np.float32) @ np.abs(b).astype(np.float32).T).astype(np.float64)
+    return sizes * (1.0 + (a.shape[1] + 2) * 2.0**-23)
+
+
 ACTIVATIONS = {"none": lambda x: x, "gelu": gelu, "silu": silu}
 
 
@@ -124,8 +143,9 @@ def reference(
     a, b, bias, residual = (
         inputs[name].astype(np.float64) for name in ("a", "b", "bias", "residual")
     )
+    a, b = (array.T if dims.get(turned) else array for array, turned in ((a, "turned_a"), (b, "turned_b")))
     sums = a @ b.T
-    off = (dims["K"] + 8) * 2.0**-23 * (np.abs(a) @ np.abs(b).T)
+    off = (dims["K"] + 8) * 2.0**-23 * sizes_of(a, b)
     if options["bias"] == "yes":
         sums = sums + bias
         off = off + 2.0**-23 * np.abs(sums)

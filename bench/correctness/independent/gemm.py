@@ -58,26 +58,42 @@ def draw_cases(
         (some(1, rows), eights(8, columns), eights(8, 3 * depth)),
         (1, 8, 8),
     ]
+    turned_a, turned_b = compiled.get("turned_a", 0), compiled.get("turned_b", 0)
+    if turned_a:  # whose rows then hold M elements
+        sizes = [(8 * -(-m // 8), n, k) for m, n, k in sizes]
     return [
         {
             "M": m,
             "N": n,
             "K": k,
+            "turned_a": turned_a,
+            "turned_b": turned_b,
+            **dict(zip(("A_rows", "A_columns"), (k, m) if turned_a else (m, k), strict=True)),
+            **dict(zip(("B_rows", "B_columns"), (k, n) if turned_b else (n, k), strict=True)),
             **{name: compiled[name] for name in ("dtype", "activation", "bias", "residual")},
             "kind": str(rng.choice(KINDS)),
             "seed": some(0, 2**31),
-            "tensors": places(rng, m, n, k, compiled["dtype"], offsets),
+            "tensors": places(
+                rng,
+                {
+                    "a": (k, m) if turned_a else (m, k),
+                    "b": (k, n) if turned_b else (n, k),
+                    "residual": (m, n),
+                    "c": (m, n),
+                },
+                compiled["dtype"],
+                offsets,
+            ),
         }
         for m, n, k in sizes
     ]
 
 
 def places(
-    rng: np.random.Generator, m: int, n: int, k: int, type_: str, offsets: bool
+    rng: np.random.Generator, shapes: dict[str, tuple[int, int]], type_: str, offsets: bool
 ) -> dict[str, Any]:
     """Contiguous rows in all tensors, or each tensor's own stride, a multiple of 8."""
     contiguous, drawn = bool(rng.integers(0, 2)), {}
-    shapes = {"a": (m, k), "b": (n, k), "residual": (m, n), "c": (m, n)}
     for name, shape in shapes.items():
         stride = shape[1] if contiguous else 8 * (-(-shape[1] // 8) + int(rng.integers(0, 4)))
         offset = 8 * int(rng.integers(0, 5)) if offsets else 0
@@ -88,7 +104,7 @@ def places(
             "offset": offset,
             "elements": offset + shape[0] * stride + 64,
         }
-    return {**drawn, "bias": packed(type_, (n,))}
+    return {**drawn, "bias": packed(type_, (shapes["c"][1],))}
 
 
 def arguments(case: Case) -> list[tuple[str, Any]]:
@@ -123,6 +139,7 @@ def images(case: Case) -> Images:
         b[:, half] += 0.5
     elif kind == "large":
         a *= 100.0
+    a, b = a.T if case["turned_a"] else a, b.T if case["turned_b"] else b
     return filled(case, {"a": a, "b": b, "bias": bias, "residual": residual})
 
 
@@ -140,8 +157,9 @@ def activated(x: np.ndarray, activation: str) -> np.ndarray:
 def expected(case: Case, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """c with its bound, and the variance of its error."""
     type_, activation = case["dtype"], case["activation"]
-    total = np.einsum("mk,nk->mn", values["a"], values["b"])
-    size = np.einsum("mk,nk->mn", np.abs(values["a"]), np.abs(values["b"]))
+    terms = ("km" if case["turned_a"] else "mk") + "," + ("kn" if case["turned_b"] else "nk")
+    total = np.einsum(f"{terms}->mn", values["a"], values["b"])
+    size = np.einsum(f"{terms}->mn", np.abs(values["a"]), np.abs(values["b"]))
     if case["bias"] == "yes":
         total, size = total + values["bias"], size + np.abs(values["bias"])
     off = (case["K"] + 16) * STEP * size

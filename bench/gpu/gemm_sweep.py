@@ -1,0 +1,310 @@
+"""Every preset of gemm/wgmma, and points near them, on all rows of bench.gpu.hopper_rows.
+
+    python -m bench.gpu.gemm_sweep OUT.json [--near 5] [--only TEXT] [--seconds 240]
+
+A fast look for the choice of presets, in one process: the dims of gemm are arguments of the launch,
+so each point is compiled once and timed on every row, L2 hot, as torch's linear (cuBLASLt) is.
+The fastest five of a row are then timed in turns with it. Each output is compared with torch's.
+Published times come from searches; these have no confirmation in fresh processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.command_line import require_gpu, script_parser
+from bench.environment import basic_environment
+from bench.gpu.hopper_rows import GEMM
+from bench.results import Row, write_json
+from greenfast.search.cores import usable_cores
+from greenfast.search.devices.facts import device
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Items
+from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.problem import launches, tensor_maps
+from greenfast.search.render import RenderedSource, render
+from greenfast.search.space.candidate import (
+    Candidate,
+    Origin,
+    OriginKind,
+    complete_parameters,
+    preset_candidate,
+)
+from greenfast.search.space.space import Resolved, Space, resolve
+from greenfast.search.toolchain.nvrtc import Cubin, Toolchain
+
+SEED, DEADLINE_S = 7, 20.0
+SCREEN_SAMPLES, FINALISTS, TURNS = 3, 5, 12
+TOLERANCE = 0.08  # outputs are normal numbers in bf16, whose step is 0.03 between 4 and 8
+TRIES = 20
+WORSE = 1.5  # a first sample beyond this multiple of the best ends a point's row
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the space with its cubin."""
+
+    name: str  # of the preset, or of the preset that it lies near
+    parameters: Items
+    resolved: Resolved
+    cubin: Cubin
+
+
+def main() -> int:
+    options = _options()
+    require_gpu()
+    catalogue = Catalogue([REPOSITORY_TEMPLATES])
+    kernel = catalogue.kernel("gemm")
+    template = kernel.template("wgmma")
+    began = time.monotonic()
+    points = compiled_points(kernel, template, catalogue, options.near)
+    print(f"{len(points)} points compiled in {time.monotonic() - began:.0f} s", flush=True)
+    rows: list[Row] = []
+    bench = GpuBench(kernel, template)
+    for workload, _ in GEMM:
+        if options.only not in workload or time.monotonic() - began > options.seconds:
+            continue
+        rows.append(bench.row(workload, points))
+        best = rows[-1]["finalists"][0] if rows[-1]["finalists"] else None
+        print(json.dumps({**rows[-1], "points": None, "finalists": best})[:500], flush=True)
+        environment = {**basic_environment(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
+        write_json(options.out, {"environment": environment, "rows": rows})
+    ratios = [row["finalists"][0]["ratio"] for row in rows if row["finalists"]]
+    if ratios:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        print(f"geometric mean {mean:.3f}, worst {max(ratios):.3f} of cuBLASLt's time", flush=True)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = script_parser(__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.json")
+    parser.add_argument("--near", type=int, default=5, help="points near each preset")
+    parser.add_argument("--only", default="", help="text that a row contains")
+    parser.add_argument("--seconds", type=float, default=240.0, help="begin no row after these")
+    return parser.parse_args()
+
+
+# ---- points ----
+
+
+def drawn_points(template: TemplateSpec, compiled: Items, near: int) -> Iterator[tuple[str, Items]]:
+    """Presets, then points that differ from each in one to three parameters."""
+    space, rng = Space(template, compiled, device("h200")), random.Random(SEED)
+    presets = {
+        preset.name: preset_candidate(template, preset.name, compiled).parameters
+        for preset in template.presets
+    }
+    yield from presets.items()
+    seen = set(presets.values())
+    for name, start in presets.items():
+        fresh = 0
+        for _ in range(TRIES * near):
+            changed = dict(start)
+            for parameter in rng.sample(template.parameters, rng.randint(1, 3)):
+                changed[parameter.name] = rng.choice(parameter.values)
+            parameters = complete_parameters(template, changed, compiled)
+            if fresh < near and parameters not in seen and space.is_valid(parameters):
+                fresh += 1
+                seen.add(parameters)
+                yield f"near {name}", parameters
+
+
+def compiled_points(
+    kernel: KernelSpec, template: TemplateSpec, catalogue: Catalogue, near: int
+) -> list[Point]:
+    """The points that compile without spilling."""
+    compiled = tuple((option.name, option.default) for option in kernel.options)
+    drawn = tuple(drawn_points(template, compiled, near))
+    with tempfile.TemporaryDirectory(prefix="greenfast-sweep-") as folder:
+        toolchain = Toolchain(Path(folder), usable_cores())
+        try:
+
+            def compiled_point(item: tuple[str, Items]) -> Point | None:
+                name, parameters = item
+                resolved = resolve(template, parameters, compiled, device("h200"))
+                origin = Origin(OriginKind.SEEDED)
+                candidate = Candidate(kernel.name, template.name, parameters, origin)
+                source = render(kernel, template, candidate, resolved, catalogue.include_dirs)
+                if not isinstance(source, RenderedSource):
+                    return None
+                cubin = toolchain.compile(source, "sm_90a")
+                if not isinstance(cubin, Cubin) or any(e.spill_bytes for e in cubin.entries):
+                    return None
+                return Point(name, parameters, resolved, cubin)
+
+            with ThreadPoolExecutor(usable_cores()) as threads:
+                return [point for point in threads.map(compiled_point, drawn) if point]
+        finally:
+            toolchain.close()
+
+
+# ---- launches ----
+
+
+def described(
+    kernel: KernelSpec, template: TemplateSpec, point: Resolved, workload: str
+) -> dict[str, Any]:
+    """The launch of a point on contiguous tensors, in the form that the GPU's child takes."""
+    given = dict(item.split("=") for item in workload.split(","))
+    dims = tuple((dim.name, int(given[dim.name])) for dim in kernel.dims)
+    options = tuple(
+        (option.name, given.get(option.name, option.default)) for option in kernel.options
+    )
+    values = Case(workload, dims, options, "normal", "contiguous", SEED, ()).values(kernel)
+    tensors = [argument for argument in kernel.arguments if argument.kind != "scalar"]
+    strides = {
+        argument.name: tuple(
+            math.prod(int(values[size]) for size in argument.shape[axis + 1 :])
+            for axis in range(len(argument.shape))
+        )
+        for argument in tensors
+    }
+    scalars, arguments = {}, []
+    for argument in kernel.arguments:
+        if argument.kind != "scalar":
+            arguments.append({"buffer": argument.name})
+            continue
+        owner = argument.stride_of
+        value = strides[owner[0]][owner[1]] if owner else argument.value(values)
+        scalars[argument.name] = value
+        arguments.append({"scalar": argument.dtype, "value": value})
+    launch_values = {**values, **point.values}
+    maps = tensor_maps(template, launch_values, strides, scalars)
+    arguments += [{"tensor_map": each.numbers()} for each in maps]
+    return {
+        "launches": [
+            {
+                "entry": launch.entry,
+                "grid": list(launch.grid),
+                "block": list(launch.block),
+                "smem": launch.smem_dynamic_bytes,
+                "arguments": arguments,
+            }
+            for launch in launches(template, launch_values)
+        ]
+    }
+
+
+class GpuBench:
+    """Times points beside torch's linear on the first GPU."""
+
+    def __init__(self, kernel: KernelSpec, template: TemplateSpec) -> None:
+        import cupy
+        import torch
+
+        self._kernel, self._template, self._torch, self._cupy = kernel, template, torch, cupy
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._torch_stream = torch.cuda.ExternalStream(self._stream.ptr)
+        self._modules: dict[int, Any] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="greenfast-cubins-")
+
+    def row(self, workload: str, points: list[Point]) -> Row:
+        torch = self._torch
+        values = dict(item.split("=") for item in workload.split(","))
+        m, n, k = (int(values[name]) for name in "MNK")
+        with self._stream, torch.cuda.stream(self._torch_stream), torch.no_grad():
+            make = {"dtype": torch.bfloat16, "device": "cuda"}
+            tensors = {
+                "a": torch.randn(m, k, **make),
+                "b": torch.randn(n, k, **make) / math.sqrt(k),
+                "bias": torch.randn(n, **make),
+                "residual": torch.zeros(m, n, **make),
+                "c": torch.zeros(m, n, **make),
+            }
+            return self._timed(workload, points, tensors)
+
+    def _timed(self, workload: str, points: list[Point], tensors: dict[str, Any]) -> Row:
+        from greenfast.search.peers.duel import PeerCall, PeerStopwatch
+
+        linear = self._torch.nn.functional.linear
+        call = PeerCall(lambda given: {"c": linear(given["a"], given["b"])}, tensors)
+        peer = PeerStopwatch([call], self._stream, DEADLINE_S, self._torch_stream)
+        expected = linear(tensors["a"], tensors["b"]).float()
+        _warm_up(peer)
+        alone_us = _median([peer() for _ in range(5)])
+        best_us, results = math.inf, []
+        for number, point in enumerate(points):
+            watch = self._watch(number, point, workload, tensors)
+            first_us = watch()
+            samples = [first_us]
+            if first_us < WORSE * best_us:
+                samples += [watch() for _ in range(SCREEN_SAMPLES - 1)]
+            us = _median(samples)
+            best_us = min(best_us, us)
+            tensors["c"].fill_(float("nan"))
+            watch.again()
+            self._torch.cuda.synchronize()
+            off = float((tensors["c"].float() - expected).abs().max())
+            results.append((us, off, number, point))
+        right = [item for item in results if item[1] <= TOLERANCE]
+        finalists = []
+        for _, _, number, point in sorted(right, key=lambda item: item[0])[:FINALISTS]:
+            watch = self._watch(number, point, workload, tensors)
+            ours, theirs = _in_turns(watch, peer)
+            finalists.append(
+                {
+                    "point": point.name,
+                    "parameters": dict(point.parameters),
+                    "us": ours,
+                    "cublaslt_us": theirs,
+                    "ratio": ours / theirs,
+                }
+            )
+        finalists.sort(key=lambda row: row["ratio"])
+        return {
+            "workload": workload,
+            "cublaslt_us": alone_us,
+            "wrong": [point.name for _, off, _, point in results if not off <= TOLERANCE],
+            "finalists": finalists,
+            "points": [
+                {
+                    "point": point.name,
+                    "us": round(us, 2),
+                    "parameters": list(dict(point.parameters).values()),
+                }
+                for us, _, _, point in sorted(results, key=lambda item: item[0])
+            ],
+        }
+
+    def _watch(self, number: int, point: Point, workload: str, tensors: dict[str, Any]) -> Any:
+        from greenfast.search.targets.cuda.launches import Loaded, Stopwatch
+
+        if number not in self._modules:
+            path = Path(self._folder.name) / f"{number}.cubin"
+            path.write_bytes(point.cubin.code)
+            self._modules[number] = self._cupy.RawModule(path=str(path))
+        launch = described(self._kernel, self._template, point.resolved, workload)
+        addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
+        loaded = Loaded(self._modules[number], launch, addresses, [])
+        return Stopwatch([loaded], self._stream, DEADLINE_S)
+
+
+def _warm_up(time_once: Callable[[], float], seconds: float = 0.2) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time_once()
+
+
+def _in_turns(ours: Callable[[], float], theirs: Callable[[], float]) -> tuple[float, float]:
+    pairs = [(ours(), theirs()) if turn % 2 else (theirs(), ours())[::-1] for turn in range(TURNS)]
+    return _median([pair[0] for pair in pairs]), _median([pair[1] for pair in pairs])
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
