@@ -80,8 +80,9 @@ def subject(target, parameters, workloads=()):
         [
             {**SMALL, "combine": "last_block"},
             {**SMALL, "combine": "cluster", "q_in": "shared", "wait": "apart"},
+            {**SMALL, "combine": "cluster_push", "stages": 1},
             {**SMALL, "combine": "second_launch", "tile_m": 32, "warps_m": 2},
-            {**SMALL, "split_kv": 1, "tile_m": 32, "q_in": "registers", "cache_hint": "fetch_256"},
+            {**SMALL, "split_kv": 1, "tile_m": 32, "q_in": "direct", "cache_hint": "fetch_256"},
         ],
         1,
     ),
@@ -142,11 +143,12 @@ def test_presets_leave_no_trace_of_what_they_do_not_use():
         for preset in DECODE.presets
     }
     for word, presets in {
-        "workspace": {"long_cache", "one_key_head", "large_heads"},
-        "tickets": {"one_key_head"},
-        "cluster": {"group", "small_batch", "few_rows"},
+        "workspace": {"long_cache", "last_block", "large_heads"},
+        "tickets": {"last_block"},
         "attention_decode_combine": {"long_cache", "large_heads"},
+        "inbox": {"group_push"},
         "named_barrier": {"one_key_head", "few_rows"},
+        "fetching": {"middle_batch", "short_cache"},
         "ring": set(texts),
     }.items():
         assert {name for name, text in texts.items() if word in text} == presets, word
