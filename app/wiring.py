@@ -44,6 +44,8 @@ from greenfast.search.peers.compare import compare_peers
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets import TargetSettings, check_target_name, open_target
 from greenfast.search.targets.base import Runner, Target, runner
+from greenfast.search.targets.cuda.driver import gpu_count
+from greenfast.search.targets.gpu_names import numbers_of
 from greenfast.search.toolchain import Toolchain
 from greenfast.search.toolchain.toolkit import toolkit_place
 from greenfast.search.verdict import Trial
@@ -54,6 +56,7 @@ if TYPE_CHECKING:  # SQLAlchemy is imported when a command opens the database
     from greenfast.db.store import Store
 
 LARGEST_SEED = 2**31 - 1
+IN_FLIGHT_PER_GPU = 4  # candidates: at least, whatever the number of cores
 
 
 class Services:
@@ -222,13 +225,15 @@ class Services:
     def _window(self, target: str) -> int:
         """The number of candidates in flight.
 
-        On a GPU the default is at least twice the number of cores. One GPU needs all cores to keep
-        it busy, and trials are recorded in order, so that one with a slow safety check delays the
-        trials behind it.
+        On GPUs the default is at least twice the number of cores, and enough for each GPU. One GPU
+        needs all cores to keep it busy, and trials are recorded in order, so that one with a slow
+        safety check delays the trials behind it.
         """
-        window = self.settings.window
-        on_gpu = check_target_name(target)[0] == "cuda" and window == DEFAULT_WINDOW
-        return max(window, 2 * usable_cores()) if on_gpu else window
+        window, (family, which) = self.settings.window, check_target_name(target)
+        if family != "cuda" or window != DEFAULT_WINDOW:
+            return window
+        gpus = len(numbers_of(which, gpu_count()))
+        return max(window, 2 * usable_cores(), IN_FLIGHT_PER_GPU * gpus)
 
     def context(self, plan: SearchPlan, catalogue: Catalogue | None = None) -> EvaluationContext:
         """The context of evaluating the plan's candidates.
@@ -270,6 +275,7 @@ class Services:
         on_trial: Callable[[Trial], None] = lambda trial: None,
         on_closing: Callable[[], None] = lambda: None,
         memory: Memory | None = None,
+        on_remark: Callable[[str], None] = lambda sentence: None,
     ) -> SearchRun:
         """A run of the search with the files that it was submitted with."""
         plan = self.store.plan(search_id)
@@ -281,6 +287,7 @@ class Services:
             on_trial,
             on_closing,
             memory,
+            on_remark,
         )
 
     def environment(self, context: EvaluationContext) -> dict[str, str]:

@@ -60,6 +60,7 @@ class Figures:
         "also null where the error is not finite: `gates` then names it", sortable=True
     )
     duration_s: float | None = _figure(sortable=True)
+    device_index: int | None = _figure("the number of the GPU that measured its time")
 
 
 FIGURES = tuple(figure.name for figure in fields(Figures))
@@ -89,6 +90,7 @@ def figures(trial: Trial, changed: Sequence[Change], baseline: str) -> Figures:
         smem_bytes=ptxas.smem_static_bytes + ptxas.smem_dynamic_bytes if ptxas else None,
         max_abs_error=_finite(correctness.max_abs_error) if correctness else None,
         duration_s=_finite(trial.duration_s),
+        device_index=time.timings[0].device_index if time else None,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, insert, select, update
 
 from greenfast.db.base import Part, search_key, utc
 from greenfast.db.dialects import insert_once, now_s, one_at_a_time
@@ -28,6 +28,7 @@ class NoteKind(StrEnum):
     EXPLANATION = "explanation"
     RECHECK = "recheck"
     REUSE = "reuse"  # the trial repeats the verdict of another search's trial
+    RUN = "run"  # `name`: a run of `greenfast evolve` that counts a trial of another search
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class KnownTrial:
     reason: str | None
     ratio_to_baseline: float | None
     is_baseline: bool
+    candidate: str  # JSON
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,24 @@ class Ledger(Part):
                 for row in rows
             )
 
+    def noted(self, kernel: str, kind: NoteKind, name: str) -> tuple[Note, ...]:
+        """The notes of that kind and name on a kernel's trials, the first first."""
+        with self._database.reading() as session:
+            rows = session.execute(
+                select(LedgerNoteRecord, SearchRecord.id)
+                .join(SearchRecord, SearchRecord.key == LedgerNoteRecord.search_key)
+                .where(
+                    SearchRecord.kernel == kernel,
+                    LedgerNoteRecord.kind == str(kind),
+                    LedgerNoteRecord.name == name,
+                )
+                .order_by(LedgerNoteRecord.recorded_at, SearchRecord.key)
+            ).all()
+            return tuple(
+                Note(search_id, row.number, row.kind, row.name, row.note, utc(row.recorded_at))
+                for row, search_id in rows
+            )
+
     def forget_notes(self, search_id: str, number: int, kind: NoteKind) -> None:
         """Remove a trial's notes of one kind."""
         with self._database.writing() as session:
@@ -135,7 +155,10 @@ class Ledger(Part):
             )
 
     def kindred(self, search_id: str) -> tuple[KindredSearch, ...]:
-        """This search first, then the others of its kernel and target, oldest first."""
+        """This search first, then the others of its kernel and target, oldest first.
+
+        All GPUs count as one target: the environments tell their models apart.
+        """
         with self._database.reading() as session:
             own = session.get_one(SearchRecord, search_key(session, search_id))
             rows = session.execute(
@@ -143,7 +166,7 @@ class Ledger(Part):
                 .outerjoin(
                     EnvironmentRecord, EnvironmentRecord.digest == SearchRecord.environment_digest
                 )
-                .where(SearchRecord.kernel == own.kernel, SearchRecord.target == own.target)
+                .where(SearchRecord.kernel == own.kernel, _same_kind(own.target))
                 .order_by(SearchRecord.key)
             ).all()
             searches = [
@@ -213,6 +236,14 @@ class Ledger(Part):
             )
 
 
+def _same_kind(target: str) -> ColumnElement[bool]:
+    """Whether a search ran on this target, or on any GPU where this is a GPU."""
+    gpus = "cuda:"
+    if target.startswith(gpus):
+        return SearchRecord.target.startswith(gpus)
+    return SearchRecord.target == target
+
+
 def _known(search_id: str, trial: TrialRecord) -> KnownTrial:
     assert trial.verdict is not None
     return KnownTrial(
@@ -226,6 +257,7 @@ def _known(search_id: str, trial: TrialRecord) -> KnownTrial:
         trial.reason,
         trial.ratio_to_baseline,
         trial.is_baseline,
+        trial.candidate,
     )
 
 

@@ -26,7 +26,7 @@ from greenfast.db.figures import SORTABLE
 from greenfast.search.status import STATUSES
 from greenfast.search.verdict import VerdictName
 
-REVISION = "0009"  # the newest of migrations/versions, which a test compares
+REVISION = "0010"  # the newest of migrations/versions, which a test compares
 
 # A literal, not a bound value: otherwise planners do not see that a partial index serves the query.
 REJECTED_SQL = f"verdict = '{VerdictName.REJECTED}'"
@@ -159,6 +159,7 @@ class TrialRecord(Base):
     smem_bytes: Mapped[int | None]
     max_abs_error: Mapped[float | None]
     duration_s: Mapped[float | None]
+    device_index: Mapped[int | None]  # of the GPU that measured its time
     source_digest: Mapped[str | None] = mapped_column(ForeignKey("sources.digest"))
     environment_digest: Mapped[str | None]
 

@@ -122,6 +122,7 @@ def _row(
         target=plan.target,
         device=entries.get("device", plan.target),
         toolchain=entries.get("toolchain", ""),
+        driver=entries.get("driver", ""),
         template=trial.template,
         parameters=convert.candidate_of(trial.candidate).values(),
         baseline=plan.baseline,

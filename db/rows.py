@@ -165,6 +165,7 @@ class NegativeRow:
     target: str
     device: str
     toolchain: str  # empty: not recorded
+    driver: str  # of the GPU; empty: no GPU, or not recorded
     template: str
     parameters: dict[str, Any]
     baseline: str

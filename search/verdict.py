@@ -164,6 +164,9 @@ class LineCost:
         return self.transactions / ideal if ideal else 1.0
 
 
+DEVICE_INDEX = "device_index"  # in a timing's detail: the number of the GPU that measured it
+
+
 @dataclass(frozen=True)
 class Timing:
     """One workload's time on a target."""
@@ -188,6 +191,12 @@ class Timing:
     def bound_us(self) -> float:
         """The least time that its workload can take on the device; 0: not known."""
         return dict(self.detail).get("floor_us", 0.0)
+
+    @property
+    def device_index(self) -> int | None:
+        """The number of the GPU that measured it; None where no GPU did, or it was not stored."""
+        number = dict(self.detail).get(DEVICE_INDEX)
+        return None if number is None else int(number)
 
     @property
     def is_below_bound(self) -> bool:

@@ -16,6 +16,7 @@ from greenfast.app.cli.evolve_proposer import NotProposed, Proposed
 from greenfast.app.views.submitting import JudgeRequest, submission_report, submission_texts
 from greenfast.app.views.writers import best_source, device_brief, kernel_brief, negatives_brief
 from greenfast.app.wiring import Services
+from greenfast.db.ledger import NoteKind
 from greenfast.search.errors import Fault, SpecError, UsageError
 from greenfast.search.loop.plan import NO_BASELINE
 from greenfast.search.loop.submitted import Submission
@@ -126,14 +127,19 @@ class Evolution:
 
     def stored(self) -> Iterator[Individual]:
         """The judged submissions of this run, the first first."""
-        rows, cursor = [], None
+        store, cursor = self.services.store, None
+        ids: dict[str, str] = {}
         while True:
-            page = self.services.store.submissions(self.order.kernel, limit=500, cursor=cursor)
-            rows += [row for row in page.items if row.name.startswith(self._prefix)]
+            page = store.submissions(self.order.kernel, limit=500, cursor=cursor)
+            mine = (row for row in page.items if row.name.startswith(self._prefix))
+            ids |= {row.id: row.created_at for row in mine}
             cursor = page.next_cursor
             if cursor is None:
                 break
-        for row in reversed(rows):
+        # What was judged before this run has the name of another one, or none.
+        for note in store.noted(self.order.kernel, NoteKind.RUN, self.order.run):
+            ids.setdefault(note.search_id, note.recorded_at)
+        for row in map(store.search, sorted(ids, key=lambda search_id: ids[search_id])):
             same = (row.target, row.workloads) == (self.order.target, (self.order.workload,))
             if row.status == SearchStatus.COMPLETED and same:
                 report = submission_report(self.services, row.id)
@@ -203,6 +209,10 @@ class Evolution:
             )
         if any(each.report["id"] == report["id"] for each in self.individuals):
             return self._failed("the same source as an earlier one")
+        if report["repeated"]:
+            self.services.store.note(
+                report["id"], report["trial"], NoteKind.RUN, "{}", name=self.order.run
+            )
         individual = Individual(submission.text, submission.launch_text, report)
         self.individuals.append(individual)
         return Event(len(self.individuals), individual)

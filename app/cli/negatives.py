@@ -47,8 +47,8 @@ def negatives(
 ) -> int:
     """List ideas that were tried and did not help, newest first.
 
-    A negative whose kernel or toolchain has changed since is marked as expired: it is still a
-    record, and no longer advice. `greenfast recheck` evaluates it again.
+    A negative whose kernel, toolchain or driver has changed since is marked as expired: it is still
+    a record, and no longer advice. `greenfast recheck` evaluates it again.
     """
     with opened_services() as services:
         store = services.store

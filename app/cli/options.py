@@ -58,7 +58,8 @@ Target = Annotated[
         "--target",
         metavar="TARGET",
         help="Where candidates run: cuda:N, replay:NAME, or emulator:GPU, where GPU is "
-        f"{', '.join(device_names())}; `greenfast targets` lists them. [default: emulator:h200]",
+        f"{', '.join(device_names())}; `greenfast targets` lists them. A search or tuning can use "
+        "several GPUs of one model: cuda:0,1 or cuda:all. [default: emulator:h200]",
     ),
 ]
 Seed = Annotated[

@@ -31,7 +31,7 @@ from greenfast.search.diagnose.profile import (
     sanitizer_command,
 )
 from greenfast.search.errors import UsageError
-from greenfast.search.targets import check_target_name
+from greenfast.search.targets import check_target_name, require_one_device
 from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.text import visible
 
@@ -95,6 +95,7 @@ def profile(
         raise UsageError(
             f"{target} has no hardware counters", code="cannot_profile", mend="--target cuda:0"
         )
+    require_one_device(target, "greenfast profile")
     require_tool("ncu" if sanitizer is None else "compute-sanitizer")
     with (
         opened_services() as services,

@@ -22,6 +22,7 @@ from greenfast.search.recordings.file import SUFFIX
 from greenfast.search.recordings.lattice import lattice_of, lattice_points
 from greenfast.search.recordings.shelf import NAME
 from greenfast.search.space.space import Space
+from greenfast.search.targets import require_one_device
 
 EXIT_DONE, EXIT_INCOMPLETE = 0, 1
 LOOK_S = 2.0  # between two lines of progress
@@ -104,6 +105,7 @@ def record(
     name = recording_name(out)
     if finish:
         return _finish(out, as_json)
+    require_one_device(target, "greenfast record")
     services = Services(Settings.from_environment())
     try:
         order = _order(

@@ -58,6 +58,28 @@ TrialsOption = Annotated[
 SecondsOption = Annotated[
     float | None, typer.Option("--seconds", metavar="S", help="Start no trial after S seconds.")
 ]
+NoGainOption = Annotated[
+    int | None,
+    typer.Option(
+        "--no-gain", metavar="N", help="Stop after N trials without a faster correct candidate."
+    ),
+]
+WithinOption = Annotated[
+    float | None,
+    typer.Option(
+        "--within",
+        metavar="PERCENT",
+        help="Stop when the best candidate is this close to the physical bound of its work.",
+    ),
+]
+ColdOption = Annotated[
+    bool,
+    typer.Option(
+        "--cold",
+        help="Begin without presets, earlier verdicts, champions and the best candidates of "
+        "other shapes, GPUs and toolchains.",
+    ),
+]
 StrategyOption = Annotated[
     str | None,
     typer.Option(
@@ -184,6 +206,8 @@ def search(
     target: Target = None,
     trials: TrialsOption = None,
     seconds: SecondsOption = None,
+    no_gain: NoGainOption = None,
+    within: WithinOption = None,
     strategy: StrategyOption = None,
     seed: Seed = None,
     baseline: BaselineOption = None,
@@ -195,6 +219,7 @@ def search(
     max_spill_bytes: MaxSpillsOption = None,
     max_smem_bytes: MaxSmemOption = None,
     fresh: FreshOption = False,
+    cold: ColdOption = False,
     hypothesis: HypothesisOption = "",
     expected_gain: ExpectedGainOption = None,
     cost: CostOption = "",
@@ -244,6 +269,9 @@ def search(
             hypothesis=hypothesis,
             expected_gain=expected_gain,
             cost=cost,
+            no_gain=no_gain,
+            bound_percent=within,
+            cold=cold,
         )
     )
     with opened_services() as services:

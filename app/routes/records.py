@@ -35,7 +35,7 @@ def negatives(
 ) -> Page[NegativeOut]:
     """Ideas that were tried and did not help, newest first, each with its scope.
 
-    `expired` says where the kernel's files or the toolchain have changed since.
+    `expired` says where the kernel's files, the toolchain or the driver have changed since.
     """
     page = services.store.negatives(
         kernel=query.kernel,

@@ -219,7 +219,9 @@ def _run(
     memory = StoreMemory(services.store, claim.search_id)
     history = patience(services.store.history, claim)
     run = _with_heartbeat(
-        lambda: _prepared(services, claim.search_id, sink, history, on_trial, on_closing, memory),
+        lambda: _prepared(
+            services, claim.search_id, sink, history, on_trial, on_closing, memory, say
+        ),
         sink,
         history,
         stop,
@@ -247,9 +249,10 @@ def _prepared(
     on_trial: Callable[[Trial], None],
     on_closing: Callable[[], None],
     memory: StoreMemory,
+    say: Callable[[str], None],
 ) -> SearchRun:
     """The run with its target built, which takes a while the first time on a machine."""
-    run = services.search_run(search_id, sink, history, on_trial, on_closing, memory)
+    run = services.search_run(search_id, sink, history, on_trial, on_closing, memory, say)
     if run.context.checker is not None:  # the safety gate needs it later than the target
         threading.Thread(
             target=_prepare_quietly, args=(run.context.checker,), name=PREPARING, daemon=True

@@ -13,16 +13,17 @@ from greenfast.app.views.schemas import Output
 from greenfast.db import convert
 from greenfast.db.ledger import KindredSearch, KnownTrial, NoteKind
 from greenfast.search.loop.memory import NEVER_REPEATED, Recalled, may_repeat, needs_same_baseline
+from greenfast.search.loop.near_negatives import NearNegatives
 from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
-from greenfast.search.verdict import VerdictName
+from greenfast.search.verdict import Stage, VerdictName
 
 if TYPE_CHECKING:
     from greenfast.db.store import Store
 
 # Entries of an environment on which no verdict depends.
-WITHOUT_EFFECT = ("python", "machine")
+WITHOUT_EFFECT = ("python", "machine", "target")
 SAME_IN_PLANS = (
     "kernel_digest",
     "workloads",
@@ -31,7 +32,6 @@ SAME_IN_PLANS = (
     "weights",
     "mode",
     "limits",
-    "target",
 )
 
 
@@ -60,14 +60,16 @@ class _Known:
 class StoreMemory:
     """Verdicts of the searches that ran under the same conditions with the same files.
 
-    Same: the kernel's frozen files and headers, target, device, driver, toolchain, version of
-    greenfast, workloads, cache mode and limits. Seeds may differ.
+    Same: the kernel's frozen files and headers, target (any GPU of the model), device, driver,
+    toolchain, version of greenfast, workloads, cache mode and limits. Seeds may differ.
     """
 
     def __init__(self, store: Store, search_id: str) -> None:
         self._store, self._id = store, search_id
         self._by_digest: dict[str, list[_Known]] = {}
         self._measures = False
+        self._near = NearNegatives()
+        self.postponed: set[str] = set()  # digests of candidates that others were tried before
         self.searches = self.trials = self.negatives = self.reused = 0
 
     def open(self, *, measures: bool) -> None:
@@ -89,6 +91,24 @@ class StoreMemory:
             entry = _Known(trial, same[trial.search_id])
             for digest in {trial.candidate_digest, trial.source_digest} - {None}:
                 self._by_digest.setdefault(str(digest), []).append(entry)
+            self._learn(entry)
+
+    def _learn(self, known: _Known) -> None:
+        """Count the trial as a neighbour of others, where its verdict says something here."""
+        trial = known.trial
+        negative = trial.verdict == VerdictName.REJECTED
+        if trial.reason in NEVER_REPEATED:
+            return
+        if trial.stage == Stage.PERFORMANCE and not known.same_baseline:
+            return
+        candidate = convert.candidate_of(trial.candidate)
+        self._near.add(candidate.template, candidate.parameters, negative=negative)
+
+    def discourages(self, candidate: Candidate) -> bool:
+        later = self._near.discourages(candidate)
+        if later:
+            self.postponed.add(candidate.digest)
+        return later
 
     @property
     def opening(self) -> str:
@@ -98,16 +118,22 @@ class StoreMemory:
         searches = "1 search" if self.searches == 1 else f"{self.searches} searches"
         return (
             f"the ledger knows {self.trials} trials of {searches} of this scope, "
-            f"{self.negatives} of them negative; a candidate that it knows is not evaluated again"
+            f"{self.negatives} of them negative; a candidate that it knows is not evaluated "
+            "again, and one next to negatives only comes later"
         )
 
     @property
     def closing(self) -> str:
         """What that saved, for the end of the search; empty for nothing."""
-        if not self.reused:
-            return ""
-        trials = "1 trial was" if self.reused == 1 else f"{self.reused} trials were"
-        return f"{trials} known from earlier searches and not evaluated again"
+        parts = []
+        if self.reused:
+            trials = "1 trial was" if self.reused == 1 else f"{self.reused} trials were"
+            parts.append(f"{trials} known from earlier searches and not evaluated again")
+        if self.postponed:
+            count = len(self.postponed)
+            candidates = "1 candidate" if count == 1 else f"{count} candidates"
+            parts.append(f"{candidates} next to known negatives came after others")
+        return "; ".join(parts)
 
     def recall(
         self, candidate: Candidate, source: RenderedSource | None, *, is_baseline: bool
@@ -142,9 +168,15 @@ def _may_share(
         own.manifest_digest is not None
         and own.manifest_digest == other.manifest_digest
         and all(getattr(plan, name) == getattr(other_plan, name) for name in SAME_IN_PLANS)
+        and _same_kind(plan.target, other_plan.target)
         and bool(own.environment)
         and _effective(own.environment) == _effective(other.environment)
     )
+
+
+def _same_kind(target: str, other: str) -> bool:
+    """Whether the targets are equal, or both GPUs, which their environments tell apart."""
+    return target == other or all(name.startswith("cuda:") for name in (target, other))
 
 
 def _effective(environment: dict[str, str]) -> dict[str, str]:

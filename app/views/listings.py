@@ -59,7 +59,8 @@ def list_targets() -> list[TargetOut]:
         )
         for name in device_names()
     ]
-    for number in range(max(1, gpu_count())):
+    count = gpu_count()
+    for number in range(max(1, count)):
         why = ""
         try:
             open_device(str(number))
@@ -74,7 +75,25 @@ def list_targets() -> list[TargetOut]:
                 why=why,
             )
         )
+    if count > 1:
+        targets.append(_all_gpus(count))
     return targets + [_replay_out(name) for name in recording_names()]
+
+
+def _all_gpus(count: int) -> TargetOut:
+    """Every GPU of this machine; unavailable when their models differ."""
+    why = ""
+    try:
+        open_device("all")
+    except GreenfastError as error:
+        why = str(error)
+    return TargetOut(
+        name="cuda:all",
+        title=f"the {count} GPUs of this machine, for one search",
+        time_kind="measured",
+        available=not why,
+        why=why,
+    )
 
 
 def _replay_out(name: str) -> TargetOut:

@@ -20,6 +20,7 @@ from greenfast.app.wiring import Services, toolchain_name
 from greenfast.db.rows import NegativeRow, TrialRow
 from greenfast.search.errors import GreenfastError
 from greenfast.search.kernels.identity import earlier_form, kernel_identity
+from greenfast.search.targets.cuda.nvml import driver_of_today
 from greenfast.search.verdict import CORRECT, VerdictName
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ MOST_NEAR = 5
 MOST_SEARCHES = 20  # of the scope, whose newest negatives a page looks at
 MOST_LOOKED_AT = 500
 MOST_TRIALS = 5_000
+UNKNOWN_DRIVER = "unknown"  # as a target's identity says it
 
 
 class ThemeOut(Output):
@@ -243,12 +245,14 @@ class Today:
         self._services = services
         self._kernels: dict[tuple[str, str], str] = {}
         self._toolchain: str | None = None
+        self._driver: str | None = None
         self._digests: dict[str, str] = {}
 
     def expired(self, negative: NegativeRow) -> str:
         """Why the advice no longer holds; empty: as far as it is known here, it does.
 
-        The record never expires. On a GPU the driver counts, too: its name is in the environment.
+        The record never expires. The driver counts for what ran on a GPU, and only where one is
+        loaded: a machine without a GPU cannot tell.
         """
         changed = self._kernel_change(negative)
         if changed:
@@ -256,6 +260,11 @@ class Today:
         today = self._toolchain_today()
         if today and negative.toolchain and today != negative.toolchain:
             return f"it was found with {negative.toolchain}, and today's toolchain is {today}"
+        if negative.driver in ("", UNKNOWN_DRIVER):
+            return ""
+        driver = self._driver_today()
+        if driver and driver != negative.driver:
+            return f"it was found with driver {negative.driver}, and today's driver is {driver}"
         return ""
 
     def _kernel_change(self, negative: NegativeRow) -> str:
@@ -277,6 +286,11 @@ class Today:
         if search_id not in self._digests:
             self._digests[search_id] = self._services.store.plan(search_id).kernel_digest
         return self._digests[search_id]
+
+    def _driver_today(self) -> str:
+        if self._driver is None:
+            self._driver = driver_of_today()
+        return self._driver
 
     def _toolchain_today(self) -> str:
         if self._toolchain is None:

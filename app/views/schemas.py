@@ -52,6 +52,13 @@ class Problem(Output):
 class Budget(Input):
     trials: int | None = Field(None, description="the most trials to run")
     seconds: float | None = Field(None, description="no trial begins after this many seconds")
+    no_gain: int | None = Field(
+        None, description="no trial begins after this many without a faster correct candidate"
+    )
+    within_percent: float | None = Field(
+        None,
+        description="no trial begins when the best time is this close to the physical bound",
+    )
 
 
 class WorkloadIn(Input):
@@ -109,6 +116,11 @@ class SearchSubmission(Input):
         None, description="the gain that you expect, as a share of the baseline's time"
     )
     cost: str = Field("", description="what trying it costs, in your own words")
+    cold: bool = Field(
+        False,
+        description="begin without presets, earlier verdicts, champions and the best candidates "
+        "of other scopes",
+    )
 
     def request(self) -> SearchRequest:
         given = {
@@ -128,12 +140,15 @@ class SearchSubmission(Input):
                 "hypothesis",
                 "expected_gain",
                 "cost",
+                "cold",
             )
         }
         return SearchRequest(
             **given,
             trials=self.budget.trials,
             seconds=self.budget.seconds,
+            no_gain=self.budget.no_gain,
+            bound_percent=self.budget.within_percent,
             workloads=None
             if self.workloads is None
             else tuple(
@@ -438,6 +453,7 @@ class NegativeOut(Output):
     target: str
     device: str
     toolchain: str
+    driver: str = Field("", description="of the GPU; empty: no GPU, or not recorded")
     template: str
     parameters: dict[str, ScalarValue]
     baseline: str
@@ -452,7 +468,7 @@ class NegativeOut(Output):
     recorded_at: str
     expired: str = Field(
         "",
-        description="why it is no advice any more: kernel or toolchain changed; empty: it holds",
+        description="why it is no advice any more (kernel, toolchain, driver); empty: it holds",
     )
 
 

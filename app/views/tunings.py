@@ -47,6 +47,8 @@ class TuningSubmission(Input):
             strategy=self.strategy,
             trials=self.budget.trials,
             seconds=self.budget.seconds,
+            no_gain=self.budget.no_gain,
+            bound_percent=self.budget.within_percent,
             seed=self.seed,
             mode=self.mode,
         )

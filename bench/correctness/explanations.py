@@ -1,20 +1,32 @@
-"""How often the wrong attention kernels of the album are explained by the right stage.
+"""How often wrong attention kernels are explained by the right stage: the album's, and mutants.
 
-    python -m bench.correctness.explanations [WORD ...] [--save]
+    python -m bench.correctness.explanations [WORD ...] [--save] [--mutants 100] [--seed 0]
+                                             [--seconds 3600] [--progress FILE]
 
 The right stages of an entry follow from what it changes; where the changed line serves two stages,
 both count. `probes` is the stage that probes alone name, `explained` the one that the whole
 explanation names, with what safety found. With WORDs, only the entries whose name contains one.
+
+A mutant changes one line of a template (stage_mutants.py), so that neither the explanation's rules
+nor its authors knew it before. Mutants that no gate rejects, or that do not compile, are replaced
+by others. With --mutants 0 there are none; with the word `none`, no entry of the album. Rows of
+mutants are appended to the progress file, and a second run with the same seed continues there.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from bench.command_line import add_save, script_parser
+from bench.correctness.stage_mutants import StageMutant, stage_mutants
 from bench.environment import publish
 from bench.results import Row
 from bench.session import Session, open_session
@@ -25,12 +37,21 @@ from greenfast.search.diagnose.album import (
     catalogue_of,
     entries,
 )
-from greenfast.search.diagnose.explanation import explain
+from greenfast.search.diagnose.explanation import EXPLAINED, explain
 from greenfast.search.diagnose.probes import first_wrong, probe_candidate
+from greenfast.search.errors import GreenfastError
 from greenfast.search.gates import GateLimits
+from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.loop.evaluate import EvaluationContext, evaluate
+from greenfast.search.render import RenderedSource
+from greenfast.search.shipped import KERNEL_TEMPLATES
+from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.verdict import Rejected
 
+WORKLOAD = "small"
+DEADLINE_S = 6.0  # a mutant may never end
+ATTEMPTS = 20  # to find one that is wrong
+AT_ONCE = 3
 TILES = ("qk", "pv")  # a fault in the copies of K and V shows in whichever is read first
 END = ("single_tile", "output")
 RIGHT_STAGES: dict[str, tuple[str, ...]] = {
@@ -91,15 +112,20 @@ def explained_row(entry: Entry, session: Session, folder: Path) -> Row:
         0,
         sizes_secret=ALBUM_SECRET,
     )
-    candidate, begin = _candidate(entry, context), time.monotonic()
+    row = {"name": entry.name, "template": entry.template, "right": RIGHT_STAGES[entry.name]}
+    explained = explained_candidate(context, _candidate(entry, context))
+    return {**row, **(explained or {"verdict": "green", "probes": "", "explained": ""})}
+
+
+def explained_candidate(context: EvaluationContext, candidate: Candidate) -> Row | None:
+    """What is said about a candidate; None for one that correctness and safety do not reject."""
+    begin = time.monotonic()
     verdict = evaluate(candidate, context).verdict
-    row: Row = {"name": entry.name, "template": entry.template, "right": RIGHT_STAGES[entry.name]}
-    if not isinstance(verdict, Rejected):
-        return {**row, "verdict": type(verdict).__name__, "probes": "", "explained": ""}
+    if not isinstance(verdict, Rejected) or verdict.stage not in EXPLAINED:
+        return None
     first = first_wrong(probe_candidate(replace(context), candidate))
     explanation = explain(context, candidate, verdict, with_ladder=False)
     return {
-        **row,
         "verdict": f"{verdict.stage}: {verdict.reason}",
         "probes": first.probe if first else "",
         "explained": explanation.first_stage,
@@ -112,29 +138,98 @@ def explained_row(entry: Entry, session: Session, folder: Path) -> Row:
     }
 
 
-def summary(rows: list[Row]) -> Row:
+def mutant_row(number: int, seed: int, session: Session) -> Row:
+    """The first mutant of this number that is wrong, and what is said about it."""
+    for mutant in islice(stage_mutants(number, seed), ATTEMPTS):
+        row = {
+            "number": number,
+            "name": f"mutant {seed}/{number}",
+            "template": mutant.preset,
+            "right": list(mutant.right),
+            "file": f"{mutant.file}:{mutant.line}",
+            "operator": mutant.operator,
+            "before": mutant.before,
+            "after": mutant.after,
+        }
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                explained = explained_mutant(mutant, Path(folder), session)
+        except GreenfastError as error:
+            print(f"{row['name']} left out: {error}"[:200], file=sys.stderr, flush=True)
+            continue
+        if explained is not None:
+            return {**row, **explained}
+    return {"number": number, "name": f"mutant {seed}/{number}", "right": [], "verdict": "none"}
+
+
+def explained_mutant(mutant: StageMutant, folder: Path, session: Session) -> Row | None:
+    """None where the line is not part of the preset, where it is not C++, and for survivors."""
+    catalogue = mutant.catalogue(folder)
+    kernel = catalogue.kernel("attention")
+    workload = kernel.workload(WORKLOAD)
+    context = session.context(kernel, workload, limits=GateLimits(), sizes_secret=ALBUM_SECRET)
+    context = replace(context, include_dirs=catalogue.include_dirs)
+    template, preset = kernel.preset(mutant.preset)
+    candidate = preset_candidate(template, preset.name, context.compiled)
+    original = Catalogue([KERNEL_TEMPLATES]).kernel("attention")
+    before = replace(context, kernel=original).render(candidate)
+    after = context.render(candidate)
+    if not (isinstance(after, RenderedSource) and isinstance(before, RenderedSource)):
+        return None
+    return None if after.digest == before.digest else explained_candidate(context, candidate)
+
+
+def mutant_rows(options: argparse.Namespace) -> list[Row]:
+    """Rows of all numbers that were worked through, those of the progress file included."""
+    rows = _progress(options.progress)
+    missing = [n for n in range(options.mutants) if n not in {row["number"] for row in rows}]
+    end = time.monotonic() + options.seconds
+    with (
+        open_session(
+            "emulator:h200", prefix="mutant-stages", workers=2, run_deadline_s=DEADLINE_S
+        ) as session,
+        ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
+
+        def work(number: int) -> Row | None:
+            return mutant_row(number, options.seed, session) if time.monotonic() < end else None
+
+        for row in pool.map(work, missing):
+            if row is None:
+                continue
+            rows.append(row)
+            named = row.get("explained", "")
+            print(f"{row['name']}: {named or '-'} of {row['right']}", file=sys.stderr, flush=True)
+            if options.progress:
+                with options.progress.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+    return sorted((row for row in rows if row["right"]), key=lambda row: row["number"])
+
+
+def _progress(path: Path | None) -> list[Row]:
+    if path is None or not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def summary(what: str, rows: list[Row]) -> Row:
     return {
-        "what": "summary",
+        "what": what,
         "kernels": len(rows),
         "right_stage_by_probes_alone": sum(row["probes"] in row["right"] for row in rows),
         "right_stage_explained": sum(row["explained"] in row["right"] for row in rows),
     }
 
 
-def main() -> int:
-    parser = script_parser(__doc__)
-    add_save(parser)
-    parser.add_argument("words", nargs="*", metavar="WORD")
-    options = parser.parse_args()
-    words = options.words or [""]
+def album_rows(words: list[str]) -> list[Row]:
     selected = [
         entry
         for entry in entries()
         if entry.kernel == "attention"
         and entry.kind == "patch"
-        and any(word in entry.name for word in words)
+        and any(word in entry.name for word in words or [""])
     ]
-    rows = []
+    rows: list[Row] = []
     with (
         open_session("emulator:h200", prefix="explanations", workers=2) as session,
         tempfile.TemporaryDirectory() as folder,
@@ -143,8 +238,23 @@ def main() -> int:
             place = Path(folder) / f"patch{number}"
             place.mkdir()
             rows.append(explained_row(entry, session, place))
-            print(rows[-1], flush=True)
-    publish("explanations", [summary(rows), *rows], save=options.save)
+            print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def main() -> int:
+    parser = script_parser(__doc__)
+    add_save(parser)
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    parser.add_argument("--mutants", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=3600.0, help="for the mutants")
+    parser.add_argument("--progress", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    album = album_rows(options.words)
+    planted = mutant_rows(options) if options.mutants else []
+    summaries = [summary("summary", album), summary("mutants", planted)]
+    publish("explanations", [*summaries, *album, *planted], save=options.save)
     return 0
 
 

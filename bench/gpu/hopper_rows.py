@@ -1,4 +1,4 @@
-"""Searches of the wgmma templates on a Hopper GPU: long and short attention, and layers' products.
+"""Searches on a Hopper GPU: long and short attention and decoding, and layers' products.
 
     python -m bench.gpu.hopper_rows OUT.json [--seconds 14] [--trials 40] [--only TEXT] [--kernel K]
                                     [--together 3]
@@ -39,6 +39,18 @@ ATTENTION = (
     ("B=1,H=16,S_q=16384,D=64" + CAUSAL, LONG),
     ("B=2,H=10,S_q=4096,S_kv=77,D=64" + NONE, "wgmma:two_blocks"),
 )
+FASTEST = 8  # designs of each search
+# Few query rows, where reading K and V is all of the work.
+GROUPED = "H=32,H_kv=8,"
+DECODE = (
+    (f"B=8,{GROUPED}S_q=1,S_kv=4096,D=128", "decode:group"),
+    (f"B=1,{GROUPED}S_q=1,S_kv=4096,D=128", "decode:small_batch"),
+    (f"B=32,{GROUPED}S_q=1,S_kv=1024,D=128", "decode:big_batch"),
+    ("B=8,H=32,H_kv=1,S_q=1,S_kv=4096,D=128", "decode:one_key_head"),
+    (f"B=1,{GROUPED}S_q=1,S_kv=32768,D=128", "decode:long_cache"),
+    (f"B=8,{GROUPED}S_q=4,S_kv=4096,D=128,mask=causal_bottom_right", "decode:group"),
+    ("B=2,H=10,S_q=64,S_kv=4096,D=64", "decode:few_rows"),
+)
 GEMM = tuple(
     (f"M={m},N={n},K={k}", f"wgmma:{preset}")
     for m, n, k, preset in (
@@ -75,14 +87,15 @@ def main() -> int:
     options = parser.parse_args()
     require_gpu()
     rows = read_json(options.out)["rows"] if options.out.is_file() else []
-    plans = [("attention", *row) for row in ATTENTION] + [("gemm", *row) for row in GEMM]
+    plans = [("attention", *row) for row in (*ATTENTION, *DECODE)]
+    plans += [("gemm", *row) for row in GEMM]
     order = [(kernel, f"{values},dtype=bf16") for kernel, values, _ in plans]
     done = {(row["kernel"], row["workload"]) for row in rows}
     left = [
         (kernel, f"{values},dtype=bf16", baseline)
         for kernel, values, baseline in plans
         if options.kernel in (None, kernel)
-        and options.only in values
+        and options.only in f"{values},dtype=bf16"
         and (kernel, f"{values},dtype=bf16") not in done
     ]
     together = options.together or (3 if options.kernel == "gemm" else 1)
@@ -101,8 +114,9 @@ def main() -> int:
 
 def searched(kernel: str, workload: str, baseline: str, trials: str, seconds: str) -> Row:
     began_s = time.monotonic()
+    template = baseline.partition(":")[0]
     process = run_greenfast(
-        *("search", kernel, "--workload", workload, "--template", "wgmma", "--baseline", baseline),
+        *("search", kernel, "--workload", workload, "--template", template, "--baseline", baseline),
         *("--target", "cuda:0", "--mode", "hot", "--trials", trials, "--seconds", seconds),
         *("--json",),
         check=False,
@@ -125,8 +139,18 @@ def searched(kernel: str, workload: str, baseline: str, trials: str, seconds: st
         "parameters": best.get("parameters"),
         "source_digest": best.get("source_digest"),
         "confirmed": bool((search["confirmation"] or {}).get("confirmed")),
+        "fastest": fastest(search["id"]),
         "peers": [peer_row(peer) for peer in search["peers"]],
     }
+
+
+def fastest(search: str) -> list[Row]:
+    """The search's fastest designs, for what they have in common."""
+    shown = ("--sort", "time", "--limit", str(FASTEST))
+    process = run_greenfast("trials", search, *shown, "--json", check=False)
+    trials = json.loads(process.stdout) if process.returncode == 0 else []
+    names = ("verdict", "time_median_us", "preset", "parameters")
+    return [{name: trial[name] for name in names} for trial in trials]
 
 
 def peer_row(peer: Row) -> Row:

@@ -22,7 +22,7 @@ from bench.command_line import require_gpu, script_parser
 from bench.gpu.graph_times import times_us
 from bench.gpu.runtime_calls import environment
 from bench.results import Row, write_json
-from greenfast.runtime.driver import FREE_SHARED_BYTES, MAX_DYNAMIC_SHARED
+from greenfast.runtime.driver import MAX_DYNAMIC_SHARED
 
 BARE = "bare cuLaunchKernelEx, ctypes"
 BATCH, BATCHES = 200, 60  # calls between two synchronisations
@@ -235,7 +235,7 @@ def _cuda_core(plan: Any, addresses: list[int]) -> Callable[[], Any]:
     kernel = ObjectCode.from_cubin(_cubin_file(plan)).get_kernel(shape.entry)
     config = LaunchConfig(grid=shape.grid, block=shape.block, shmem_size=shape.smem_dynamic_bytes)
     handle = ctypes.c_void_p(int(getattr(kernel, "handle", None) or kernel._handle))
-    if shape.smem_dynamic_bytes > FREE_SHARED_BYTES:
+    if shape.smem_dynamic_bytes:
         plan.driver.library.cuKernelSetAttribute(
             MAX_DYNAMIC_SHARED, shape.smem_dynamic_bytes, handle, 0
         )

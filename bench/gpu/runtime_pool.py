@@ -26,7 +26,7 @@ from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import Space
 from greenfast.search.toolchain import Toolchain
 
-TEMPLATES = ("mma", "wgmma")
+TEMPLATES = ("decode", "mma", "wgmma")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.gpu.attention_rows import WORKLOADS, finished
+from bench.pages import attention_ablations
 from bench.pages.attention_lessons import lessons, prototypes
 from bench.pages.figures import figure, interval
 from bench.pages.sections import DOCS, NOT_YET, filled_page, rows, run_page, source_of, table
@@ -401,6 +402,7 @@ SECTIONS = {
     },
     "seeds": prototypes,
     "lessons": lessons,
+    **attention_ablations.SECTIONS,
     "independent": independent,
 }
 

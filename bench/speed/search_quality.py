@@ -1,186 +1,155 @@
 """How many evaluations does each strategy need, without presets or history?
 
-    python -m bench.speed.search_quality [--save] [--space FILE ...] [--seeds 6] [--evaluations 200]
-        [--strategy NAME ...] [--kernel-tuner FILE ...] [--write-spaces SPACES.json]
+    python -m bench.speed.search_quality SEARCHES.jsonl [--space FILE ...] [--seeds 20]
+        [--evaluations 200] [--strategy NAME ...] [--kernel-tuner FILE] [--save]
+    python -m bench.speed.search_quality --write-spaces SPACES.json [--space FILE ...]
 
 Every strategy searches every recording and every given space (a T4 file or Kernel Tuner cache) from
-nothing. Nothing is compiled: outcomes come from the space. Told are the median evaluations, with
-quartiles, to 10, 5 and 1 % above the best time, and the score P: how much of random search's
-distance from the best a strategy saves, over the evaluations from where random search is half way
-from the median to the best to where it is 95 % of the way (Willemsen et al., "A Methodology for
-Comparing Auto-Tuning Optimization Algorithms", FGCS 2024, in evaluations instead of seconds). 0 is
-random search, 1 the best from the start. `--kernel-tuner` adds what
-`bench.speed.search_quality_kernel_tuner` wrote.
+nothing, with the same budget and the same number of seeds. Nothing is compiled: outcomes come from
+the space. Beside ours are Optuna's samplers without help (`search_quality_optuna.py`).
+
+Searches are appended to SEARCHES.jsonl as they end, and a second run does those that are missing.
+`--kernel-tuner` adds the searches that `bench.speed.search_quality_kernel_tuner` wrote. A strategy
+of which a search is missing is left out, with a message. The figures are those of
+`search_quality_figures.py`.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import sys
+import time
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bench.command_line import add_save, script_parser
 from bench.environment import publish
 from bench.results import Row
+from bench.speed.search_quality_figures import overall, summary
+from bench.speed.search_quality_optuna import SAMPLERS, sampled
 from bench.speed.search_quality_spaces import MeasuredSpace, measured_spaces
 from greenfast.search.strategies import STRATEGIES, Infeasible, Objective
 
 TEMPLATE = "recorded"
-SHARES = (1.10, 1.05, 1.01)
-START, CUTOFF = 0.5, 0.95  # of the way from the median to the best, by random search
+LEFT_OUT = ("exhaustive", "gp")  # the order of a file means nothing; 0.2 s for each question
+OURS = tuple(name for name in sorted(STRATEGIES) if name not in LEFT_OUT)
+Search = tuple[str, str, int, int]  # space, strategy, seed, budget
 
-Curve = list[list[float]]  # [evaluation, time] wherever the best time improved
-Search = tuple[MeasuredSpace, str, int, int]
+_spaces: dict[str, MeasuredSpace] = {}  # of this process
 
 
-def searched(search: Search) -> Row:
-    """One cold search."""
-    measured, strategy_name, seed, evaluations = search
+def searched(measured: MeasuredSpace, name: str, seed: int, evaluations: int) -> Row:
+    """One cold search. It ends early when it has the best point of the space."""
     best, curve = math.inf, []
-    strategy = STRATEGIES[strategy_name]("recorded", {TEMPLATE: measured.searched()}, [], seed)
-    goal = float(measured.times.min())
+    strategy = STRATEGIES[name]("recorded", {TEMPLATE: measured.searched()}, [], seed)
+    goal, started = float(measured.times.min()), time.process_time()
     for number in range(1, evaluations + 1):
         proposal = strategy.ask()
         if proposal is None:
             break
-        time = measured.time_of[proposal.candidate.parameters]
-        if time < best:
-            best = time
-            curve.append([number, time])
+        figure = measured.time_of[proposal.candidate.parameters]
+        if figure < best:
+            best = figure
+            curve.append([number, figure])
         if best <= goal:
             break
-        right = math.isfinite(time)
-        strategy.tell(proposal, Objective(math.log(time)) if right else Infeasible())
+        right = math.isfinite(figure)
+        strategy.tell(proposal, Objective(math.log(figure)) if right else Infeasible())
     return {
         "space": measured.name,
-        "strategy": strategy_name,
+        "strategy": name,
         "seed": seed,
-        "evaluations": evaluations,
+        "budget": evaluations,
         "curve": curve,
+        "ask_ms": round((time.process_time() - started) * 1e3 / number, 2),
     }
 
 
-def evaluations_to(curve: Curve, time: float) -> float:
-    """How many evaluations it took to reach a time; infinite for a search that did not."""
-    return next((number for number, reached in curve if reached <= time), math.inf)
+def search_of(search: Search) -> Row:
+    """A search in a process that has the spaces."""
+    space, strategy, seed, budget = search
+    run = sampled if strategy in SAMPLERS else searched
+    return run(_spaces[space], strategy, seed, budget)
 
 
-def best_after(curve: Curve, evaluations: int, before: float) -> np.ndarray:
-    """[evaluations]: the best time after each; `before` the first valid one."""
-    best = np.full(evaluations, before)
-    for number, time in curve:
-        best[int(number) - 1 :] = time
-    return best
+def stored(path: Path) -> list[Row]:
+    """The searches of a file; a last line that was cut off is none."""
+    if not path.is_file():
+        return []
+    lines = path.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
-def random_best(times: np.ndarray, evaluations: int) -> np.ndarray:
-    """[evaluations]: the expected best of so many different random points.
-
-    A set of failed ones counts as the worst valid time.
-    """
-    valid = np.isfinite(times)
-    ordered = np.sort(np.where(valid, times, times[valid].max()))
-    total = len(ordered)
-    evaluations = min(evaluations, total)
-    expected = np.empty(evaluations)
-    left = np.arange(total, 0, -1, dtype=float)  # points that are not faster than each
-    log_chance = np.zeros(total)  # that all points so far are among the slowest `left`
-    for number in range(evaluations):
-        with np.errstate(divide="ignore"):
-            log_chance += np.log(np.maximum(left - number, 0)) - math.log(total - number)
-        expected[number] = ordered[0] + (np.exp(log_chance)[1:] * np.diff(ordered)).sum()
-    return expected
+def _key(row: Row) -> Search:
+    return row["space"], row["strategy"], row["seed"], row["budget"]
 
 
-def score(space: MeasuredSpace, curves: list[Curve], evaluations: int) -> float | None:
-    """P: the mean over the evaluations between the two points of random search."""
-    valid = space.times[np.isfinite(space.times)]
-    goal, median = float(valid.min()), float(np.median(valid))
-    baseline = random_best(space.times, evaluations)
-    start, end = (
-        int(np.argmax(baseline <= goal + (median - goal) * (1 - share)))
-        if (baseline <= goal + (median - goal) * (1 - share)).any()
-        else evaluations - 1
-        for share in (START, CUTOFF)
-    )
-    if end <= start:
-        return None
-    mean = np.mean([best_after(each, evaluations, float(valid.max())) for each in curves], axis=0)
-    part = slice(start, end + 1)
-    return float(np.mean((baseline[part] - mean[part]) / (baseline[part] - goal)))
-
-
-def summary(space: MeasuredSpace, strategy: str, rows: list[Row], evaluations: int) -> Row:
-    """The figures of one strategy on one space."""
-    best = float(space.times.min())
-    curves = [row["curve"] for row in rows]
-    line: Row = {"space": space.name, "strategy": strategy, "searches": len(rows)}
-    for share in SHARES:
-        counts = [evaluations_to(curve, best * share) for curve in curves]
-        quartiles = np.quantile(counts, (0.25, 0.5, 0.75), method="inverted_cdf")
-        known = [None if math.isinf(count) else float(count) for count in quartiles]
-        line[f"to_{round(share * 100 - 100)}_percent"] = known
-    reached = min(evaluations, *(int(row["budget"]) for row in rows)) if rows else 0
-    p = score(space, curves, reached)
-    line |= {"budget": reached, "score": None if p is None else round(p, 3)}
-    return line
-
-
-def other_rows(paths: list[Path]) -> tuple[list[Row], str]:
-    """The searches of Kernel Tuner's strategies, and its version."""
-    rows: list[Row] = []
-    version = ""
-    for path in paths:
-        content: Any = json.loads(path.read_text())
-        version = content["kernel_tuner"]
-        rows += [
-            {**row, "strategy": f"kernel_tuner {row['strategy']}", "budget": content["budget"]}
-            for row in content["rows"]
-            if not row.get("failure")
-        ]
-    return rows, version
+def complete_lines(rows: Iterable[Row], seeds: int, evaluations: int) -> list[Row]:
+    """The figures of each strategy that has every search; a message for the others."""
+    searches = {_key(row): row for row in rows if not row.get("failure")}
+    lines, means = [], []
+    for strategy in dict.fromkeys(row["strategy"] for row in searches.values()):
+        keys = [(space, strategy, seed, evaluations) for space in _spaces for seed in range(seeds)]
+        missing = sum(key not in searches for key in keys)
+        if missing:
+            print(f"{strategy} lacks {missing} of {len(keys)} searches", file=sys.stderr)
+            continue
+        of_strategy = [searches[key] for key in keys]
+        for name, space in _spaces.items():
+            same = [row for row in of_strategy if row["space"] == name]
+            lines.append(summary(space, strategy, same, evaluations))
+        means.append(overall(_spaces, strategy, of_strategy, evaluations))
+        asks = [row["ask_ms"] for row in of_strategy if "ask_ms" in row]
+        if asks:
+            means[-1]["ask_ms"] = round(sum(asks) / len(asks), 1)
+    return [*lines, *means]
 
 
 def main() -> None:
     parser = script_parser(__doc__)
     add_save(parser)
+    parser.add_argument("searches", type=Path, nargs="?", metavar="SEARCHES.jsonl")
     parser.add_argument("--space", type=Path, action="append", default=[], metavar="FILE")
-    parser.add_argument("--strategy", action="append", choices=sorted(STRATEGIES))
-    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--strategy", action="append", choices=[*OURS, *SAMPLERS])
+    parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--evaluations", type=int, default=200)
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--kernel-tuner", type=Path, action="append", default=[], metavar="FILE")
+    parser.add_argument("--kernel-tuner", type=Path, metavar="FILE")
     parser.add_argument("--write-spaces", type=Path, metavar="SPACES.json")
     options = parser.parse_args()
-    spaces = measured_spaces(options.space)
+    _spaces.update({space.name: space for space in measured_spaces(options.space)})
     if options.write_spaces is not None:
-        options.write_spaces.write_text(json.dumps([space.as_json() for space in spaces]))
+        plain = [space.as_json() for space in _spaces.values()]
+        options.write_spaces.write_text(json.dumps(plain))
         return
+    if options.searches is None:
+        parser.error("name the file that keeps the searches")
+    done = {_key(row) for row in stored(options.searches)}
     searches = [
         (space, strategy, seed, options.evaluations)
-        for strategy in options.strategy or sorted(STRATEGIES)
-        for space in spaces
+        for strategy in options.strategy or [*OURS, *SAMPLERS]
         for seed in range(options.seeds)
+        for space in _spaces
     ]
-    with ProcessPoolExecutor(options.cores) as pool:
-        rows = list(pool.map(searched, searches, chunksize=options.seeds))
-    rows = [{**row, "budget": options.evaluations} for row in rows]
-    others, version = other_rows(options.kernel_tuner)
-    lines = []
-    for space in spaces:
-        of_space = [row for row in (*rows, *others) if row["space"] == space.name]
-        for strategy in dict.fromkeys(row["strategy"] for row in of_space):
-            same = [row for row in of_space if row["strategy"] == strategy]
-            lines.append(summary(space, strategy, same, options.evaluations))
-    publish(
-        "search_quality",
-        [{"what": "kernel_tuner", "version": version}, *lines] if version else lines,
-        save=options.save,
-    )
+    missing = [search for search in searches if search not in done]
+    with ProcessPoolExecutor(options.cores) as pool, options.searches.open("a") as file:
+        for row in pool.map(search_of, missing):
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+    others = stored(options.kernel_tuner) if options.kernel_tuner is not None else []
+    setting: Any = {
+        "what": "setting",
+        "seeds": options.seeds,
+        "evaluations": options.evaluations,
+        "spaces": [{"space": name, "points": len(space.points)} for name, space in _spaces.items()],
+        "kernel_tuner": next((row["version"] for row in others), ""),
+    }
+    rows = [*stored(options.searches), *others]
+    figures = complete_lines(rows, options.seeds, options.evaluations)
+    publish("search_quality", [setting, *figures], save=options.save)
 
 
 if __name__ == "__main__":

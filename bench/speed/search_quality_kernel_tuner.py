@@ -1,11 +1,12 @@
 """Kernel Tuner's strategies on complete spaces, in its simulation mode.
 
-    python -m bench.speed.search_quality_kernel_tuner SPACES.json OUT.json [--repeats 20]
+    python -m bench.speed.search_quality_kernel_tuner SPACES.json SEARCHES.jsonl [--seeds 20]
 
 A process of its own, in an environment that has `kernel-tuner`; greenfast is not imported.
 `bench.speed.search_quality --write-spaces SPACES.json` writes the spaces. Every strategy has its
 default options. An evaluation is a configuration that was not asked for before, failed ones
-included, as in Kernel Tuner's own budget.
+included, as in Kernel Tuner's own budget. Searches are appended to SEARCHES.jsonl as they end; a
+second run does those that are missing.
 """
 
 import argparse
@@ -37,8 +38,9 @@ STRATEGIES = {
     "hybrid_vndx": "hybrid_vndx",
     "adaptive_tabu_greywolf": "adaptive_tabu_greywolf",
     "bayes_opt": "bayes_opt",
-    "random": "random_sample",
+    "random_sample": "random_sample",
 }
+PREFIX = "kernel_tuner "
 
 
 @lru_cache
@@ -138,10 +140,12 @@ def run(job):
         SimulationRunner.run = original
     return {
         "space": name,
-        "strategy": strategy,
+        "strategy": PREFIX + strategy,
         "seed": seed,
+        "budget": budget,
         "evaluations": len(seen),
-        "curve": curve,
+        "curve": [[number, time] for number, time in curve if number <= budget],
+        "version": importlib.metadata.version("kernel_tuner"),
         **({"failure": failure} if failure else {}),
     }
 
@@ -152,36 +156,41 @@ def restriction(path, name):
     return [FunctionConstraint(lambda *values: tuple(values) in valid)]
 
 
+def missing(options):
+    """The searches that the file does not have, those of a space and strategy side by side."""
+    done = set()
+    if options.out.exists():
+        for line in options.out.read_text().splitlines():
+            row = json.loads(line)
+            done.add((row["space"], row["strategy"], row["seed"], row["budget"]))
+    return [
+        (options.spaces, name, strategy, seed, options.evaluations)
+        for strategy in options.strategy or STRATEGIES
+        for name in options.space or spaces(options.spaces)
+        for seed in range(options.seeds)
+        if (name, PREFIX + strategy, seed, options.evaluations) not in done
+    ]
+
+
 def main():
     parser = argparse.ArgumentParser(
         prog="python -m bench.speed.search_quality_kernel_tuner", description=__doc__
     )
     parser.add_argument("spaces")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--budget", type=int, default=500)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--evaluations", type=int, default=200)
     parser.add_argument("--strategy", action="append", choices=sorted(STRATEGIES))
     parser.add_argument("--space", action="append")
     parser.add_argument("--cores", type=int, default=2)
     options = parser.parse_args()
     if interface is None:
         raise SystemExit("This comparison needs Kernel Tuner: pip install kernel-tuner")
-    jobs = [
-        (options.spaces, name, strategy, seed, options.budget)
-        for name in options.space or spaces(options.spaces)
-        for strategy in options.strategy or STRATEGIES
-        for seed in range(options.repeats)
-    ]
-    rows = []
-    with ProcessPoolExecutor(options.cores) as pool:
-        for row in pool.map(run, jobs, chunksize=options.repeats):
-            rows.append(row)
-    value = {
-        "kernel_tuner": importlib.metadata.version("kernel_tuner"),
-        "budget": options.budget,
-        "rows": rows,
-    }
-    options.out.write_text(json.dumps(value))
+    jobs = missing(options)
+    with ProcessPoolExecutor(options.cores) as pool, options.out.open("a") as out:
+        for row in pool.map(run, jobs, chunksize=5):
+            out.write(json.dumps(row) + "\n")
+            out.flush()
 
 
 if __name__ == "__main__":

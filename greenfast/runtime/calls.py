@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from greenfast.runtime.driver import device_facts, driver
+from greenfast.runtime.driver import DeviceFacts, device_facts, driver
 from greenfast.runtime.frameworks import Framework
 from greenfast.runtime.kernel_set import Choice, KernelSet
 from greenfast.runtime.modules import MODULES
@@ -56,18 +56,31 @@ def prepare(kernels: KernelSet, call: Call, device: int) -> Prepared | Refused:
     try:
         facts = device_facts(device)
         choice = choose(kernels, call)
-        if choice.program is None:
-            return Refused(choice.why, always=True)
-        shapes = planned(choice.program, call)
-        functions = [
-            MODULES.function(
-                driver(), choice.program, facts, launch.entry, launch.smem_dynamic_bytes
-            )
-            for launch in shapes.launches
-        ]
     except (UsageError, Fault) as error:
         return Refused(error.message, always=True)
-    return Prepared(CudaPlan(driver(), choice.program, shapes, functions, device), choice)
+    if choice.program is None:
+        return Refused(choice.why, always=True)
+    refusals: list[str] = []
+    for program in (choice.program, *kernels.instead_of(choice.program)):
+        try:
+            plan = _plan(program, call, facts)
+        except (UsageError, Fault) as error:
+            refusals.append(error.message)
+            continue
+        if not refusals:
+            return Prepared(plan, choice)
+        why = f"{choice.program.name} cannot run it: {refusals[0]}"
+        return Prepared(plan, Choice(program, why))
+    return Refused("; ".join(dict.fromkeys(refusals)), always=True)
+
+
+def _plan(program: Program, call: Call, facts: DeviceFacts) -> CudaPlan:
+    shapes = planned(program, call)
+    functions = [
+        MODULES.function(driver(), program, facts, launch.entry, launch.smem_dynamic_bytes)
+        for launch in shapes.launches
+    ]
+    return CudaPlan(driver(), program, shapes, functions, facts.ordinal)
 
 
 def choose(kernels: KernelSet, call: Call) -> Choice:

@@ -22,7 +22,6 @@ MULTIPROCESSORS, MAJOR, MINOR, SHARED_OPT_IN = 16, 75, 76, 97  # CUdevice_attrib
 MAX_DYNAMIC_SHARED = 8  # CUfunction_attribute
 RELAXED = 2  # CUstreamCaptureMode
 NO_BINARY = (200, 209, 218, 222)  # invalid image, no binary, invalid PTX, unsupported PTX version
-FREE_SHARED_BYTES = 48 * 1024  # that a launch may have without consent
 
 
 class LaunchConfig(ctypes.Structure):
@@ -141,7 +140,7 @@ class Driver:
     ) -> ctypes.c_void_p:
         function = ctypes.c_void_p()
         self._call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
-        if smem_dynamic_bytes > FREE_SHARED_BYTES:
+        if smem_dynamic_bytes:  # even a little is too much beside what the kernel declares
             self.allow_shared(function, smem_dynamic_bytes)
         return function
 

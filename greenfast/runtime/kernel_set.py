@@ -87,6 +87,19 @@ class KernelSet:
         called = ", ".join(f"{name}={values.get(name)}" for name in self.operation.compiled_names)
         return Choice(None, f"{self.origin} has no kernel for {called}")
 
+    def instead_of(self, program: Program) -> tuple[Program, ...]:
+        """The programs to try when `program` cannot run a call on this GPU or with its strides.
+
+        A set that was measured against a library leaves such calls to the library.
+        """
+        if self.has_library:
+            return ()
+        return tuple(
+            other
+            for other in self.programs.values()
+            if other is not program and other.compiled == program.compiled
+        )
+
     def _by_rules(self, group: Group, values: Mapping[str, Value]) -> Choice:
         for name, (low, high) in group.region.items():
             if not low <= int(values[name]) <= high:

@@ -346,8 +346,9 @@ def _sentence(finding: Finding, scale: Scale) -> str:
     alone = arm.alone
     assert alone is not None
     if alone.verdict == "rejected":
+        wrong = alone.stage in (Stage.CORRECTNESS, Stage.SAFETY)
         return (
-            f"{subject}: the kernel is not correct with {arm.name} "
+            f"{subject}: the kernel is {'not correct' if wrong else 'rejected'} with {arm.name} "
             f"({alone.stage}: {alone.reason}), so there is no time to compare: {alone.sentence}"
         )
     if finding.ratio is None:

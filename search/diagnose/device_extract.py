@@ -24,7 +24,7 @@ from greenfast.search.toolchain.includes import STANDARD_HEADERS
 _HEADER = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
 _PACK = re.compile(r"#pragma\s+pack\b")
 _NAMESPACE = re.compile(r"(?:inline )?namespace(?: |$)")
-_LIBRARIES = ("std", "nvcuda", "cooperative_groups", "cuda")
+_LIBRARIES = ("std", "nvcuda", "cooperative_groups", "cuda", "cub")
 # The standard headers that device code uses and that bring no C library. The emulator's prelude has
 # what else it may need.
 DEVICE_STANDARD = word_set("""

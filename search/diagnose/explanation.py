@@ -196,6 +196,8 @@ def conclusion_of(explanation: Explanation) -> str:
         parts.append(
             f"the bad access belongs to the stage {explanation.first_stage}: {explanation.sentence}"
         )
+    elif wrong is not None:
+        parts.append(f"no stage runs to its end, so none is shown to be wrong: {wrong.sentence}")
     elif explanation.stages:
         parts.append("every probed stage is correct by itself")
     if explanation.findings:

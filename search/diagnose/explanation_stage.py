@@ -39,7 +39,9 @@ def first_stage(
     if first is not None and first.outcome == "wrong" and first.suspect != BETWEEN:
         if unordered and of_finding in order and order.index(of_finding) < order.index(first.probe):
             return of_finding, SAFETY, f"values go wrong in {first.probe}, behind the race"
-        before = _before_partial_tile(reports, first, tiles)
+        # A finding at or behind the wrong stage explains it without keys past the end.
+        explained = of_finding in order and order.index(of_finding) >= order.index(first.probe)
+        before = "" if explained else _before_partial_tile(reports, first, tiles)
         if before:
             why = (
                 f"only tiles that are not full are wrong in {first.probe}, and the probe of "
@@ -53,7 +55,9 @@ def first_stage(
         return first.probe, PROBES, ""
     if order[:-1] and (stage := _of_access(kernel, sentence)):
         return stage, ACCESS, ""
-    return (first.probe, PROBES, "") if first is not None else ("", "", "")
+    # Where no stage ran to its end, the first of them is only the first that was tried.
+    ended = any(report.outcome in ("right", "wrong") for report in reports)
+    return (first.probe, PROBES, "") if first is not None and ended else ("", "", "")
 
 
 def _of_findings(template: TemplateSpec, findings: Sequence[SafetyFinding]) -> tuple[str, bool]:

@@ -35,11 +35,20 @@ from greenfast.search.diagnose.plain_text import MissingInclude, PlainText, read
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.problem import GivenArgument, LaunchPlan, Problem, Tensor
+from greenfast.search.oracle.problem import (
+    GivenArgument,
+    LaunchPlan,
+    Problem,
+    Tensor,
+    WorkspaceMemory,
+)
 from greenfast.search.render import assemble, with_markers
 from greenfast.search.targets.emulator.target import EmulatorTarget
 from greenfast.search.verdict import SafetyFinding
 
+HEAP_NAME = "device-heap"  # native/device_heap.cpp knows it by this name
+HEAP_BYTES = 8 * 2**20  # the device's default
+_ALLOCATION = re.compile(r"\b(?:new|malloc)\b")
 _GF_INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]gf/', re.MULTILINE)
 
 
@@ -102,6 +111,7 @@ def read_plain(
         (),
         arch_specific=launches.arch_specific if launches else False,
     )
+    problem = _with_heap(problem, source.text)
     problem = with_declared_clusters(problem, source, file.name if file else "--cluster")
     expected: tuple[ExpectedOutput, ...] = launches.expected if launches else ()
     return PlainKernel(BroughtKernel(source, problem, expected, text.files), entries, text.missing)
@@ -119,6 +129,14 @@ def with_entry_names(report: CheckReport, entries: Sequence[Entry]) -> CheckRepo
         return replace(finding, sentence=sentence)
 
     return replace(report, findings=tuple(map(named, report.findings)))
+
+
+def _with_heap(problem: Problem, text: str) -> Problem:
+    """With memory for `new` and `malloc` where the code has such a word."""
+    if not _ALLOCATION.search(text):
+        return problem
+    heap = WorkspaceMemory(HEAP_NAME, HEAP_BYTES, zero_fill=False)
+    return replace(problem, workspaces=(*problem.workspaces, heap))
 
 
 def _expanded(text: PlainText, target: EmulatorTarget) -> str:

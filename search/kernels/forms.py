@@ -384,6 +384,13 @@ TEMPLATE = Form(
         Key("workspaces", _list(WORKSPACE), "scratch memory", "[]"),
         Key("tensor_maps", _list(TENSOR_MAP), "maps for bulk tensor copies", "[]"),
         Key(
+            "worthwhile_when",
+            EXPRESSION,
+            "over dims and options: where it does not hold for a workload, only a search that "
+            "names the template tries it",
+            "always",
+        ),
+        Key(
             "arch_specific",
             FLAG,
             "compiled for `sm_90a` and the like: it runs on exactly `minimum_sm`",

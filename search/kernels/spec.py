@@ -148,8 +148,10 @@ class TemplateSpec:
     # Compiled for `sm_90a` and the like: it runs on exactly the architecture `minimum_sm`.
     arch_specific: bool = False
     tensor_maps: tuple[TensorMapSpec, ...] = ()  # the last arguments of every entry, in order
+    # Over dims and options: the workloads for which a search that names no templates takes it.
+    worthwhile_when: Expression | None = None
 
-    DIGEST_EXCLUDES = frozenset({"path", "lines"})
+    DIGEST_EXCLUDES = frozenset({"path", "lines", "worthwhile_when"})
     DIGEST_WHEN_SET = frozenset({"arch_specific", "tensor_maps"})
 
     @property
@@ -200,6 +202,11 @@ class TemplateSpec:
     def mapped(self, values: Mapping[str, Value]) -> tuple[TensorMapSpec, ...]:
         """The tensor maps of a point; `values` holds its parameters and locals."""
         return tuple(each for each in self.tensor_maps if each.when is None or each.when(values))
+
+    def is_worthwhile(self, workload: Workload) -> bool:
+        """Whether a search that names no templates tries this one on the workload."""
+        values = dict((*workload.dims, *workload.options))
+        return self.worthwhile_when is None or bool(self.worthwhile_when(values))
 
     def check_supports(self, workload: Workload) -> None:
         """UsageError when this template cannot compute the workload."""

@@ -108,6 +108,9 @@ def read_template(
         tensor_maps=()
         if mistakes  # of a workspace, of which a map may be made
         else _tensor_maps(table, arguments, workspaces, known, run_known),
+        worthwhile_when=mistakes.value(
+            lambda: _optional(table, "worthwhile_when", dim_names | option_names), None
+        ),
     )
     if not mistakes:
         table.finish()

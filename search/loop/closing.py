@@ -27,6 +27,7 @@ from greenfast.search.loop.confirmation import (
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.evaluate import settled as settled_verdict
 from greenfast.search.loop.serving import judge_served
+from greenfast.search.targets.base import runner
 from greenfast.search.verdict import Failed, GateResult, Trial
 
 CONTENDERS = 3  # contenders considered, and so the most confirmations of one search
@@ -103,10 +104,17 @@ def _close(
     compare_peers = context.compare_peers
     if compare_peers is not None and not context.stop.is_set():
         peers, fault = _kept(
-            lambda: compare_peers(prepared(context, best.candidate), cancelled=context.stop.is_set)
+            lambda: compare_peers(
+                prepared(on_one_device(context), best.candidate), cancelled=context.stop.is_set
+            )
         )
         sentence += f"; peers were not compared: {fault}" if fault else ""
     return Closing(tuple(settled), confirmations, peers or (), sentence)
+
+
+def on_one_device(context: EvaluationContext) -> EvaluationContext:
+    """The context with one GPU of a target that has several."""
+    return replace(context, target=runner(context.target).lane())
 
 
 def _after(trials: Iterable[Trial], results: Iterable[Settled]) -> list[Trial]:

@@ -21,6 +21,7 @@ from greenfast.search.gates.performance import left_wrong, timed_problems
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.loop.comparison import Comparison, Confirmation, ProcessTimes
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
+from greenfast.search.loop.other_gpus import as_beside
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets.base import Failure, Rival, runner
 from greenfast.search.timing import Decision, Interval
@@ -77,10 +78,12 @@ class _Wrong(Exception):
     """The winner or its opponent failed on new inputs."""
 
 
-def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
+def contender_of(
+    trial: Trial, is_baseline: bool, baseline: tuple[Timing, ...] | None = None
+) -> Contender | None:
     """The trial as a contender; None unless it is correct, measured and faster than the baseline.
 
-    The baseline itself need not be faster.
+    The baseline itself need not be faster. The contender's time is that on the baseline's GPU.
     """
     if not isinstance(trial.verdict, (Accepted, Green)):
         return None
@@ -95,7 +98,7 @@ def contender_of(trial: Trial, is_baseline: bool) -> Contender | None:
     return Contender(
         trial.number,
         trial.candidate,
-        time_us_of(evidence.timings),
+        time_us_of(as_beside(baseline, evidence.timings)),
         isinstance(safety, Skipped),
     )
 
@@ -212,8 +215,10 @@ def _process(
 
     The order is random, so that memory is laid out differently in each process.
     """
-    runner(context.target).fresh()
-    seeded, order = replace(context, seed=seed, siblings=None), random.Random(seed)
+    lane = runner(context.target).lane()
+    lane.fresh()
+    seeded = replace(context, target=lane, seed=seed, siblings=None)
+    order = random.Random(seed)
     winner = prepared(seeded, finalists.winner.candidate)
     others = {role: prepared(seeded, finalists.by_role()[role].candidate) for role in roles}
     times_by_role: dict[str, ProcessTimes | str] = {}

@@ -19,6 +19,7 @@ from greenfast.search.gates.safety import LACKING
 from greenfast.search.kernels.spec import Check, KernelSpec
 from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.comparison import Peer
+from greenfast.search.loop.other_gpus import as_beside
 from greenfast.search.loop.submitted_checks import also_checked
 from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.space.candidate import Candidate
@@ -286,10 +287,12 @@ def _through_gates(
     subject: Subject, context: EvaluationContext, baseline_times: BaselineTimes
 ) -> Verdict:
     results: list[GateResult] = []
+    times: tuple[Timing, ...] | None = None
     for gate in GATES:
         try:
-            spared = _spared(gate.name, results, context.best_time_us)
-            baseline = _baseline(context, baseline_times()) if gate.compares else None
+            times = baseline_times() if gate.compares else times
+            spared = _spared(gate.name, results, context.best_time_us, times)
+            baseline = _baseline(context, times) if gate.compares else None
             result = spared or gate.judge(subject, baseline)
         except SourceRefused as refused:
             return _refused(refused)
@@ -316,7 +319,10 @@ def _baseline(context: EvaluationContext, timings: tuple[Timing, ...] | None) ->
 
 
 def _spared(
-    gate: str, results: list[GateResult], best_time_us: Callable[[], float]
+    gate: str,
+    results: list[GateResult],
+    best_time_us: Callable[[], float],
+    baseline: tuple[Timing, ...] | None,
 ) -> Skipped | None:
     """Skip safety for a candidate that cannot become the best.
 
@@ -324,7 +330,7 @@ def _spared(
     """
     if gate != Stage.SAFETY:
         return None
-    time_us, best_us = measured_time_us(results), best_time_us()
+    time_us, best_us = measured_time_us(results, baseline), best_time_us()
     if time_us is None or time_us <= best_us:
         return None
     return Skipped(
@@ -334,14 +340,20 @@ def _spared(
     )
 
 
-def measured_time_us(results: Sequence[GateResult]) -> float | None:
-    """The measured time of a candidate that is faster than the baseline, else None."""
+def measured_time_us(
+    results: Sequence[GateResult], baseline: tuple[Timing, ...] | None = None
+) -> float | None:
+    """The measured time of a candidate that is faster than the baseline, else None.
+
+    It is the time on the baseline's GPU.
+    """
     performance = next((result for result in results if result.gate == Stage.PERFORMANCE), None)
     if not isinstance(performance, Passed) or not isinstance(
         performance.evidence, PerformanceEvidence
     ):
         return None
-    return time_us_of(performance.evidence.timings) if performance.evidence.timings else None
+    timings = as_beside(baseline, performance.evidence.timings)
+    return time_us_of(timings) if timings else None
 
 
 def _right(results: tuple[GateResult, ...]) -> Accepted | Green:

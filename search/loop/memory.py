@@ -48,6 +48,9 @@ class Memory(Protocol):
     def used(self, number: int, recalled: Recalled) -> None:
         """Note that trial `number` repeats the verdict. Durable when it returns."""
 
+    def discourages(self, candidate: Candidate) -> bool:
+        """Whether a candidate lies next to known negatives, so that others are tried first."""
+
 
 class NoMemory:
     """Every candidate is evaluated."""
@@ -59,6 +62,9 @@ class NoMemory:
 
     def used(self, number: int, recalled: Recalled) -> None:
         raise AssertionError("nothing was recalled")
+
+    def discourages(self, candidate: Candidate) -> bool:
+        return False
 
 
 def may_repeat(verdict: Verdict, *, measures: bool) -> bool:

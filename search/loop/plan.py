@@ -15,6 +15,7 @@ from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items, Workload, WorkloadValues
 from greenfast.search.loop.limits import require_grid, require_memory, require_tensor_maps
+from greenfast.search.loop.stopping import stopping_rules
 from greenfast.search.recordings.imported import recorded_space
 from greenfast.search.recordings.shelf import find_recording
 from greenfast.search.recordings.space import RecordedSpace
@@ -27,7 +28,7 @@ from greenfast.search.targets.replay import on_record
 from greenfast.search.text import shortened
 
 DEFAULT_TARGET = "emulator:h200"
-DEFAULT_STRATEGY = "tpe"
+DEFAULT_STRATEGY = "evolution"  # docs/search.md has the figures behind the choice
 EXHAUSTIVE = "exhaustive"  # the strategy that lists its spaces
 DEFAULT_TRIALS = 40
 LARGEST_TRIALS = 1_000_000
@@ -71,6 +72,9 @@ class SearchRequest:
     hypothesis: str = ""  # given by a person: what the search should show
     expected_gain: float | None = None  # a share of the baseline's time
     cost: str = ""  # of trying, in the person's own words
+    no_gain: int | None = None  # end after so many trials without a better candidate
+    bound_percent: float | None = None  # end when the best is this close to the physical bound
+    cold: bool = False  # begin without presets, history or candidates of other scopes
 
 
 @dataclass(frozen=True)
@@ -111,11 +115,16 @@ class SearchPlan:
     hypothesis: str = ""
     expected_gain: float | None = None
     cost: str = ""
+    no_gain: int | None = None
+    bound_percent: float | None = None
+    cold: bool = False
+    neighbours: tuple[Candidate, ...] = ()  # the best of other scopes, tried first
 
 
 ChampionOf = Callable[
     [SearchPlan], tuple[str, Candidate] | None
 ]  # its name and point, in the plan's scope
+NeighboursOf = Callable[[SearchPlan], tuple[Candidate, ...]]
 
 
 def make_plan(
@@ -124,6 +133,7 @@ def make_plan(
     *,
     window: int = 2,
     champion_of: ChampionOf = lambda plan: None,
+    neighbours_of: NeighboursOf = lambda plan: (),
 ) -> SearchPlan:
     """The complete plan; UsageError or SpecError, with the known choices, for one that cannot run.
 
@@ -154,6 +164,7 @@ def make_plan(
     if baseline != NO_BASELINE:
         kernel.preset(baseline)[0].check_supports(workloads[0])
     trials, seconds = _budget(request)
+    no_gain, bound_percent = stopping_rules(request.no_gain, request.bound_percent)
     plan = SearchPlan(
         name=_name(request.name, kernel, workloads),
         kernel=kernel.name,
@@ -176,12 +187,18 @@ def make_plan(
         sizes_secret=secrets.randbelow(LARGEST_SECRET),
         weights=_weights(request, workloads),
         within_percent=request.within_percent,
-        reuse=request.reuse,
+        reuse=request.reuse and not request.cold,
         hypothesis=_words("hypothesis", request.hypothesis),
         expected_gain=_expected(request.expected_gain),
         cost=_words("cost", request.cost),
+        no_gain=no_gain,
+        bound_percent=bound_percent,
+        cold=request.cold,
     )
-    if request.baseline == CHAMPION or (request.baseline is None and family == "cuda"):
+    if not request.cold:
+        plan = replace(plan, neighbours=neighbours_of(plan))
+    by_default = request.baseline is None and family == "cuda" and not request.cold
+    if request.baseline == CHAMPION or by_default:
         return _against_champion(plan, champion_of(plan), required=request.baseline == CHAMPION)
     return plan
 
@@ -271,7 +288,7 @@ def _templates(
     compiled: Items,
     target: str,
 ) -> tuple[str, ...]:
-    names = request.templates or tuple(template.name for template in kernel.templates)
+    names = request.templates or _worthwhile_templates(kernel, workloads)
     if len(set(names)) != len(names):
         raise UsageError("a template is named twice", code="repeated_template")
     usable: list[str] = []
@@ -294,6 +311,16 @@ def _templates(
             code="unsupported_workload",
         )
     return tuple(usable)
+
+
+def _worthwhile_templates(kernel: KernelSpec, workloads: list[Workload]) -> tuple[str, ...]:
+    """The templates that are worth trying on a workload; all of them if none is."""
+    names = tuple(
+        template.name
+        for template in kernel.templates
+        if any(template.is_worthwhile(workload) for workload in workloads)
+    )
+    return names or tuple(template.name for template in kernel.templates)
 
 
 def _require_usable(

@@ -13,11 +13,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
-from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any, Protocol, TypeVar
 
 from greenfast.search.acceptance import weights_of
 from greenfast.search.dispatch.times import is_correct
@@ -37,6 +37,8 @@ from greenfast.search.loop.evaluate import (
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.memory import Memory, NoMemory, Recalled
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
+from greenfast.search.loop.proposer import Proposed, Proposer
+from greenfast.search.loop.stopping import Stopping
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource, RenderFailed
@@ -69,6 +71,8 @@ from greenfast.search.verdict import (
     gate_result,
     performance_of,
 )
+
+T = TypeVar("T")
 
 CONTROL_INTERVAL_S = 0.25
 FAULTS_IN_A_ROW = 5  # after so many, the machine is broken, not the candidates
@@ -152,6 +156,30 @@ class _Flight:
     recalled: Recalled | None = None  # the verdict is that of an earlier search
 
 
+@dataclass
+class _Asked:
+    """A trial that begins when its proposal has come."""
+
+    number: int
+    future: Future[Proposed | None]
+    attempts: int = 0  # of workers that died with it
+
+
+def _known(result: T) -> Future[T]:
+    """A future that has its result."""
+    future: Future[T] = Future()
+    future.set_result(result)
+    return future
+
+
+def _died(attempts: int) -> Faulted:
+    return Faulted(
+        Stage.COMPILE,
+        "worker_died",
+        f"the worker died {attempts} times with this candidate in flight; it is not tried again",
+    )
+
+
 class SearchRun:
     """One search being run by this process."""
 
@@ -164,8 +192,11 @@ class SearchRun:
         on_trial: Callable[[Trial], None] = lambda trial: None,
         on_closing: Callable[[], None] = lambda: None,
         memory: Memory | None = None,
+        on_remark: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self.memory: Memory = memory or NoMemory()
+        self._on_remark, self._remarks = on_remark, len(context.target.remarks)
+        self._heard = self._remarks
         self.stop = threading.Event()
         self.plan, self.sink, self.history = plan, sink, history
         self.on_trial, self.on_closing = on_trial, on_closing
@@ -182,6 +213,14 @@ class SearchRun:
             siblings=self.siblings,
         )
         self.strategy = make_strategy(plan, context)
+        self.stopping = Stopping(plan.no_gain, plan.bound_percent)
+        # A submission brings launches of its own, so its text alone tells nothing.
+        self.proposer = Proposer(
+            self.strategy,
+            context.render,
+            distinct=plan.submitted is None,
+            discourages=self.memory.discourages,
+        )
         self.next_number = 0
         self.baseline: tuple[Timing, ...] | None = None
         self._baseline_known = threading.Event()
@@ -190,7 +229,6 @@ class SearchRun:
         self.measured: list[Trial] = []  # of a tuning: correct, whether or not faster
         self.best_time_us = math.inf  # of those that were accepted
         self.weak_tests: tuple[str, ...] = ()  # of the kernel, as its first correct trial says
-        self.sources: dict[str, Told | None] = {}  # source digest -> its result
         self.faults_in_a_row = 0
         self.last_fault: Faulted | None = None
         self.redo = deque(sorted(history.pending, key=lambda pending: pending.number))
@@ -204,36 +242,53 @@ class SearchRun:
         use_children()
         self.context.target.prepare()
         flights: deque[_Flight] = deque()
-        with LocalExecutor(self.plan.window) as executor:
+        with LocalExecutor(self.plan.window) as executor, self.proposer:
             try:
                 result = self._loop(executor, flights)
-                return self._closed(executor, result) if result.ended is Ended.COMPLETED else result
+                if result.ended is Ended.COMPLETED:
+                    result = self._closed(executor, result)
+                return self._with_remarks(result)
             finally:
                 if flights:  # cancelled, interrupted or broken: their results are no longer needed
                     self._interrupt()
 
     def _loop(self, executor: LocalExecutor, flights: deque[_Flight]) -> RunResult:
+        asked: deque[_Asked] = deque()  # proposals to come, each with room for it
         exhausted = False
         while True:
             control = self.sink.control(self._spent_s())
             if control is Control.CANCEL:
                 return RunResult(Ended.CANCELLED, "cancelled")
-            while (
-                control is Control.RUN
-                and not exhausted
-                and len(flights) < self.plan.window
-                and self._budget_left()
-            ):
-                flight = self._launch(executor)
-                exhausted = flight is None
+            is_open = control is Control.RUN and not exhausted
+            while is_open and len(flights) + len(asked) < self.plan.window and self._budget_left():
+                asked.append(self._ask())
+            while is_open and asked and asked[0].future.done():
+                flight = self._begin(executor, asked.popleft())
+                is_open = flight is not None
+                exhausted = not is_open
                 if flight is not None:
                     flights.append(flight)
-            if not flights:
+            if not flights and not (is_open and asked):
                 return self._ended(control, exhausted)
-            if (done := self._wait(flights[0])) is not None:
-                self._record(flights.popleft(), done)
+            self._wait(flights, asked[0].future if is_open and asked else None)
+            if flights and flights[0].future.done():
+                self._record(flights[0], flights[0].future.result())
+                flights.popleft()
+                self._hear_remarks()
                 if self.faults_in_a_row >= FAULTS_IN_A_ROW:
                     return RunResult(Ended.FAILED, self._failure())
+
+    def _hear_remarks(self) -> None:
+        """Pass the target's new remarks on."""
+        remarks = self.context.target.remarks
+        for remark in remarks[self._heard :]:
+            self._on_remark(remark)
+        self._heard = len(remarks)
+
+    def _with_remarks(self, result: RunResult) -> RunResult:
+        self._hear_remarks()
+        remarks = self.context.target.remarks[self._remarks :]
+        return replace(result, closing="; ".join(filter(None, (result.closing, *remarks))))
 
     def _failure(self) -> str:
         fault = self.last_fault
@@ -297,7 +352,9 @@ class SearchRun:
             return RunResult(Ended.PAUSED, "paused")
         return RunResult(
             Ended.COMPLETED,
-            "every valid candidate was tried" if exhausted else "the budget is spent",
+            "every valid candidate was tried"
+            if exhausted
+            else self.stopping.why or "the budget is spent",
         )
 
     def _is_baseline(self, number: int) -> bool:
@@ -316,6 +373,8 @@ class SearchRun:
     def _budget_left(self) -> bool:
         if self.redo:
             return True
+        if self.stopping.why:
+            return False
         if self.plan.trials is not None and self.next_number >= self.plan.trials:
             return False
         return self.plan.seconds is None or self._spent_s() < self.plan.seconds
@@ -326,58 +385,31 @@ class SearchRun:
             self.baseline = result.evidence.timings
             self._baseline_known.set()
 
-    def _launch(self, executor: LocalExecutor) -> _Flight | None:
-        """Begin the next trial: one that a dead worker left, the baseline, or the strategy's
+    def _ask(self) -> _Asked:
+        """Ask for the next trial: one that a dead worker left, the baseline, or the strategy's
         choice."""
         if self.redo:
-            return self._redo(executor, self.redo.popleft())
-        while True:
-            proposal = self._next_proposal()
-            if proposal is None:
-                return None
-            rendered = self._rendered(proposal.candidate)
-            # A submission brings launches of its own, so its text alone tells nothing.
-            if (
-                self.plan.submitted is None
-                and isinstance(rendered, RenderedSource)
-                and rendered.digest in self.sources
-            ):
-                told = self.sources[
-                    rendered.digest
-                ]  # renders to a source that was tried: no new trial
-                if told is not None:
-                    self.strategy.tell(proposal, told)
-                continue
-            number, self.next_number = self.next_number, self.next_number + 1
-            self.sink.begin(number, proposal)
-            return self._submit(executor, number, proposal, rendered)
+            pending = self.redo.popleft()
+            proposal = Proposal(pending.candidate, pending.sampler)
+            if pending.attempts >= DEATHS:
+                return _Asked(pending.number, _known(Proposed(proposal, None)), pending.attempts)
+            return _Asked(pending.number, self.proposer.render(proposal), pending.attempts)
+        number, self.next_number = self.next_number, self.next_number + 1
+        if self._is_baseline(number):
+            proposal = Proposal(baseline_candidate(self.plan, self.context))
+            return _Asked(number, self.proposer.render(proposal))
+        return _Asked(number, self.proposer.ask())
 
-    def _redo(self, executor: LocalExecutor, pending: Pending) -> _Flight:
-        proposal = Proposal(pending.candidate, pending.sampler)
-        self.sink.begin(pending.number, proposal)
-        if pending.attempts >= DEATHS:
-            future: Future[Evaluated] = Future()
-            future.set_result(
-                Evaluated(
-                    Faulted(
-                        Stage.COMPILE,
-                        "worker_died",
-                        f"the worker died {pending.attempts} times with this candidate in "
-                        "flight; it is not tried again",
-                    ),
-                    None,
-                    0.0,
-                )
-            )
-            return _Flight(pending.number, proposal, None, future)
-        return self._submit(executor, pending.number, proposal, self._rendered(pending.candidate))
-
-    def _rendered(self, candidate: Candidate) -> RenderedSource | RenderFailed | None:
-        """None when the rendering child was lost or starved: the trial renders again."""
-        try:
-            return self.context.render(candidate)
-        except Fault:
+    def _begin(self, executor: LocalExecutor, asked: _Asked) -> _Flight | None:
+        """Begin a trial whose proposal has come; None when no valid point is left."""
+        proposed = asked.future.result()
+        if proposed is None:
             return None
+        self.sink.begin(asked.number, proposed.proposal)
+        if asked.attempts >= DEATHS:
+            died = _known(Evaluated(_died(asked.attempts), None, 0.0))
+            return _Flight(asked.number, proposed.proposal, None, died)
+        return self._submit(executor, asked.number, proposed.proposal, proposed.rendered)
 
     def _submit(
         self,
@@ -387,30 +419,25 @@ class SearchRun:
         rendered: RenderedSource | RenderFailed | None,
     ) -> _Flight:
         source = rendered if isinstance(rendered, RenderedSource) else None
-        if source is not None:
-            self.sources[source.digest] = None
         context, baseline = self.context, self._timed_baseline
         is_baseline = self._is_baseline(number)
         recalled = self.memory.recall(proposal.candidate, source, is_baseline=is_baseline)
         if recalled is not None:
-            known: Future[Evaluated] = Future()
-            known.set_result(Evaluated(recalled.verdict, source, 0.0))
+            known = _known(Evaluated(recalled.verdict, source, 0.0))
             return _Flight(number, proposal, source, known, recalled)
         if is_baseline:
             context, baseline = replace(context, on_result=self._hear_baseline), no_baseline
         future = executor.submit(evaluate, proposal.candidate, context, baseline, rendered)
         return _Flight(number, proposal, source, future)
 
-    def _next_proposal(self) -> Proposal | None:
-        if self.next_number == 0 and self.plan.baseline != NO_BASELINE:
-            return Proposal(baseline_candidate(self.plan, self.context))
-        return self.strategy.ask()
-
-    def _wait(self, flight: _Flight) -> Evaluated | None:
-        try:
-            return flight.future.result(timeout=CONTROL_INTERVAL_S)
-        except FutureTimeout:
-            return None
+    def _wait(self, flights: deque[_Flight], asked: Future[Proposed | None] | None) -> None:
+        """Wait for the first trial's end or the next proposal, but no longer than flags may."""
+        futures: list[Future[Any]] = [flight.future for flight in islice(flights, 1)]
+        wait(
+            [*futures, *([asked] if asked is not None else [])],
+            CONTROL_INTERVAL_S,
+            FIRST_COMPLETED,
+        )
 
     def _record(self, flight: _Flight, done: Evaluated) -> None:
         trial = self.siblings.held(
@@ -426,15 +453,20 @@ class SearchRun:
         if flight.recalled is not None and trial.verdict is flight.recalled.verdict:
             self.memory.used(flight.number, flight.recalled)
         self.sink.record(trial, flight.source)
-        self._learn(trial, self.strategy.tell)
+        self._learn(trial)
+        self.proposer.tell(
+            Proposal(trial.candidate, trial.sampler),
+            trial.source_digest,
+            told_of(trial, self.plan),
+        )
         self.on_trial(trial)
 
-    def _learn(self, trial: Trial, tell: Callable[[Proposal, Told], None]) -> None:
+    def _learn(self, trial: Trial) -> None:
         if self._is_baseline(trial.number):
             self.baseline = timings_of(trial.verdict)
             self.measured_baseline = contender_of(trial, is_baseline=True)
             self._baseline_known.set()
-        elif (contender := contender_of(trial, is_baseline=False)) is not None:
+        elif (contender := contender_of(trial, False, self.baseline)) is not None:
             self.contenders.append(contender)
             if isinstance(trial.verdict, Accepted):
                 self.best_time_us = min(self.best_time_us, contender.time_us)
@@ -442,26 +474,37 @@ class SearchRun:
             self.measured.append(trial)
         self.siblings.learn(trial)
         self.weak_tests = self.weak_tests or weak_tests_of(trial.verdict)
-        told = told_of(trial, self.plan)
+        self.stopping.learn(told_of(trial, self.plan), trial.verdict)
         if isinstance(trial.verdict, Faulted):
             self.faults_in_a_row, self.last_fault = self.faults_in_a_row + 1, trial.verdict
         else:
             self.faults_in_a_row = 0
-        if trial.source_digest is not None:
-            self.sources[trial.source_digest] = told
-        if told is not None:
-            tell(Proposal(trial.candidate, trial.sampler), told)
+
+    def _is_asked(self, number: int, candidate: Candidate) -> bool:
+        """Whether the strategy proposed a trial: not a baseline that is no seed."""
+        return not self._is_baseline(number) or self.strategy.is_seed(candidate)
 
     def _restore(self, history: History) -> None:
         past: list[Past] = []
         for trial in sorted(history.trials, key=lambda trial: trial.number):
-            self._learn(trial, lambda proposal, told: None)
-            past.append(Past(trial.candidate, trial.sampler, told_of(trial, self.plan)))
+            self._learn(trial)
+            told = told_of(trial, self.plan)
+            if trial.source_digest is not None:
+                self.proposer.remember(trial.source_digest, told)
+            if self._is_asked(trial.number, trial.candidate):
+                past.append(Past(trial.candidate, trial.sampler, told))
+            elif told is not None:
+                self.strategy.tell(Proposal(trial.candidate, trial.sampler), told)
         self.faults_in_a_row = 0
+        self.stopping.go_on()
         self.strategy.restore(
             [
                 *past,
-                *(Past(pending.candidate, pending.sampler, None) for pending in history.pending),
+                *(
+                    Past(pending.candidate, pending.sampler, None)
+                    for pending in history.pending
+                    if self._is_asked(pending.number, pending.candidate)
+                ),
             ]
         )
         numbers = [trial.number for trial in history.trials]
@@ -477,7 +520,8 @@ def weak_tests_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
-    """The plan's strategy over its templates' spaces, with every preset as a seed."""
+    """The plan's strategy over its templates' spaces. Seeds are the best candidates of
+    neighbouring scopes, then every preset; a cold search has none."""
     spaces = {
         name: context.target.space(context.kernel.template(name), context.compiled)
         for name in plan.templates
@@ -487,9 +531,16 @@ def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
         for space in spaces.values()
         for preset in space.template.presets
     ]
+    seeds = [*plan.neighbours, *seeds]
+    if plan.cold:
+        seeds = []
     if plan.submitted is not None:
         seeds = [plan.submitted]
-    valid = [seed for seed in seeds if spaces[seed.template].why_not(seed.parameters) is None]
+    valid = [
+        seed
+        for seed in seeds
+        if seed.template in spaces and spaces[seed.template].why_not(seed.parameters) is None
+    ]
     return STRATEGIES[plan.strategy](context.kernel.name, spaces, valid, plan.seed)
 
 
@@ -510,6 +561,8 @@ def told_of(trial: Trial, plan: SearchPlan) -> Told | None:
             return None
         case Accepted() | Green():
             is_baseline = trial.number == 0 and plan.baseline != NO_BASELINE
+            if is_baseline and plan.cold:
+                return None  # it may be a preset or a champion
             return Objective(0.0) if is_baseline else _objective(trial.verdict)
         case Rejected(stage=Stage.PERFORMANCE, reason=reason) if reason is not Reason.IMPLAUSIBLE:
             return _objective(trial.verdict) or Infeasible()

@@ -42,6 +42,7 @@ from greenfast.search.space.space import Space
 from greenfast.search.targets.base import Target
 from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import (
+    DEVICE_INDEX,
     CheckEvidence,
     CorrectnessEvidence,
     Failed,
@@ -57,7 +58,7 @@ from greenfast.search.verdict import (
 # Safety is not replayed: the emulator checks it.
 GATES = (PtxasGate(), CorrectnessGate(), PerformanceGate())
 # The timing details that the row's note repeats; the others are health.
-PROTOCOL_DETAIL = ("sets", "nodes")
+PROTOCOL_DETAIL = ("sets", "nodes", DEVICE_INDEX)
 FAULT_TRIES = 3
 FAULTS_IN_A_ROW = 5
 

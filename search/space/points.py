@@ -73,6 +73,23 @@ class Points(Sequence[Items]):
             (int(at) for at in self._order[first:end] if self.encoded[at].tobytes() == row), None
         )
 
+    def positions(self, rows: np.ndarray) -> np.ndarray:
+        """[rows]: the position of each row of positions of values; -1 where it is not here."""
+        if not len(self) or not len(rows):
+            return np.full(len(rows), -1, np.intp)
+        keys = self._key(np.ascontiguousarray(rows.T))
+        at = np.searchsorted(self._keys, keys, "left")
+        last = np.searchsorted(self._keys, keys, "right")
+        places = self._order[np.minimum(at, len(self) - 1)]
+        same = (at < last) & (self.encoded[places] == rows).all(1)
+        for row in np.flatnonzero((at + 1 < last) & ~same):  # several points share the number
+            shared = self._order[at[row] : last[row]]
+            equal = shared[(self.encoded[shared] == rows[row]).all(1)]
+            if len(equal):
+                places[row], same[row] = equal[0], True
+        known: np.ndarray = np.where(same, places, -1)
+        return known
+
     def encode(self, parameters: Items) -> np.ndarray:
         """Positions of a point's values: [parameters]."""
         return np.frombuffer(self._row(parameters), self._type)
@@ -143,7 +160,7 @@ class Points(Sequence[Items]):
         keys = np.zeros(columns.shape[1], np.uint64)
         for column, codes in zip(columns, self._codes, strict=True):
             keys *= np.uint64(len(codes))
-            keys += column
+            keys += column.astype(np.uint64)
         return keys
 
     def _row(self, point: Items) -> bytes:

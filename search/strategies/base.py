@@ -20,6 +20,8 @@ class Objective:
     """A correct candidate: the logarithm of its time ratio to the baseline; lower is better."""
 
     log_ratio: float
+    # Bins of figures such as registers and occupancy; equal ones behave alike. Empty: unknown.
+    behaviour: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,26 +80,36 @@ class Strategy(ABC):
         if proposal.candidate.template in self.spaces:  # a baseline may be of another template
             self.learn(proposal, told)
 
+    def is_seed(self, candidate: Candidate) -> bool:
+        """Whether the candidate is among the seeds that were not asked for yet."""
+        return any(seed.digest == candidate.digest for seed in self._seeds)
+
     def restore(self, past: Sequence[Past]) -> None:
         """Rebuild the strategy from stored trials, in order."""
         for trial in past:
             self._proposal_count += 1
             self._mark(trial.candidate)
+            if trial.candidate.template in self.spaces:
+                self.started(Proposal(trial.candidate, trial.sampler))
             if trial.told is not None:
                 self._note(trial.candidate, trial.told)
                 if trial.candidate.template in self.spaces:
-                    self.relearn(Proposal(trial.candidate, trial.sampler), trial.told)
+                    self.learn(Proposal(trial.candidate, trial.sampler), trial.told)
 
     @abstractmethod
     def propose(self, template: str, rng: random.Random) -> Proposal:
         """A new valid point of `template`, which has at least one."""
 
+    def proposed_as(self, number: int, template: str, rng: random.Random) -> Proposal:
+        """What `propose` returns for proposal `number` of a search that this strategy is part of."""
+        self._proposal_count = number
+        return self.propose(template, rng)
+
+    def started(self, proposal: Proposal) -> None:  # noqa: B027  optional
+        """Note a candidate that is tried from now on, or was in a search that is resumed."""
+
     def learn(self, proposal: Proposal, told: Told) -> None:  # noqa: B027  optional
         """Learn an outcome; strategies without a model do nothing."""
-
-    def relearn(self, proposal: Proposal, told: Told) -> None:
-        """Learn a stored outcome while the strategy is rebuilt."""
-        self.learn(proposal, told)
 
     def is_unseen(self, template: str, parameters: Items) -> bool:
         """Whether the point is valid and was never tried."""
@@ -139,6 +151,7 @@ class Strategy(ABC):
 
     def _take(self, proposal: Proposal) -> Proposal:
         self._mark(proposal.candidate)
+        self.started(proposal)
         return proposal
 
     def _note(self, candidate: Candidate, told: Told) -> None:

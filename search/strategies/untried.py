@@ -37,6 +37,10 @@ class Untried(ABC):
         """A point near to `near`, which may be invalid; there is at least one."""
 
     @abstractmethod
+    def fresh(self, codes: np.ndarray) -> np.ndarray:
+        """[points]: whether each row of positions is a valid point that was never tried."""
+
+    @abstractmethod
     def pool(self, rng: random.Random, most: int) -> np.ndarray:
         """Positions of values [points, parameters] of up to `most` points: all, if they are few."""
 
@@ -67,10 +71,16 @@ class ListedUntried(Untried):
     def nearest(self, near: Items, rng: random.Random) -> Items:
         return self.space.nearest(near, self.mask, rng)
 
+    def fresh(self, codes: np.ndarray) -> np.ndarray:
+        positions = self.space.points.positions(codes)
+        fresh: np.ndarray = (positions >= 0) & self.mask[positions]
+        return fresh
+
     def pool(self, rng: random.Random, most: int) -> np.ndarray:
         left = np.flatnonzero(self.mask)
         if len(left) > most:
-            left = left[sorted(rng.sample(range(len(left)), most))]
+            dice = np.random.default_rng(rng.getrandbits(64))
+            left = np.sort(dice.choice(left, most, replace=False))
         return self.space.points.encoded[left]
 
 
@@ -118,6 +128,17 @@ class DrawnUntried(Untried):
             moved[place] = (name, rng.choice(self.space.template.parameter(name).values))
             point = self.space.drawn(rng, tuple(moved))
         return self.drawn(rng)
+
+    def fresh(self, codes: np.ndarray) -> np.ndarray:
+        parameters = self.space.template.parameters
+        points = (
+            tuple(
+                (parameter.name, parameter.values[code])
+                for parameter, code in zip(parameters, row, strict=True)
+            )
+            for row in codes.tolist()
+        )
+        return np.array([self.has(point) for point in points], bool)
 
     def pool(self, rng: random.Random, most: int) -> np.ndarray:
         points = {self.space.drawn(rng): None for _ in range(min(most, DRAWS))}

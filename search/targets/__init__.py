@@ -11,6 +11,7 @@ from greenfast.search.devices.facts import device_names
 from greenfast.search.errors import UsageError, unknown_name
 from greenfast.search.recordings.shelf import recording_names
 from greenfast.search.targets.base import Target
+from greenfast.search.targets.gpu_names import check_gpus, names_several
 
 RUN_DEADLINE_S = 30.0
 
@@ -73,13 +74,22 @@ def check_target_name(name: str) -> tuple[str, str]:
         )
     if family == "emulator" and which not in device_names():
         raise unknown_name("target", name, [f"emulator:{known}" for known in device_names()])
-    if family == "cuda" and not which.isdigit():
-        raise UsageError(
-            f"unknown target {name!r}", code="unknown_target", mend="cuda:0 is the first GPU"
-        )
+    if family == "cuda":
+        check_gpus(which)
     if family == "replay" and which not in recording_names():
         raise unknown_name("target", name, [f"replay:{known}" for known in recording_names()])
     return family, which
+
+
+def require_one_device(name: str, purpose: str) -> None:
+    """UsageError for a target of several GPUs; `purpose` begins the sentence."""
+    family, which = check_target_name(name)
+    if family == "cuda" and names_several(which):
+        raise UsageError(
+            f"{purpose} runs on one GPU, and {name} can name several",
+            code="one_gpu_only",
+            mend="name one, such as cuda:0",
+        )
 
 
 def open_target(name: str, settings: TargetSettings) -> Target:

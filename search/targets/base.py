@@ -121,6 +121,11 @@ class Target(ABC):
     def identity(self) -> tuple[tuple[str, str], ...]:
         """Everything beside the program that results depend on: device, versions."""
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences for the user of a search, such as about a GPU that dropped out, in order."""
+        return ()
+
     def interrupt(self) -> None:  # noqa: B027  optional
         """End current work; the calls in progress raise Fault, later ones work."""
 
@@ -190,6 +195,10 @@ class Runner(Target):
 
     def fresh(self) -> None:
         """Use a new process from now on, where that matters to a time."""
+
+    def lane(self) -> Runner:
+        """One device of a target that has several, for work that must stay in one process."""
+        return self
 
 
 def runner(target: Target) -> Runner:

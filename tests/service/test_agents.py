@@ -8,6 +8,9 @@ import sys
 import pytest
 from service_home import run_async
 
+from greenfast.app.settings import Settings
+from greenfast.app.views.submitting import submission_texts
+from greenfast.app.wiring import Services
 from greenfast.db.store import Store
 
 PROPOSER = f"{sys.executable} -m greenfast.propose_mutation"
@@ -120,3 +123,22 @@ def test_a_run_evolves_continues_and_outlives_its_proposer(folder):
         assert json.loads(record)["author"] == "greenfast evolve"
     finally:
         store.close()
+
+
+def test_a_continued_run_remembers_what_others_had_judged(folder, tmp_path):
+    """Its two sources are known from another run, so nothing is judged, and nothing forgotten."""
+    services = Services(Settings(data=folder.data))
+    try:
+        rows = services.store.submissions("axpy").items
+        latest = next(row for row in rows if row.name.startswith("evolve tried: "))
+        source, launch = submission_texts(services, latest.id)
+    finally:
+        services.close()
+    known = tmp_path / "known.json"
+    known.write_text(json.dumps({"source": source, "launch": launch}))
+    command = ("evolve", "axpy", "--run", "other", "--json", "--trials", "2")
+    first = folder.run(*command, "--propose", f"cat {known}")
+    assert first.code == 0, first.err
+    again = folder.run(*command, "--propose", "false")
+    assert again.code == 0, again.err
+    assert again.json["ids"] == first.json["ids"] and len(again.json["ids"]) == 2

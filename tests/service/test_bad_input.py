@@ -56,7 +56,7 @@ REFUSED = {
     "an unknown strategy": (
         (*SEARCH, "--strategy", "luck"),
         "unknown_strategy",
-        "nsga2, random, tpe",
+        "nsga2, portfolio, random, tpe",
     ),
     "a budget of no trials": (("search", "axpy", "--trials", "0"), "bad_budget", "1 to"),
     "a budget of no seconds": (("search", "axpy", "--seconds", "0"), "bad_budget", "more than 0"),

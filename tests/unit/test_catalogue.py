@@ -110,7 +110,7 @@ def test_unknown_names_come_with_the_known_ones(catalogue):
     kernel = catalogue.kernel("attention")
     for call, code, known in [
         (lambda: catalogue.kernel("atention"), "unknown_kernel", "did you mean 'attention'"),
-        (lambda: kernel.template("vmma"), "unknown_template", "known: mma, scalar, wgmma, wmma"),
+        (lambda: kernel.template("vmma"), "unknown_template", "known: decode, mma, scalar, wgmma"),
         (lambda: kernel.workload("mision"), "unknown_workload", "did you mean 'mission'"),
         (lambda: kernel.template("wmma").preset("flashcore"), "unknown_preset", "flashcore_a64"),
         (lambda: kernel.template("wmma").parameter("tile_k"), "unknown_parameter", "tile_m"),

@@ -101,6 +101,7 @@ def test_only_places_and_origins_are_left_out():
         ("KernelSpec", "broken_workloads"),
         ("TemplateSpec", "path"),
         ("TemplateSpec", "lines"),
+        ("TemplateSpec", "worthwhile_when"),
         ("Candidate", "origin"),
     }
 

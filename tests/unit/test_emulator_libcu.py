@@ -86,6 +86,6 @@ def test_atomics_have_orders_and_scopes(artifacts):
 
 @pytest.mark.slow
 def test_the_text_is_cuda(toolchain):
-    lines = tuple(Line("k.cu", number) for number in range(1, TEXT.count("\n") + 2))
+    lines = tuple(Line("k.cu", number) for number in range(1, TEXT.count("\n") + 1))
     source = RenderedSource(TEXT, text_digest(TEXT), lines, TEXT, ("k",), False)
     assert isinstance(toolchain.compile(source, "sm_90"), Cubin)

@@ -75,6 +75,22 @@ def test_a_launch_has_the_addresses_strides_and_scale_of_its_call(stub, attentio
     assert words[13:16] == words[16:19] == [4 * 130 * 64, 130 * 64, 64]
 
 
+def test_shared_memory_is_allowed_even_where_it_is_little(stub, attention):
+    """A kernel with 48 KB of its own and a little more at launch needs consent for the little."""
+    program = next(iter(attention.programs.values()))
+    little = [
+        dataclasses.replace(launch, smem_dynamic_bytes=expression("1024", ""))
+        for launch in program.launches
+    ]
+    changed = dataclasses.replace(program, launches=tuple(little))
+    kernels = dataclasses.replace(attention, programs={"k0": changed}, groups=())
+    state = prepare(kernels, call_of(tensor(2, 8, 128, 64), mask="causal_top_left"), 0)
+    assert isinstance(state, Prepared), state
+    state.plan.launch((16, 32, 48, 64), 5)
+    (launch,) = stub.launches()
+    assert launch["smem"] == 1024
+
+
 def test_outputs_follow_the_memory_order_of_the_queries(stub, attention):
     turned = tensor(2, 8, 256, 64, strides=(3 * 256 * 512, 64, 3 * 512, 1))  # part of q, k and v
     state = prepare(attention, call_of(turned), 0)
@@ -317,3 +333,83 @@ def test_arrays_in_host_memory_are_refused_with_a_reason(rmsnorm):
         rmsnorm(x, x, weight)
     with pytest.raises(UsageError, match="it has no __dlpack__"):
         rmsnorm([1.0], [1.0], [1.0])
+
+
+# ---- a call that the chosen kernel cannot run goes to another of the set that can ----
+
+FAR = (1 << 40) // 2  # elements of 2 bytes: a stride that no tensor map holds
+MAP = {
+    "name": "k_map",
+    "tensor": "k",
+    "dtype": "dtype",
+    "sizes": ["D", "S_kv", "H_kv", "B"],
+    "axes": [3, 2, 1, 0],
+    "strides": [],
+    "box": ["64", "64", "1", "1"],
+    "swizzle_bytes": "128",
+    "fill": "zero",
+    "l2_promotion_bytes": "0",
+}
+
+
+def without_mask(**changes):
+    """Three kernels without a mask and one with, the first changed; no library was measured."""
+    recorded = greenfast.load(RECORDED).kernels
+    programs = {name: recorded.programs[name] for name in ("k3", "k4", "k5", "k0")}
+    programs["k3"] = dataclasses.replace(programs["k3"], **changes)
+    return dataclasses.replace(recorded, programs=programs, groups=(), has_library=False)
+
+
+def with_map():
+    compiled = greenfast.load(RECORDED).kernels.programs["k3"].compiled
+    return {"tensor_maps": map_forms({"tensor_maps": [MAP]}, compiled)}
+
+
+def far_call(batch_stride: int = 8 * 256 * 64):
+    q = TensorFacts("bf16", (2, 8, 256, 64), contiguous_strides((2, 8, 256, 64)))
+    k = TensorFacts("bf16", q.shape, (batch_stride, *q.strides[1:]))
+    return attention_call({"q": q, "k": k, "v": q}, "none", None, grouped=True, lse=False)
+
+
+ELSEWHERE = {"arch": "sm_100a", "cubins": {}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "stride", "why"),
+    [
+        (lambda: ELSEWHERE, 8 * 256 * 64, "written for sm_100a alone, and NVIDIA H200 is sm_90"),
+        (with_map, FAR, "k_map"),
+    ],
+    ids=["another GPU", "a stride too long for the copy engine"],
+)
+def test_another_kernel_runs_what_the_chosen_one_cannot(stub, changes, stride, why):
+    able, unable = without_mask(), without_mask(**changes())
+    state = prepare(able, far_call(stride), 0)
+    assert isinstance(state, Prepared) and state.plan.program is able.programs["k3"]
+    state = prepare(unable, far_call(stride), 0)
+    assert isinstance(state, Prepared) and state.plan.program is unable.programs["k4"]
+    assert f"{unable.programs['k3'].name} cannot run it" in state.choice.why
+    assert why in state.choice.why
+    state.plan.launch((16, 32, 48, 64), 0)
+    assert len(stub.launches()) == 1
+
+
+def test_a_set_that_knows_a_library_leaves_the_call_to_it(stub):
+    measured = dataclasses.replace(without_mask(**ELSEWHERE), has_library=True)
+    state = prepare(measured, far_call(), 0)
+    assert isinstance(state, Refused) and "sm_100a alone" in state.why
+
+
+def test_where_no_kernel_runs_it_each_reason_is_given_once(stub):
+    unable = without_mask(**ELSEWHERE)
+    programs = {
+        name: dataclasses.replace(program, **ELSEWHERE) for name, program in unable.programs.items()
+    }
+    state = prepare(dataclasses.replace(unable, programs=programs), far_call(), 0)
+    assert isinstance(state, Refused) and state.why.count("sm_100a") == 1
+
+
+def test_kernels_of_other_compile_time_values_are_no_alternative(stub):
+    unable = without_mask(**ELSEWHERE)
+    kept = {name: unable.programs[name] for name in ("k3", "k0")}
+    assert isinstance(prepare(dataclasses.replace(unable, programs=kept), far_call(), 0), Refused)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bench.pages.search_page import PAGE, pages
-from bench.speed.search_quality import best_after, evaluations_to, random_best
+from bench.speed.search_quality_figures import best_after, evaluations_to, random_best
 
 
 def test_the_page_is_up_to_date():

@@ -1,4 +1,4 @@
-"""Real GPUs, through CuPy in a child process of their own."""
+"""Real GPUs, through CuPy in a child process for each."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from greenfast.search.errors import UsageError
 from greenfast.search.targets.base import Target
 from greenfast.search.targets.cuda.driver import device_of, gpu_count, start_code, why_not
+from greenfast.search.targets.gpu_names import numbers_of, require_one_model
 
 __all__ = ["gpu_count", "open_device"]
 
@@ -22,26 +23,31 @@ def open_device(
     run_deadline_s: float = 30.0,
     turn: Callable[[str], AbstractContextManager[None]] = lambda uuid: nullcontext(),
 ) -> Target:
-    """The GPU number `which`; `turn(uuid)` is held while it is used.
+    """The GPUs that `which` names: `0`, `0,1` or `all`; `turn(uuid)` is held while one is used.
 
-    Cheap: no child is started before `prepare`. UsageError when the GPU cannot be used.
+    Cheap: no child is started before `prepare`. UsageError when a GPU cannot be used, and for GPUs
+    of different models.
     """
+    from greenfast.search.targets.cuda.several import SeveralGpus
     from greenfast.search.targets.cuda.target import CudaTarget
 
-    missing = why_not(int(which), start_code(), gpu_count())
+    numbers = numbers_of(which, gpu_count())
+    missing = why_not(max(numbers, default=0), start_code(), gpu_count())
     if missing:
         raise UsageError(
             f"cuda:{which} cannot be used on this machine: {missing}",
             code="no_gpu",
             mend="use emulator:h200, or install the NVIDIA driver and the extra `cuda13`",
         )
-    facts = device_of(int(which))
+    gpus = [(number, device_of(number)) for number in numbers]
+    require_one_model(which, gpus)
+    facts = gpus[0][1]
     if facts.sm < OLDEST_SM:
         raise UsageError(
             f"cuda:{which} is {facts.arch}, and the compiler here serves sm_{OLDEST_SM} and later",
             code="gpu_too_old",
             mend="use another GPU, or emulator:h200",
         )
-    return CudaTarget(
-        which, cache_folder or Path(tempfile.gettempdir()) / "greenfast", run_deadline_s, turn
-    )
+    folder = cache_folder or Path(tempfile.gettempdir()) / "greenfast"
+    targets = [CudaTarget(str(number), folder, run_deadline_s, turn) for number in numbers]
+    return targets[0] if len(targets) == 1 else SeveralGpus(targets)

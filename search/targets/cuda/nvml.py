@@ -121,6 +121,20 @@ class Health:
             return []
 
 
+def driver_of_today() -> str:
+    """The driver's version, as the identity of a target names it; empty where none is loaded."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        try:
+            return str(pynvml.nvmlSystemGetDriverVersion())
+        finally:
+            pynvml.nvmlShutdown()
+    except Exception:  # no module or no library
+        return ""
+
+
 def own_number(before: set[int], users: set[int]) -> int | None:
     """NVML's number of this process, which inside a container is not os.getpid(). None: unknown."""
     if os.getpid() in users:

@@ -38,7 +38,7 @@ from greenfast.search.targets.cuda.nvml import BUSY_PERCENT
 from greenfast.search.targets.cuda.quarantine import Quarantine
 from greenfast.search.timing import CONFIDENCE, LOOKS, median
 from greenfast.search.toolchain import Cubin
-from greenfast.search.verdict import Reason, TimeKind, Timing
+from greenfast.search.verdict import DEVICE_INDEX, Reason, TimeKind, Timing
 
 RUN_DEADLINE_S = 10.0  # of one wait on the GPU
 TIMING_S = 10.0  # after it a race ends at its next look
@@ -97,6 +97,11 @@ class CudaTarget(Runner):
         self._references_lock = threading.Lock()
         self.spans: dict[str, float] = defaultdict(float)  # the child's busy seconds, by activity
 
+    @property
+    def child_pid(self) -> int | None:
+        """The process that uses the GPU; None before the first one has started."""
+        return self._workplace.child.hello.get("pid") if self._workplace is not None else None
+
     def prepare(self) -> None:
         self._started()
 
@@ -107,21 +112,27 @@ class CudaTarget(Runner):
             return workplace
 
     def _open(self) -> Workplace:
-        """Everything but the child's process."""
-        if self._workplace is None:
-            uuid, locks = driver.gpu_uuid(self.number), self._cache_folder / "locks"
-            lock = GpuLock(locks, uuid, self.name, LOCK_DEADLINE_S)
-            quarantine = Quarantine(locks, uuid, self.name)
-            folder = Path(tempfile.mkdtemp(prefix="greenfast-cuda-"))
-            self._workplace = Workplace(
-                uuid,
-                lock,
-                MeasuringChild(self.measurer, self.name, self.number, quarantine),
-                ImageFiles(folder),
-                folder,
-                weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True),
-            )
-        return self._workplace
+        """Everything but the child's process, without waiting for a request in progress."""
+        if self._workplace is not None:
+            return self._workplace
+        with self._one_at_a_time:
+            if self._workplace is None:
+                self._workplace = self._made()
+            return self._workplace
+
+    def _made(self) -> Workplace:
+        uuid, locks = driver.gpu_uuid(self.number), self._cache_folder / "locks"
+        lock = GpuLock(locks, uuid, self.name, LOCK_DEADLINE_S)
+        quarantine = Quarantine(locks, uuid, self.name)
+        folder = Path(tempfile.mkdtemp(prefix="greenfast-cuda-"))
+        return Workplace(
+            uuid,
+            lock,
+            MeasuringChild(self.measurer, self.name, self.number, quarantine),
+            ImageFiles(folder),
+            folder,
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True),
+        )
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -138,7 +149,7 @@ class CudaTarget(Runner):
     def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
         if cubin is None:
             raise Fault(f"{self.name} runs cubins only", code="no_cubin")
-        folder = self._started().folder
+        folder = self._open().folder
         # Never the same file twice: the end of one program must not remove another's.
         digest = hashlib.sha256(cubin.code).hexdigest()[:32]
         program = Program(folder / f"{digest}-{next(self._count)}.cubin")
@@ -178,7 +189,6 @@ class CudaTarget(Runner):
 
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
         """All problems in one request, or in several where they are large."""
-        self._started()
         for batch in batches(problems):
             yield from self._executed(program, batch)
 
@@ -220,7 +230,7 @@ class CudaTarget(Runner):
         against: Rival | None = None,
         inspect: Inspect | None = None,
     ) -> tuple[Timing, ...] | Failure:
-        workplace = self._started()
+        workplace = self._open()
         timings = []
         for number, problem in enumerate(problems):
             pair = (problem,) if against is None else (problem, against.problems[number])
@@ -338,6 +348,7 @@ class CudaTarget(Runner):
             ("floor_us", round(bound_us(facts, problem), 4)),
             ("sets", float(reply["sets"])),
             ("nodes", float(reply["nodes"])),
+            (DEVICE_INDEX, float(self.number)),
             *sorted(reply["health"].items()),
         )
         nodes = reply["nodes"]

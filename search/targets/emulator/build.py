@@ -52,6 +52,7 @@ from greenfast.search.targets.emulator.flags import (
     COMMON_FLAGS,
     ERROR_LIMIT_FLAGS,
     FLAVOURS,
+    HEAP_CALLS,
     HOOK_FLAGS,
     INLINING_FLAGS,
     KERNEL_FLAGS,
@@ -139,7 +140,10 @@ class EmulatorBuild:
             INLINING_FLAGS[self.compiler.kind],
             CHECKED_FLAGS[self.compiler.kind],
         )
-        flags = (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks, sorted(SELDOM_RUN), WRAPPED_CALLS)
+        flags = (
+            (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks),
+            (sorted(SELDOM_RUN), WRAPPED_CALLS, HEAP_CALLS),
+        )
         rules = ((HERE / f"{name}.py").read_text() for name in RULES)
         self.digest = _digest(
             (self.compiler.digest, repr(flags), *rules, *_contents((NATIVE, INCLUDE)))
@@ -344,6 +348,7 @@ class EmulatorBuild:
             f"-L{self.folder}",
             "-lgf_runtime",
             "-Wl,-z,defs",
+            *HEAP_CALLS,
             *(WRAPPED_CALLS if flavour == "checked" else ()),
             "-lm",
             "-lc",

@@ -33,6 +33,8 @@ VERBS = {
     "bulk_read": "starts to store",
     "wgmma_read": "starts a matrix product with",
     "barrier": "uses",
+    "block_volatile_read": "reads for its block",
+    "block_volatile_write": "writes for its block",
 }
 NOUNS = {
     "read": "read",
@@ -48,8 +50,18 @@ NOUNS = {
     "bulk_read": "bulk store",
     "wgmma_read": "matrix product",
     "barrier": "mbarrier_init",
+    "block_volatile_read": "read of its block's scope",
+    "block_volatile_write": "write of its block's scope",
 }
-WRITES = ("write", "atomic", "copy", "matrix_write", "volatile_write", "block_atomic")
+WRITES = (
+    "write",
+    "atomic",
+    "copy",
+    "matrix_write",
+    "volatile_write",
+    "block_atomic",
+    "block_volatile_write",
+)
 
 
 def addresses(events: Sequence[Event]) -> Iterator[int]:

@@ -110,5 +110,9 @@ WRAPPED_CALLS = tuple(
         "sincosf",
     )
 )
+# `new` and `delete` are of the device's heap (native/device_heap.cpp).
+HEAP_CALLS = tuple(
+    f"-Wl,--wrap={name}" for name in ("_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm")
+)
 FLAVOURS = ("plain", "counted", "checked")  # of a kernel library: the purpose of its hooks
 ERROR_LIMIT_FLAGS = {"g++": ("-fmax-errors=20",), "clang++": ("-ferror-limit=20",)}

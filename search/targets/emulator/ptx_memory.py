@@ -67,6 +67,11 @@ def _without_policy(instruction: Instruction, count: int) -> tuple[Operand, ...]
     return instruction.operands[:count]
 
 
+def _with_scope(instruction: Instruction, arguments: str) -> str:
+    block_wide = "true" if "cta" in instruction.modifiers else "false"
+    return f"<{block_wide}, {arguments.removeprefix('<')}"
+
+
 def _load(instruction: Instruction, values: Values) -> str:
     target, source = _without_policy(instruction, 2)
     arguments, parts = _several(instruction, target)
@@ -74,7 +79,7 @@ def _load(instruction: Instruction, values: Values) -> str:
     modifiers = instruction.modifiers
     name = "load"
     if any(m in _WEAK for m in modifiers):
-        name = "load_flag"
+        name, arguments = "load_flag", _with_scope(instruction, arguments)
     elif "cg" in modifiers or "cv" in modifiers:
         name = "load_bypassing"
     lines = [f"{{ const auto gf_emulator_all = {PTX}{name}{arguments}({address});"]
@@ -92,7 +97,9 @@ def _store(instruction: Instruction, values: Values) -> str:
     address = values.address(target, space_of(instruction))
     texts = ", ".join(values.read(type_of(instruction), part) for part in parts)
     modifiers = instruction.modifiers
-    name = "put_flag" if any(m in _WEAK for m in modifiers) else "put"
+    name = "put"
+    if any(m in _WEAK for m in modifiers):
+        name, arguments = "put_flag", _with_scope(instruction, arguments)
     fence = _fence(instruction) if "release" in modifiers else ""
     return f"{{ {fence} {PTX}{name}{arguments}({address}, {{{{{texts}}}}}); }}"
 
@@ -146,7 +153,10 @@ def _copy(instruction: Instruction, values: Values) -> str:
         needs(instruction, 1)
         return f"gf_emulator_async_copy_wait({values.read('s32', instruction.operands[0])});"
     if "mbarrier" in modifiers:
-        raise Unsupported("with an mbarrier")
+        needs(instruction, 1)
+        adds = "false" if "noinc" in modifiers else "true"
+        place = values.address(instruction.operands[0], "shared")
+        return f"gf_emulator_async_copy_arrive({place}, {adds});"
     has_policy = any(m.endswith("cache_hint") for m in modifiers)
     operands = instruction.operands[:-1] if has_policy else instruction.operands
     if len(operands) not in (3, 4):
@@ -251,10 +261,19 @@ def _mbarrier(instruction: Instruction, values: Values) -> str:
         needs(instruction, 3, 4)
         place, parity = values.address(operands[1], "shared"), values.read("u32", operands[2])
         return values.write(operands[0], f"gf_emulator_mbarrier_try_wait({place}, {parity})")
-    raise Unsupported("of that form; wait by parity")
+    if name in ("try_wait", "test_wait"):  # by the state that an arrival gave
+        needs(instruction, 3, 4)
+        place, state = values.address(operands[1], "shared"), values.read("u64", operands[2])
+        text = f"gf_emulator_mbarrier_try_wait({place}, unsigned({state}) & 1)"
+        return values.write(operands[0], text)
+    if name == "arrive_drop":
+        return _arrival(instruction, values, "gf_emulator_mbarrier_drop")
+    raise Unsupported("of that form")
 
 
-def _arrival(instruction: Instruction, values: Values) -> str:
+def _arrival(
+    instruction: Instruction, values: Values, call: str = "gf_emulator_mbarrier_arrive"
+) -> str:
     modifiers, operands = instruction.modifiers, instruction.operands
     target: Operand = Name("_")
     if not isinstance(operands[0], Address):
@@ -263,17 +282,29 @@ def _arrival(instruction: Instruction, values: Values) -> str:
     if not operands or not isinstance(operands[0], Address):
         raise NotPtx(f"`{instruction}` names no mbarrier")
     place, rest = operands[0], operands[1:]
-    # The state that an arrival gives is read by waits without a parity, which are refused.
-    state = values.write(target, "0ull")
     address = values.address(place, "shared")
+    is_local = "shared::cluster" not in modifiers
+    # The state that an arrival gives is the phase's parity.
+    is_read = is_local and target != Name("_")
+    state = (
+        values.write(target, f"(unsigned long long)gf_emulator_mbarrier_parity({address})")
+        if is_read
+        else ""
+    )
     if "expect_tx" in modifiers:
         if len(rest) != 1:
             raise NotPtx(f"`{instruction}` names its bytes")
         count = values.read("u32", rest[0])
-        return f"{{ gf_emulator_mbarrier_expect({address}, {count}, true); {state} }}"
+        return f"{{ {state} gf_emulator_mbarrier_expect({address}, {count}, true); }}"
     if rest and not (isinstance(rest[0], Number) and immediate(rest[0]) == 1):
-        raise Unsupported("with more than one arrival")
-    if "shared::cluster" in modifiers:
+        if not is_local:
+            raise Unsupported("with more than one arrival")
+        count = values.read("u32", rest[0])
+        return (
+            f"{{ {state} for (unsigned gf_emulator_left = {count}; gf_emulator_left; "
+            f"gf_emulator_left--) {call}({address}); }}"
+        )
+    if not is_local:
         where = values.read("u64", place.base)
         return (
             f"{{ const unsigned gf_emulator_place = unsigned({where}) + {place.offset}u; "
@@ -282,7 +313,7 @@ def _arrival(instruction: Instruction, values: Values) -> str:
             "if (gf_emulator_place >> 24) gf_emulator_mbarrier_arrive_rank(gf_emulator_own, "
             "(gf_emulator_place >> 24) - 1); else gf_emulator_mbarrier_arrive(gf_emulator_own); }"
         )
-    return f"{{ gf_emulator_mbarrier_arrive({address}); {state} }}"
+    return f"{{ {state} {call}({address}); }}"
 
 
 def _mapped(instruction: Instruction, values: Values) -> str:

@@ -93,6 +93,10 @@ _REFUSED_NAMES = (
     ),
     (re.compile(r"_Float\d|_Decimal\d"), f"a floating-point type {_HOST}"),
     (
+        re.compile(r"__(?:copy_(?:move|n)|fill_[an]|equal_aux|uninitialized_|relocate_|lexico)"),
+        "a name of the host's C++ library",
+    ),
+    (
         re.compile(r"__(?:glibc|gnu_|GLIBC|gthread|gthrw|libc_|environ|progname|ctype|errno)"),
         "a name of the host's C library",
     ),

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct Launch {
 static std::mutex guard;
 static std::vector<Launch> launches;
 static std::vector<std::string> functions;
+static std::map<void*, unsigned> allowed;  // dynamic shared memory that a function has asked for
 static std::vector<std::vector<uint64_t>> images_seen;
 static uint64_t memset_count = 0, encoded_count = 0;
 static int map_argument = -1;  // whose 16 words follow a launch's arguments
@@ -69,7 +71,13 @@ int cuModuleGetFunction(void** function, void*, const char* name)
     *function = reinterpret_cast<void*>(functions.size());
     return 0;
 }
-int cuFuncSetAttribute(void*, int, int) { return 0; }
+int cuFuncSetAttribute(void* function, int attribute, int value)
+{
+    std::lock_guard<std::mutex> lock(guard);
+    if (attribute == 8)
+        allowed[function] = value;
+    return 0;
+}
 int cuMemsetD8Async(uint64_t, unsigned char, size_t, void*) { ++memset_count; return 0; }
 // As 16 words: address, rank, type, swizzle, promotion, fill, then sizes, strides and box of up to three axes.
 int cuTensorMapEncodeTiled(uint64_t* map, int type, unsigned rank, void* address, const uint64_t* sizes, const uint64_t* strides,
@@ -96,6 +104,11 @@ int cuLaunchKernelEx(const Config* config, void* function, void** params, void**
 {
     if (context == nullptr)
         return 201;
+    // Each function declares 48 KB of its own, so that what it takes at launch has to be allowed.
+    std::unique_lock<std::mutex> of_functions(guard);
+    if (config->smem > allowed[function])
+        return 1;
+    of_functions.unlock();
     Launch launch{*config, function, {}};
     for (int i = 0; i < argument_count; ++i)
         launch.arguments.push_back(*static_cast<const uint64_t*>(params[i]));

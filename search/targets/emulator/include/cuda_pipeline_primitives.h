@@ -8,3 +8,6 @@ __forceinline__ void __pipeline_memcpy_async(void* shared, const void* global, s
 }
 __forceinline__ void __pipeline_commit() { gf_emulator_async_copy_commit(); }
 __forceinline__ void __pipeline_wait_prior(std::size_t groups) { gf_emulator_async_copy_wait(int(groups)); }
+
+using __mbarrier_t = unsigned long long;
+__forceinline__ void __pipeline_arrive_on(__mbarrier_t* barrier) { gf_emulator_async_copy_arrive(barrier, true); }

@@ -4,6 +4,7 @@
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 #include "gf_emulator/float8.h"
+#include "gf_emulator/plain_fragments.h"
 
 namespace nvcuda {
 namespace wmma {
@@ -43,7 +44,8 @@ constexpr TileShape tile_shape() {
 
 // What a fragment of T holds, and memory: tf32 is a float whose last bits do not count.
 template <class T>
-using Stored = std::conditional_t<std::is_same_v<T, nvcuda::wmma::precision::tf32>, float, T>;
+using Stored = std::conditional_t<std::is_same_v<T, nvcuda::wmma::precision::tf32>, float,
+                                  typename PlainElement<T>::Storage>;
 
 }  // namespace gf_emulator
 
@@ -71,9 +73,10 @@ struct row_major {};
 struct col_major {};
 enum layout_t { mem_row_major, mem_col_major };
 
-template <class Use, int M, int N, int K, class T, class Layout = void>
+template <class Use, int M, int N, int K, class T, class Layout = void, class = void>
 class fragment {
 public:
+    static constexpr bool is_plain = false;
     using element_type = T;
     using storage_element_type = gf_emulator::Stored<T>;
     static constexpr gf_emulator::TileShape shape = gf_emulator::tile_shape<M, N, K>();
@@ -82,6 +85,26 @@ public:
     static constexpr int num_storage_elements = num_elements;
     static_assert(std::is_same_v<Use, accumulator> || (K == 8) == (element == gf_emulator::Element::tf32),
                   "wmma: tf32 goes with m16n16k8");
+    storage_element_type x[num_elements];
+};
+
+template <class Use, int M, int N, int K, class T, class Layout>
+class fragment<Use, M, N, K, T, Layout, std::enable_if_t<gf_emulator::PlainElement<T>::is_plain>> {
+public:
+    static constexpr bool is_plain = true;
+    using element_type = T;
+    using storage_element_type = gf_emulator::Stored<T>;
+    static constexpr int packed = gf_emulator::PlainElement<T>::packed;
+    static constexpr int rows = std::is_same_v<Use, matrix_b> ? N : M;
+    static constexpr int columns = std::is_same_v<Use, accumulator> ? N : K;
+    static constexpr int num_elements = rows * columns / packed / 32;
+    static constexpr int num_storage_elements = num_elements;
+    static_assert(std::is_same_v<T, double>      ? M == 8 && N == 8 && K == 4
+                  : packed > 1                   ? M == 8 && N == 8 && K == 4 * packed
+                  : std::is_same_v<T, int> && M == 8 && N == 8 ? K == 32 || K == 128
+                                                 : K == 16 && M * N == 256 && (M == 8 || M == 16 || M == 32),
+                  "wmma shapes: m8n8k4 in double, m8n8k128 of bits, m8n8k32 of 4 bits, and m16n16k16, m32n8k16 and "
+                  "m8n32k16 of 8 bits");
     storage_element_type x[num_elements];
 };
 
@@ -98,22 +121,38 @@ template <class Use, int M, int N, int K, class T, class Layout>
 __forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& tile,
                                       const gf_emulator::Stored<T>* matrix, unsigned leading_dimension) {
     static_assert(!std::is_same_v<Layout, void>, "an accumulator's load names its layout");
-    gf_emulator_wmma_load(tile.x, matrix, leading_dimension, tile.num_elements, tile.shape, Use::use,
-                          tile.element, std::is_same_v<Layout, col_major>);
+    using Tile = fragment<Use, M, N, K, T, Layout>;
+    if constexpr (Tile::is_plain)
+        // B is held by its columns.
+        return gf_emulator::move_plain<true>(
+            tile.x, matrix, tile.num_elements, Tile::columns / Tile::packed,
+            leading_dimension / Tile::packed,
+            std::is_same_v<Layout, row_major> == std::is_same_v<Use, matrix_a>);
+    else
+        gf_emulator_wmma_load(tile.x, matrix, leading_dimension, tile.num_elements, tile.shape, Use::use,
+                              tile.element, std::is_same_v<Layout, col_major>);
 }
 
 template <int M, int N, int K, class T>
 __forceinline__ void load_matrix_sync(fragment<accumulator, M, N, K, T>& tile, const T* matrix,
                                       unsigned leading_dimension, layout_t layout) {
-    gf_emulator_wmma_load(tile.x, matrix, leading_dimension, tile.num_elements, tile.shape,
-                          gf_emulator::TileUse::accumulator, tile.element, layout == mem_col_major);
+    if constexpr (fragment<accumulator, M, N, K, T>::is_plain)
+        return gf_emulator::move_plain<true>(tile.x, matrix, tile.num_elements, N, leading_dimension,
+                                             layout == mem_row_major);
+    else
+        gf_emulator_wmma_load(tile.x, matrix, leading_dimension, tile.num_elements, tile.shape,
+                              gf_emulator::TileUse::accumulator, tile.element, layout == mem_col_major);
 }
 
 template <int M, int N, int K, class T>
 __forceinline__ void store_matrix_sync(T* matrix, const fragment<accumulator, M, N, K, T>& tile,
                                        unsigned leading_dimension, layout_t layout) {
-    gf_emulator_wmma_store(tile.x, matrix, leading_dimension, tile.shape, tile.element,
-                           layout == mem_col_major);
+    if constexpr (fragment<accumulator, M, N, K, T>::is_plain)
+        return gf_emulator::move_plain<false>(const_cast<T*>(tile.x), matrix, tile.num_elements, N,
+                                              leading_dimension, layout == mem_row_major);
+    else
+        gf_emulator_wmma_store(tile.x, matrix, leading_dimension, tile.shape, tile.element,
+                               layout == mem_col_major);
 }
 
 template <int M, int N, int K, class TD, class TC, class TA, class LayoutA, class LayoutB>
@@ -122,10 +161,25 @@ __forceinline__ void mma_sync(fragment<accumulator, M, N, K, TD>& d,
                               const fragment<matrix_b, M, N, K, TA, LayoutB>& b,
                               const fragment<accumulator, M, N, K, TC>& c) {
     static_assert(std::is_same_v<TD, TC>, "D and C have one type here");
-    static_assert(std::is_same_v<TA, __half> || std::is_same_v<TD, float>,
-                  "bfloat16 and tf32 products accumulate in float");
-    gf_emulator_matrix_multiply(d.x, a.x, b.x, c.x, d.shape, a.element, a.element, d.element,
-                                gf_emulator::Collective::wmma);
+    if constexpr (fragment<matrix_a, M, N, K, TA, LayoutA>::is_plain) {
+        return gf_emulator_plain_product(d.x, a.x, b.x, c.x, M, N, K, gf_emulator::plain_operand<TA>(), false);
+    } else {
+        static_assert(std::is_same_v<TA, __half> || std::is_same_v<TD, float>,
+                      "bfloat16 and tf32 products accumulate in float");
+        gf_emulator_matrix_multiply(d.x, a.x, b.x, c.x, d.shape, a.element, a.element, d.element,
+                                    gf_emulator::Collective::wmma);
+    }
+}
+
+// The number of differing bits, or of common ones, is added.
+template <int M, int N, int K, class T, class LayoutA, class LayoutB>
+__forceinline__ void bmma_sync(fragment<accumulator, M, N, K, int>& d, const fragment<matrix_a, M, N, K, T, LayoutA>& a,
+                               const fragment<matrix_b, M, N, K, T, LayoutB>& b,
+                               const fragment<accumulator, M, N, K, int>& c,
+                               experimental::bmmaBitOp operation = experimental::bmmaBitOpXOR,
+                               experimental::bmmaAccumulateOp = experimental::bmmaAccumulateOpPOPC) {
+    gf_emulator_plain_product(d.x, a.x, b.x, c.x, M, N, K, gf_emulator::PlainOperand::bits,
+                              operation == experimental::bmmaBitOpAND);
 }
 
 }  // namespace wmma

@@ -3,6 +3,7 @@
 // the result.
 #include <cstring>
 
+#include "copy_landing.h"
 #include "worker.h"
 
 using namespace gf_emulator;
@@ -72,9 +73,7 @@ extern "C" void gf_emulator_async_copy_wait(int groups_left_in_flight) {
     for (; landed < self.copies.size(); landed++) {
         const AsyncCopy& copy = self.copies[landed];
         if (copy.group + unsigned(groups_left_in_flight) >= self.copy_group) break;
-        if (checker) checker->copy_landed(copy);
-        if (copy.valid_bytes) std::memcpy(copy.destination, copy.source, std::size_t(copy.valid_bytes));
-        std::memset(copy.destination + copy.valid_bytes, 0, std::size_t(copy.bytes - copy.valid_bytes));
+        land_copy(copy, checker);
     }
     self.copies.erase(self.copies.begin(), self.copies.begin() + long(landed));
 }

@@ -39,6 +39,16 @@ public:
 
     // --- for the fiber that is running ---
     Fiber& current() { return *current_; }
+    // Of what the running fiber causes, and another one did.
+    template <class Action>
+    void on_behalf_of(Fiber& other, const Action& action) {
+        checker_.settle();
+        Fiber* const self = current_;
+        current_ = &other;
+        action();
+        checker_.settle();
+        current_ = self;
+    }
     bool inside_fiber() const { return current_ != nullptr; }
     void run_next();  // gives way; returns when this fiber's turn comes again
     void yield();     // stays ready, but every other ready fiber goes first

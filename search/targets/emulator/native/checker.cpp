@@ -21,7 +21,8 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     suspect_.bytes = 0;
     flag_.address = nullptr;
     atomic_ = {};
-    unsettled_ = false;
+    unsettled_ = behind_a_read_ = false;
+    PendingStore::of_this_worker().landed();
     remote_.clear();
     async_.start_block();
     afar_.clear();
@@ -241,13 +242,15 @@ void Checker::suspect(const Finding& finding, bool one_instruction) {
     suspect_.one_instruction = one_instruction;
     suspect_.address = static_cast<const char*>(access_address_);
     suspect_.bytes = std::min<unsigned>(access_bytes_, sizeof suspect_.before);
+    PendingStore::of_this_worker().wait_for_earlier(suspect_.address, suspect_.bytes);
     std::memcpy(suspect_.before, suspect_.address, suspect_.bytes);
     unsettled_ = true;
 }
 
 void Checker::settle_now() {
-    unsettled_ = false;
+    unsettled_ = behind_a_read_ = false;
     if (suspect_.bytes) judge_suspect();
+    PendingStore::of_this_worker().landed();
     if (flag_.address) saw_releases(std::exchange(flag_.address, nullptr), flag_.thread, false);
 }
 

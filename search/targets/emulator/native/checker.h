@@ -43,7 +43,7 @@ public:
     bool is_static(const void* address) const;
     __attribute__((always_inline)) void access_outside_frames(const void* address, unsigned bytes, Action action,
                                                               const void* site) {
-        settle();
+        settle_before(action);
         if (dynamic_.contains(address, bytes))
             touch_shared(dynamic_.offset_of(address), address, bytes, {**running_, action, site});
         else
@@ -82,7 +82,7 @@ public:
     void before_atomic(const void* address, bool block_wide);
     void after_atomic(const void* address, bool block_wide, bool changed = false);
     // Before a volatile store, whose own access is judged only behind it.
-    void before_volatile_store(const void* address) { releases(address, false); }
+    void before_volatile_store(const void* address, bool block_wide = false) { releases(address, block_wide); }
     void undefined_shuffle(const Fiber& fiber, int source);
     Clocks& clocks() { return clocks_; }
 
@@ -117,6 +117,14 @@ public:
     // volatile load saw is what was released until it loaded: blocks of other workers run meanwhile.
     void settle() {
         if (unsettled_) settle_now();
+    }
+    // A copy from memory to memory has its store's hook first, its load's second, and then happens.
+    void settle_before(Action next) {
+        if (!unsettled_) return;
+        if (next == Action::read && !behind_a_read_ && !flag_.address)
+            behind_a_read_ = true;
+        else
+            settle_now();
     }
     void reads_flag(const void* address) {
         flag_ = {address, block_thread()};
@@ -296,6 +304,7 @@ private:
     KeptAtomic atomic_;
     Flag flag_;  // whose volatile load is under way
     bool unsettled_ = false;
+    bool behind_a_read_ = false;  // which may be a part of the unsettled store
     AsyncShadow async_;
     // What threads learnt of other blocks' threads, and when.
     struct Afar {

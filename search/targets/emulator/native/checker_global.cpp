@@ -52,8 +52,13 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
 void Checker::watched_access(std::size_t buffer, const std::string& memory, std::size_t offset, unsigned bytes,
                              const Running& running, const ModuleMemory::Object* object) {
     GlobalShadow& shadow = *block_.worker().launch().global_shadow;
-    const GlobalAccess access{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_,
-                              &observed_[running.fiber.thread]};
+    GlobalAccess access{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_,
+                        &observed_[running.fiber.thread]};
+    if (stores(running.action)) {
+        access.store = &PendingStore::of_this_worker();
+        access.store->announce(static_cast<const char*>(access_address_), access_bytes_);
+        unsettled_ = true;
+    }
     const std::size_t end = offset + bytes;
     if (running.action == Action::write && (offset | bytes) % 4 == 0 &&
         shadow.touch_fresh(buffer, offset / 4, bytes / 4, access))
@@ -72,6 +77,7 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
             finding.other.thread = unfolded(earlier.thread, block_.worker().launch().block);
             if (earlier.fence_is_missing) finding.detail = no_reading_fence;
             if (earlier.is_overwritten) finding.detail = overwrites_an_update;
+            if (earlier.may_come_later) finding.detail = may_come_first;
             const bool one_instruction = earlier.block == index_ && earlier.site == access.site &&
                                          earlier.thread / 32 == access.thread / 32;
             race_or_suspect(finding, one_instruction);

@@ -18,6 +18,7 @@ struct AsyncCopy {
     int valid_bytes;
     std::uint32_t group;
     const void* site;
+    unsigned arrival = 0;  // the thread's arrival at an mbarrier that comes when the copy is done; 0: none
 };
 
 // How a thread waits for others in a loop of its own: it reads a word again and again.
@@ -64,6 +65,7 @@ struct Fiber {
 
     std::vector<AsyncCopy> copies;
     std::uint32_t copy_group = 0;  // the open one
+    unsigned copy_arrivals = 0;    // at mbarriers, when copies are done
     unsigned atomics_since_yield = 0;
     std::uint32_t bulk_group = 0;  // the open one, of bulk stores
     const void* mbarrier = nullptr;  // that it waits for, with ...

@@ -24,6 +24,8 @@ const char* name_of(Action action) {
         case Action::bulk_read: return "bulk_read";
         case Action::wgmma_read: return "wgmma_read";
         case Action::barrier: return "barrier";
+        case Action::block_volatile_read: return "block_volatile_read";
+        case Action::block_volatile_write: return "block_volatile_write";
     }
     return "?";
 }

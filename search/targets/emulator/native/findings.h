@@ -12,7 +12,8 @@
 namespace gf_emulator {
 
 // How an access touches memory. A *matrix* access is wmma's, ldmatrix's or stmatrix's: the warp's as a whole.
-// Atomics of the scope of a block are a kind of their own, and so are volatile loads and stores.
+// Atomics, relaxed loads and relaxed stores of the scope of a block are kinds of their own; volatile ones are relaxed
+// with a wider scope.
 enum class Action : unsigned {
     read,
     write,
@@ -27,21 +28,32 @@ enum class Action : unsigned {
     bulk_read,
     wgmma_read,
     barrier,      // an mbarrier's own state
+    block_volatile_read,   // relaxed ones of the scope of a block
+    block_volatile_write,
 };
 
 inline bool writes(Action action) {
     constexpr unsigned reading = 1u << unsigned(Action::read) | 1u << unsigned(Action::matrix_read) |
                                  1u << unsigned(Action::volatile_read) | 1u << unsigned(Action::bulk_read) |
-                                 1u << unsigned(Action::wgmma_read);
+                                 1u << unsigned(Action::wgmma_read) | 1u << unsigned(Action::block_volatile_read);
     return !(reading >> unsigned(action) & 1u);
 }
 inline bool is_atomic(Action action) { return action == Action::atomic || action == Action::block_atomic; }
-inline bool is_volatile(Action action) { return action == Action::volatile_read || action == Action::volatile_write; }
+inline bool of_block(Action action) {
+    return action == Action::block_atomic || action == Action::block_volatile_read || action == Action::block_volatile_write;
+}
+inline bool loads_volatile(Action action) {
+    return action == Action::volatile_read || action == Action::block_volatile_read;
+}
+inline bool stores_volatile(Action action) {
+    return action == Action::volatile_write || action == Action::block_volatile_write;
+}
+inline bool is_volatile(Action action) { return loads_volatile(action) || stores_volatile(action); }
 // Whether a thread that read a flag with an atomic sees the data that the flag guards without a fence of its own:
 // accesses that bypass the first-level cache do (PTX ISA, "Memory Consistency Model", requires the fence; the sum
 // in CUDA's "Memory Fence Functions" reads volatile memory without one).
-inline bool needs_no_fence(Action action) { return action == Action::volatile_read || is_atomic(action); }
-inline bool stores(Action action) { return action == Action::write || action == Action::volatile_write; }
+inline bool needs_no_fence(Action action) { return loads_volatile(action) || is_atomic(action); }
+inline bool stores(Action action) { return action == Action::write || stores_volatile(action); }
 inline bool of_matrix(Action action) {
     return action == Action::matrix_read || action == Action::matrix_write;
 }
@@ -53,6 +65,10 @@ constexpr const char* no_reading_fence = "no fence on the reading side";
 // A volatile store's detail, after an atomic. In the sentence it follows the store; {other} is the atomic.
 constexpr const char* overwrites_an_update =
     "async:and so overwrites the update by {other}, which this thread has not read: nothing orders the two";
+
+// A volatile or atomic read's detail, of a word that held nothing before the launch.
+constexpr const char* may_come_first =
+    "async:which may come before {other}, the only write of these bytes: no fence and flag order the two";
 
 // An uninitialised read's detail: of a `__device__` object that the run reads, and then leaves changed.
 constexpr const char* carried_from_call_to_call = "carried from call to call";

@@ -26,28 +26,29 @@ void check_alignment(Worker& worker, const void* address, unsigned bytes, const 
 
 }  // namespace
 
-extern "C" std::uint64_t gf_emulator_flag_load(const void* address, unsigned bytes) {
+extern "C" std::uint64_t gf_emulator_flag_load(const void* address, unsigned bytes, bool block_wide) {
     Worker& worker = Worker::current();
     const void* site = __builtin_return_address(0);
     check_alignment(worker, address, bytes, site);
     if (in_live_frames(address, bytes)) return value_at(address, bytes);
     Checker* checker = worker.checker();
-    if (checker) checker->access(address, bytes, Action::volatile_read, site);
+    const Action action = block_wide ? Action::block_volatile_read : Action::volatile_read;
+    if (checker) checker->access(address, bytes, action, site);
     if (worker.counting().enabled()) worker.count_access(address, bytes, false, site);
     worker.block().reads_flag(address, bytes, value_at(address, bytes), site);
     const std::uint64_t value = value_at(address, bytes);
-    if (checker) checker->after_atomic(address, false);
+    if (checker) checker->after_atomic(address, block_wide);
     return value;
 }
 
-extern "C" void gf_emulator_flag_store(void* address, unsigned bytes, std::uint64_t value) {
+extern "C" void gf_emulator_flag_store(void* address, unsigned bytes, std::uint64_t value, bool block_wide) {
     Worker& worker = Worker::current();
     const void* site = __builtin_return_address(0);
     check_alignment(worker, address, bytes, site);
     if (!in_live_frames(address, bytes)) {
         if (Checker* checker = worker.checker()) {
-            checker->before_volatile_store(address);  // first: it settles what came before
-            checker->access(address, bytes, Action::volatile_write, site);
+            checker->before_volatile_store(address, block_wide);  // first: it settles what came before
+            checker->access(address, bytes, block_wide ? Action::block_volatile_write : Action::volatile_write, site);
         }
         if (worker.counting().enabled()) worker.count_access(address, bytes, true, site);
         worker.block().progresses();

@@ -71,6 +71,7 @@ public:
     static constexpr std::size_t none = ~std::size_t(0);
 
     char* address(std::size_t buffer) const { return regions_[buffer].buffer; }
+    std::size_t count() const { return regions_.size(); }
     const std::string& name(std::size_t buffer) const { return specs_[buffer].name; }
     std::size_t size(std::size_t buffer) const { return specs_[buffer].bytes; }
     const OwnedBytes& owned(std::size_t buffer) const { return regions_[buffer].owned; }

@@ -11,7 +11,7 @@ GlobalShadow::GlobalShadow(const std::vector<BufferSpec>& specs, const ModuleMem
         Buffer buffer;
         if (!spec.is_input) {
             const std::size_t words = spec.bytes / 4 + 1;
-            buffer.written.assign(words, spec.fill == BufferSpec::Fill::poison ? 0 : 15);
+            buffer.written.assign(words, spec.fill == BufferSpec::Fill::poison ? 0 : 0xff);
             buffer.first.assign(words, 0);
         }
         buffers_.push_back(std::move(buffer));
@@ -27,7 +27,10 @@ void GlobalShadow::open_object(std::size_t number) {
 }
 
 void GlobalShadow::start_launch() {
-    for (Buffer& buffer : buffers_) std::fill(buffer.first.begin(), buffer.first.end(), 0);
+    for (Buffer& buffer : buffers_) {
+        std::fill(buffer.first.begin(), buffer.first.end(), 0);
+        for (std::uint8_t& state : buffer.written) state |= std::uint8_t(state << before_launch);
+    }
     touches_.resize(1);
     accesses_ = 0;
     logs_.clear();
@@ -51,6 +54,7 @@ GlobalShadow::GlobalTouch GlobalShadow::touch_of(const GlobalAccess& access, uns
     fresh.lanes = 1u << access.thread % 32;
     fresh.site = access.site;
     fresh.latest = ++accesses_;
+    if (access.store) access.store->takes_turn(fresh.latest);
     return fresh;
 }
 
@@ -61,7 +65,7 @@ bool GlobalShadow::touch_fresh(std::size_t buffer, std::size_t word, std::size_t
         if (all.first[i]) return false;
     for (std::size_t i = word; i < word + count; i++) {
         all.first[i] = std::uint32_t(touches_.size());
-        all.written[i] = 15;
+        all.written[i] |= 15;
     }
     touches_.push_back(touch_of(access, 15));
     touches_.back().shared = count > 1;
@@ -81,9 +85,9 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
     }
     const unsigned warp = access.thread / 32;
     const bool write = writes(access.action);
-    const bool stores_volatile = access.action == Action::volatile_write;
-    bool raced = stores_volatile && overwrites(all.first[word], bytes, access, earlier), kept = false;
-    const Seen seen = stores_volatile ? seen_by(all.first[word], access) : Seen();
+    const bool is_volatile_store = stores_volatile(access.action);
+    bool raced = is_volatile_store && overwrites(all.first[word], bytes, access, earlier), kept = false;
+    const Seen seen = is_volatile_store ? seen_by(all.first[word], access) : Seen();
     unsigned length = 0, reads = 0;
     std::uint32_t last_write = 0;
     for (std::uint32_t at = all.first[word]; at; at = touches_[at].next, length++) {
@@ -98,11 +102,13 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
             !ordered(touch, access, needs_no_fence(access.action) || touch.latest < seen.by_load, lane)) {
             raced = true;
             earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action(),
-                       ordered(touch, access, true, no_lane), false};
+                       ordered(touch, access, true, no_lane), false, false};
         }
         if (!kept && same_block && touch.how == fresh.how && touch.warps == fresh.warps)
             if ((kept = joins(touch, fresh, *access.clocks, warp))) record = at;
     }
+    if (!raced && needs_no_fence(access.action))
+        raced = may_read_nothing(buffer, word, bytes, access, earlier);
     // A write of the whole word that comes after all others speaks for them.
     if (!raced && bytes == 15 && write && !is_atomic(access.action) && length > 1) {
         all.first[word] = 0;
@@ -110,6 +116,24 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
     }
     if (!kept) record = keep(all, word, fresh, write ? 0 : last_write);
     return raced;
+}
+
+// A relaxed read races with no relaxed write, but where nothing orders it behind any of them, it may read what was
+// there before the launch, which is nothing.
+bool GlobalShadow::may_read_nothing(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
+                                    Earlier& earlier) const {
+    if (buffer >= specs_count_ || full_) return false;  // objects begin as zeros
+    const unsigned state = buffers_[buffer].written[word];
+    unsigned empty = bytes & ~(state >> before_launch);
+    if (!empty || (state & bytes) != bytes) return false;  // the latter is reported as uninitialised
+    for (std::uint32_t at = buffers_[buffer].first[word]; at && empty; at = touches_[at].next) {
+        const GlobalTouch& touch = touches_[at];
+        if (!writes(touch.action()) || !(touch.bytes() & empty)) continue;
+        unsigned lane = 0;
+        earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action(), false, false, true};
+        if (comes_after_one_of(touch, access)) empty &= ~touch.bytes();
+    }
+    return empty;
 }
 
 // Nothing is lost where the storing thread, or one that it comes after, has read the word since.
@@ -121,9 +145,9 @@ bool GlobalShadow::overwrites(std::uint32_t first, unsigned bytes, const GlobalA
         unsigned lane = 0;
         if (touch.changed > (lost ? touches_[lost].changed : 0) && !ordered(touch, access, true, lane)) {
             lost = at;
-            earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action(), false, true};
+            earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action(), false, true, false};
         }
-        const bool reads = touch.action() == Action::volatile_read || is_atomic(touch.action());
+        const bool reads = loads_volatile(touch.action()) || is_atomic(touch.action());
         if (reads && touch.latest > read && comes_after_one_of(touch, access)) read = touch.latest;
     }
     return lost && touches_[lost].changed > read;
@@ -138,7 +162,7 @@ GlobalShadow::Seen GlobalShadow::seen_by(std::uint32_t first, const GlobalAccess
         const bool own = touch.block == access.block && touch.warp() == access.thread / 32 &&
                          touch.lanes >> access.thread % 32 & 1u;
         if (own && is_atomic(touch.action())) seen.by_atomic = std::max(seen.by_atomic, touch.latest);
-        if (own && touch.action() == Action::volatile_read) seen.by_load = std::max(seen.by_load, touch.latest);
+        if (own && loads_volatile(touch.action())) seen.by_load = std::max(seen.by_load, touch.latest);
     }
     return seen;
 }
@@ -154,8 +178,8 @@ bool GlobalShadow::comes_after_one_of(const GlobalTouch& touch, const GlobalAcce
 }
 
 bool GlobalShadow::conflict(const GlobalTouch& touch, const GlobalAccess& access) {
-    // An atomic of a block's scope is atomic for its block only (PTX ISA, "Morally strong operations").
-    if (touch.block != access.block && (touch.action() == Action::block_atomic || access.action == Action::block_atomic))
+    // What has a block's scope is atomic or relaxed for its block only (PTX ISA, "Morally strong operations").
+    if (touch.block != access.block && (of_block(touch.action()) || of_block(access.action)))
         return writes(touch.action()) || writes(access.action);
     return gf_emulator::conflict(touch.action(), access.action, false);
 }

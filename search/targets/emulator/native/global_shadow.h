@@ -14,6 +14,7 @@
 #include "clocks.h"
 #include "global_memory.h"
 #include "module_memory.h"
+#include "pending_store.h"
 #include "shadow_memory.h"
 
 namespace gf_emulator {
@@ -47,6 +48,7 @@ struct GlobalAccess {
     Action action;
     const Clocks* clocks;
     const Clocks::Row* observed = nullptr;  // what the thread would know of its block if a fence followed its atomics
+    PendingStore* store = nullptr;          // null: it is none, or waits for nobody
 };
 
 class GlobalShadow {
@@ -58,6 +60,7 @@ public:
         Action action;
         bool fence_is_missing;  // and would order the two: the accessing thread's own, after its atomic
         bool is_overwritten;    // an atomic's update, by a volatile store of a thread that has not read it
+        bool may_come_later;    // than this read, of what nobody wrote before the launch
     };
 
     GlobalShadow(const std::vector<BufferSpec>& specs, const ModuleMemory& module);
@@ -98,6 +101,8 @@ private:
         std::uint32_t latest = 0;   // access of these, in the order of all
         std::uint32_t changed = 0;  // the latest atomic of these that changed the word; 0: none
     };
+    // Of a word's state: one bit a byte that was ever written, and the same as of the launch's start.
+    static constexpr unsigned before_launch = 4;
     struct Buffer {
         std::vector<std::uint8_t> written;
         std::vector<std::uint32_t> first;  // into touches_; 0: none
@@ -134,6 +139,8 @@ private:
     bool reaches(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access, bool fenced) const;
     GlobalTouch touch_of(const GlobalAccess& access, unsigned bytes);
     bool overwrites(std::uint32_t first, unsigned bytes, const GlobalAccess& access, Earlier& earlier) const;
+    bool may_read_nothing(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
+                          Earlier& earlier) const;
     // The accessing thread's latest volatile load and atomic of a word.
     struct Seen {
         std::uint32_t by_load = 0, by_atomic = 0;

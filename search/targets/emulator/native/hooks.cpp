@@ -200,7 +200,7 @@ void* __tsan_memset(void* destination, int value, std::size_t bytes) {
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
-void __tsan_vptr_update(void*, void*) {}
+void __tsan_vptr_update(void* place, void*) { access<Action::write, 8>(place, SITE); }
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "copy_landing.h"
 #include "worker.h"
 
 namespace gf_emulator {
@@ -135,6 +136,41 @@ void Mbarriers::arrive(Block& block, Block& from, Fiber& fiber, void* address, c
     from.bulk_copies().stir(from);
 }
 
+void Mbarriers::arrive_with_copies(Block& block, Fiber& fiber, void* address, bool adds, const void* site) {
+    fiber.site = site;
+    Barrier& barrier = at(block, block, fiber, address, "cp.async.mbarrier.arrive", site);
+    fiber.copy_arrivals++;
+    for (AsyncCopy& copy : fiber.copies)
+        if (!copy.arrival) copy.arrival = fiber.copy_arrivals;
+    if (adds) barrier.pending++;
+    barrier.with_copies.push_back({&fiber, fiber.copy_arrivals, site});
+    complete_if_all_came(block, barrier, block.shared().offset(address));
+}
+
+void Mbarriers::arrive_and_drop(Block& block, Fiber& fiber, void* address, const void* site) {
+    Barrier& barrier = at(block, block, fiber, address, "mbarrier_arrive_drop", site);
+    if (barrier.expected) barrier.expected--;
+    arrive(block, block, fiber, address, site);
+}
+
+unsigned Mbarriers::parity(Block& block, Fiber& fiber, void* address, const void* site) {
+    fiber.site = site;
+    return unsigned(at(block, block, fiber, address, "mbarrier_arrive", site).phase & 1);
+}
+
+// All other arrivals of the phase have come: the copies end as late as they can.
+void Mbarriers::land_copies(Block& block, Barrier& barrier) {
+    Checker* checker = block.worker().checker();
+    for (const CopyArrival& arrival : barrier.with_copies)
+        block.on_behalf_of(*arrival.fiber, [&] {
+            land_copies_of_arrival(*arrival.fiber, arrival.number, checker);
+            if (checker) checker->publish(barrier.published);
+        });
+    for (const CopyArrival& arrival : barrier.with_copies) barrier.came.push_back(arrival.fiber->thread);
+    barrier.pending -= unsigned(barrier.with_copies.size());
+    barrier.with_copies.clear();
+}
+
 void Mbarriers::expect_bytes(Block& block, Fiber& fiber, void* address, unsigned bytes, const void* site) {
     fiber.site = site;
     Barrier& barrier = at(block, block, fiber, address, "mbarrier_expect_bytes", site);
@@ -176,7 +212,8 @@ void Mbarriers::bytes_landed(Block& block, void* address, unsigned bytes) {
 }
 
 void Mbarriers::complete_if_all_came(Block& block, Barrier& barrier, std::size_t offset) {
-    if (barrier.pending || barrier.bytes) return;
+    if (barrier.pending != barrier.with_copies.size() || barrier.bytes) return;
+    if (barrier.pending) land_copies(block, barrier);
     const bool checked = block.checker().enabled();
     if (checked) report_early_completion(block, barrier, offset);
     barrier.phase++;
@@ -263,7 +300,9 @@ std::string Mbarriers::describe(const Block& block, const Fiber& fiber) const {
 
 void Mbarriers::finish(Block& block) {
     if (!block.checker().enabled()) return;
-    for (const auto& [offset, barrier] : barriers_) {
+    for (auto& [offset, barrier] : barriers_) {
+        for (const CopyArrival& arrival : barrier.with_copies) block.checker().copies_abandoned(*arrival.fiber);
+        barrier.with_copies.clear();
         if (barrier.bytes == 0 || !barrier.expecting) continue;
         block.checker().async_finding(
             "unwaited_copy", offset, 8, block.checker().party_of(*barrier.expecting, Action::barrier, barrier.expect_site),
@@ -294,6 +333,18 @@ void gf_emulator_mbarrier_init_fence() {
 void gf_emulator_mbarrier_arrive(void* barrier) {
     Block& block = Worker::current().block();
     block.mbarriers().arrive(block, block, block.current(), barrier, SITE);
+}
+void gf_emulator_mbarrier_drop(void* barrier) {
+    Block& block = Worker::current().block();
+    block.mbarriers().arrive_and_drop(block, block.current(), barrier, SITE);
+}
+unsigned gf_emulator_mbarrier_parity(void* barrier) {
+    Block& block = Worker::current().block();
+    return block.mbarriers().parity(block, block.current(), barrier, SITE);
+}
+void gf_emulator_async_copy_arrive(void* barrier, bool adds) {
+    Block& block = Worker::current().block();
+    block.mbarriers().arrive_with_copies(block, block.current(), barrier, adds, SITE);
 }
 void gf_emulator_mbarrier_arrive_rank(void* barrier, unsigned rank) {
     Worker& worker = Worker::current();

@@ -25,6 +25,13 @@ public:
     void init_fence(Block& block, const Fiber& fiber);
     // `from` is the block of the arriving fiber: `block`, or another of its cluster.
     void arrive(Block& block, Block& from, Fiber& fiber, void* address, const void* site);
+    // The arrival comes when the fiber's copies until now are done (cp.async.mbarrier.arrive). `adds`: it is one more
+    // than the phase expects so far.
+    void arrive_with_copies(Block& block, Fiber& fiber, void* address, bool adds, const void* site);
+    // The last arrival of this thread: later phases expect one less.
+    void arrive_and_drop(Block& block, Fiber& fiber, void* address, const void* site);
+    // Of the current phase. Orders nothing.
+    unsigned parity(Block& block, Fiber& fiber, void* address, const void* site);
     void expect_bytes(Block& block, Fiber& fiber, void* address, unsigned bytes, const void* site);
     // True when the phase of `parity` is over; the running fiber then knows what was done before.
     bool try_wait(Block& block, Fiber& fiber, void* address, unsigned parity, const void* site);
@@ -42,6 +49,11 @@ public:
     void finish(Block& block);
 
 private:
+    struct CopyArrival {
+        Fiber* fiber;
+        unsigned number;  // of the fiber's arrivals with copies
+        const void* site;
+    };
     struct Barrier {
         unsigned expected = 0;  // arrivals of a phase
         unsigned pending = 0;   // of this phase
@@ -58,9 +70,11 @@ private:
         const void* expect_site = nullptr;
         Fiber* expecting = nullptr;
         std::vector<Fiber*> waiting;
+        std::vector<CopyArrival> with_copies;  // of those pending
     };
 
     Barrier& at(Block& block, Block& from, Fiber& fiber, void* address, const char* operation, const void* site);
+    void land_copies(Block& block, Barrier& barrier);
     void complete_if_all_came(Block& block, Barrier& barrier, std::size_t offset);
     void report_early_completion(Block& block, const Barrier& barrier, std::size_t offset);
 

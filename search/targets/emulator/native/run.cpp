@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "carried_state.h"
+#include "device_heap.h"
 #include "findings.h"
 #include "global_shadow.h"
 #include "memory_map.h"
@@ -176,6 +177,7 @@ void execute(WorkerPool& pool, void* module, const RunSpec& run, const JobFiles&
     const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
     Worker::start_run();
     findings().start_run();
+    device_heap().start_run();
     for (const auto& worker : pool.workers()) {
         worker->counting().clear();
         worker->start_clock(run.deadline_s);

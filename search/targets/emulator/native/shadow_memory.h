@@ -67,7 +67,7 @@ inline bool conflict(Action one, Action other, bool one_warp) {
     if (is_atomic(one)) return !is_atomic(other) && !is_volatile(other);
     if (is_atomic(other)) return !is_volatile(one);
     if (!is_volatile(one) || !is_volatile(other)) return true;
-    return one_warp || one == other;
+    return one_warp || (writes(one) && writes(other));
 }
 
 // A lane's own accesses come in program order. Which lane moves which byte of a matrix is not specified, so

@@ -3,6 +3,9 @@
 // last places.
 #include <array>
 #include <cstring>
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
 
 #include "gf_emulator/float_formats.h"
 #include "fragment_layout.h"

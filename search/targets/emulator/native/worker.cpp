@@ -1,5 +1,7 @@
 #include "worker.h"
 
+#include <algorithm>
+
 #include "global_memory.h"
 
 namespace gf_emulator {
@@ -55,10 +57,17 @@ void Worker::note(const char* kind, const void* site, const std::string& sentenc
 }
 
 void Worker::thread_exits(Fiber& fiber) {
+    // Those that an mbarrier counts are others' to wait for.
+    std::vector<AsyncCopy> counted;
+    const auto own = std::stable_partition(fiber.copies.begin(), fiber.copies.end(),
+                                           [](const AsyncCopy& copy) { return !copy.arrival; });
+    counted.assign(own, fiber.copies.end());
+    fiber.copies.erase(own, fiber.copies.end());
     if (Checker* checks = checker()) checks->copies_abandoned(fiber);
     if (!fiber.copies.empty())
         note("async_copy_unwaited", fiber.site,
              format("%zu asynchronous copies are never waited for", fiber.copies.size()));
+    fiber.copies.insert(fiber.copies.end(), counted.begin(), counted.end());
 }
 
 void Worker::count_access(const void* address, unsigned bytes, bool write, const void* site, bool adds_floats) {

@@ -72,6 +72,8 @@ enum class Rounding : int { to_zero, up, down };
 enum class TileShape : int { m16n16k16, m32n8k16, m8n32k16, m16n8k16, m16n16k8, m16n8k8, m16n8k32 };
 enum class TileUse : int { matrix_a, matrix_b, accumulator };
 enum class Element : int { float16, bfloat16, float32, tf32, float8_e4m3, float8_e5m2 };
+// What gf_emulator_plain_product multiplies.
+enum class PlainOperand : int { int8, uint8, float64, bits, uint4, int4 };
 
 }  // namespace gf_emulator
 
@@ -101,9 +103,9 @@ void gf_emulator_atomic(void* address, const void* operand, const void* compared
 void gf_emulator_block_atomic(void* address, const void* operand, const void* compared, void* before,
                               gf_emulator::AtomicOperation operation, gf_emulator::AtomicType type);
 
-// A relaxed load or store of a flag, of 1, 2, 4 or 8 bytes.
-std::uint64_t gf_emulator_flag_load(const void* address, unsigned bytes);
-void gf_emulator_flag_store(void* address, unsigned bytes, std::uint64_t value);
+// A relaxed load or store of a flag, of 1, 2, 4 or 8 bytes; `block_wide`: of the scope of a block.
+std::uint64_t gf_emulator_flag_load(const void* address, unsigned bytes, bool block_wide);
+void gf_emulator_flag_store(void* address, unsigned bytes, std::uint64_t value, bool block_wide);
 
 void gf_emulator_wmma_load(void* registers, const void* matrix, unsigned leading_dimension,
                            int register_count, gf_emulator::TileShape shape, gf_emulator::TileUse use,
@@ -115,6 +117,9 @@ void gf_emulator_matrix_multiply(void* d, const void* a, const void* b, const vo
                                  gf_emulator::TileShape shape, gf_emulator::Element input_a,
                                  gf_emulator::Element input_b, gf_emulator::Element accumulator,
                                  gf_emulator::Collective kind);
+// The same on integers, doubles and bits (xor, or and), whose lanes hold the matrices' rows one after the other.
+void gf_emulator_plain_product(void* d, const void* a, const void* b, const void* c, int rows, int columns, int depth,
+                               gf_emulator::PlainOperand operand, bool by_and);
 void gf_emulator_ldmatrix(unsigned* registers, const void* row, int matrix_count, bool transposed);
 void gf_emulator_stmatrix(void* row, const unsigned* registers, int matrix_count, bool transposed);
 
@@ -132,6 +137,10 @@ void gf_emulator_mbarrier_init_fence();
 void gf_emulator_mbarrier_invalidate(void* barrier);
 void gf_emulator_mbarrier_arrive(void* barrier);
 void gf_emulator_mbarrier_arrive_rank(void* barrier, unsigned rank);
+void gf_emulator_mbarrier_drop(void* barrier);
+unsigned gf_emulator_mbarrier_parity(void* barrier);
+// The arrival comes when the thread's copies until now are done. `adds`: beyond those that the barrier expects.
+void gf_emulator_async_copy_arrive(void* barrier, bool adds);
 void gf_emulator_mbarrier_expect(void* barrier, unsigned bytes, bool arrives);
 bool gf_emulator_mbarrier_try_wait(void* barrier, unsigned parity);
 void gf_emulator_mbarrier_wait(void* barrier, unsigned parity);
@@ -171,6 +180,9 @@ float gf_emulator_rounded_signed(gf_emulator::Rounding mode, long long x);
 float gf_emulator_rounded_unsigned(gf_emulator::Rounding mode, unsigned long long x);
 double gf_emulator_rounded_signed_double(gf_emulator::Rounding mode, long long x);
 double gf_emulator_rounded_unsigned_double(gf_emulator::Rounding mode, unsigned long long x);
+
+void* gf_emulator_device_malloc(std::size_t bytes);
+void gf_emulator_device_free(void* piece);
 
 void gf_emulator_special_function();
 int gf_emulator_printf();

@@ -43,6 +43,24 @@ inline double multiply_add_to_odd(double a, double b, double c) {
     return odd;
 }
 
+#if defined(__F16C__)
+// The two instructions of <immintrin.h> that are needed here. The header itself would be most of the precompiled
+// prelude, which every kernel's compiler reads.
+typedef float FourFloats __attribute__((vector_size(16)));
+typedef short EightHalves __attribute__((vector_size(16)));
+
+inline float f16c_to_float(std::uint16_t half) {
+    const EightHalves halves = {short(half), 0, 0, 0, 0, 0, 0, 0};
+    const FourFloats floats = __builtin_ia32_vcvtph2ps(halves);
+    return floats[0];
+}
+inline std::uint16_t f16c_from_float(float value) {
+    const FourFloats floats = {value, 0, 0, 0};
+    const EightHalves halves = __builtin_ia32_vcvtps2ph(floats, 0);  // 0: to nearest even
+    return std::uint16_t(halves[0]);
+}
+#endif
+
 // A NaN that a conversion makes has one bit pattern, whatever came in (CUDA Math API, "Half Precision
 // Conversion and Data Movement": canonical NaN).
 struct HalfFormat {
@@ -55,7 +73,7 @@ struct HalfFormat {
     static float to_float(std::uint16_t half) {
         if ((half & 0x7fffu) > 0x7c00u) return float_from_bits(0x7fffffffu);
 #if defined(__F16C__)
-        return _cvtsh_ss(half);
+        return f16c_to_float(half);
 #else
         const std::uint32_t sign = std::uint32_t(half & 0x8000u) << 16, exponent = half >> 10 & 31,
                             fraction = half & 1023;
@@ -67,7 +85,7 @@ struct HalfFormat {
     static std::uint16_t from_float(float value) {
         if (value != value) return 0x7fff;
 #if defined(__F16C__)
-        return std::uint16_t(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
+        return f16c_from_float(value);
 #else
         const std::uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000u,
                             magnitude = bits & 0x7fffffffu;

@@ -23,21 +23,21 @@ __forceinline__ void put(char* address, const Several<T, count>& value) {
     *reinterpret_cast<Several<T, count>*>(address) = value;
 }
 // Vectors of flags are read and written element by element.
-template <class T, int count>
+template <bool block_wide, class T, int count>
 __forceinline__ Several<T, count> load_flag(const char* address) {
     Several<T, count> result;
     for (int i = 0; i < count; i++) {
-        const std::uint64_t bits = gf_emulator_flag_load(address + i * int(sizeof(T)), sizeof(T));
+        const std::uint64_t bits = gf_emulator_flag_load(address + i * int(sizeof(T)), sizeof(T), block_wide);
         __builtin_memcpy(&result.value[i], &bits, sizeof(T));
     }
     return result;
 }
-template <class T, int count>
+template <bool block_wide, class T, int count>
 __forceinline__ void put_flag(char* address, const Several<T, count>& value) {
     for (int i = 0; i < count; i++) {
         std::uint64_t bits = 0;
         __builtin_memcpy(&bits, &value.value[i], sizeof(T));
-        gf_emulator_flag_store(address + i * int(sizeof(T)), sizeof(T), bits);
+        gf_emulator_flag_store(address + i * int(sizeof(T)), sizeof(T), bits, block_wide);
     }
 }
 

@@ -1,8 +1,12 @@
 // The host's own headers, all of them, before any CUDA name is defined: CUDA's words (min, alignas,
 // __shared__ ...) must not reach into them.
 #pragma once
-#include <cmath>
+#include "gf_emulator/copies.h"
+
 #include <cstddef>
+// libstdc++ would instantiate Bessel's, Legendre's and other functions of C++17 in every kernel's compile.
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +15,3 @@
 #include <stdlib.h>
 #include <type_traits>
 #include <utility>
-
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif

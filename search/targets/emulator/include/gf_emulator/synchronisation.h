@@ -21,6 +21,9 @@ __forceinline__ void __threadfence_block() { gf_emulator_fence(false); }
 __forceinline__ void __threadfence_system() { gf_emulator_fence(true); }
 __forceinline__ void __nanosleep(unsigned) { gf_emulator_yield(); }
 __forceinline__ long long clock64() { return gf_emulator_clock(); }
+// The C library has this name, too.
+__forceinline__ long gf_emulator_cycles() { return long(gf_emulator_clock()); }
+#define clock gf_emulator_cycles
 
 [[noreturn]] __forceinline__ void __trap() { gf_emulator_trap("__trap()"); }
 [[noreturn]] __forceinline__ void __brkpt() { gf_emulator_trap("__brkpt()"); }

@@ -4,15 +4,6 @@
 
 namespace gf_emulator {
 
-template <class Part, class Function>
-__forceinline__ unsigned by_parts(unsigned a, unsigned b, Function function) {
-    constexpr unsigned bits = 8 * sizeof(Part), mask = (1u << bits) - 1;
-    unsigned result = 0;
-    for (int i = 0; i < int(4 / sizeof(Part)); i++)
-        result |= (unsigned(function(int(part_of<Part>(a, i)), int(part_of<Part>(b, i)))) & mask) << (unsigned(i) * bits);
-    return result;
-}
-
 template <class Part>
 __forceinline__ int within(int value) {
     constexpr int bits = 8 * int(sizeof(Part));
@@ -33,11 +24,18 @@ __forceinline__ unsigned sum_of_differences(unsigned a, unsigned b) {
 
 }  // namespace gf_emulator
 
+// No function template: the compiler of every kernel would instantiate it for each of these functions.
 #define GF_EMULATOR_VIDEO_OF(name, type, value)                                                              \
     __forceinline__ unsigned name(unsigned a, unsigned b) {                                                  \
         using Part = type;                                                                                   \
-        return gf_emulator::by_parts<Part>(                                                                  \
-            a, b, []([[maybe_unused]] int x, [[maybe_unused]] int y) __attribute__((always_inline)) { return value; }); \
+        constexpr unsigned bits = 8 * sizeof(Part), mask = (1u << bits) - 1;                                 \
+        unsigned result = 0;                                                                                 \
+        for (int i = 0; i < int(4 / sizeof(Part)); i++) {                                                    \
+            [[maybe_unused]] const int x = gf_emulator::part_of<Part>(a, i);                                 \
+            [[maybe_unused]] const int y = gf_emulator::part_of<Part>(b, i);                                 \
+            result |= (unsigned(value) & mask) << (unsigned(i) * bits);                                      \
+        }                                                                                                    \
+        return result;                                                                                       \
     }
 #define GF_EMULATOR_VIDEO(name, sign, value)                 \
     GF_EMULATOR_VIDEO_OF(name##2, sign short, value)         \

@@ -1,0 +1,304 @@
+"""A set of attention kernels from times on grids of shapes.
+
+    python -m bench.gpu.grid_set measure GRID.json [--seconds 200]     on a GPU
+    python -m bench.gpu.grid_set build GRID.json [--out FOLDER]        anywhere
+
+`measure` times, on each point of bench.gpu.grid_shapes, the kernels that were within 5 % of the
+fastest on one of the sixty shapes, new ones, and PyTorch. `build` gives a point's cell a kernel
+where that takes at most 0.97 of the time of PyTorch's default, which would run in its place, and is
+no slower than 1.05 of it on the points beside. A few percent are given up for fewer kernels. Every
+other shape goes to the library.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.command_line import require_gpu, script_parser
+from bench.gpu.graph_times import times_us
+from bench.gpu.grid_shapes import Cell, cells
+from bench.gpu.runtime_calls import environment, inputs, peers
+from bench.gpu.runtime_pool import TEMPLATES, Point, Pool, pool_points, valid_entry
+from bench.gpu.set_files import Built, built, bundle_bytes
+from bench.gpu.tuned_set import DIMS, GPU, SETS
+from bench.results import Row, read_json, read_result, write_json
+from greenfast.search.cores import usable_cores
+from greenfast.search.devices.facts import device
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.toolchain import Toolchain
+
+WON = 0.97  # of the library's time, at most
+NEVER_ABOVE = 1.05  # of the library's time, on the points beside
+GIVEN_UP = 1.03  # for fewer kernels
+CLOSE = 1.05  # of the fastest kernel on one of the sixty shapes
+FALLBACK = "torch-default"
+DTYPE = "bf16"
+ROUNDS = 7
+LARGEST_SIZE = 1 << 16
+Place = tuple[int, int, tuple[int, ...]]  # family, D, indices on the axes
+
+
+def main() -> int:
+    parser = script_parser(__doc__)
+    parser.add_argument("work", choices=("measure", "build"))
+    parser.add_argument("grid", type=Path, metavar="GRID.json")
+    parser.add_argument("--seconds", type=float, default=200.0)
+    parser.add_argument("--out", type=Path, default=SETS)
+    options = parser.parse_args()
+    if options.work == "measure":
+        require_gpu()
+        return measure(options.grid, options.seconds)
+    content, report = grid_set(read_json(options.grid)["rows"])
+    (options.out / f"attention-{GPU}.zip").write_bytes(content)
+    print(json.dumps(report))
+    return 0
+
+
+# ---- on a GPU ----
+
+
+def close_points(kernel: KernelSpec) -> dict[str, Point]:
+    """Points of the pool that are worth timing on a grid."""
+    points, close = pool_points(kernel), set[str]()
+    for row in read_result("h200/runtime_pool")["rows"]:
+        own = own_times(row)
+        close |= {name for name, us in own.items() if us <= CLOSE * min(own.values())}
+    known = set().union(*(own_times(row) for row in read_result("h200/runtime_pool")["rows"]))
+    return {name: point for name, point in points.items() if name in close or name not in known}
+
+
+def measure(path: Path, seconds: float) -> int:
+    import torch
+
+    began = time.perf_counter()
+    kernel = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
+    heads = tuple(dict.fromkeys((cell.width, cell.shape.mask) for cell in cells()))
+    pool = Pool(close_points(kernel), heads)
+    rows: list[Row] = []
+    for cell in cells():
+        if time.perf_counter() - began > seconds:
+            print(f"no time is left after {len(rows)} of {len(cells())} points", flush=True)
+            break
+        with torch.no_grad():
+            rows.append(measured(cell, pool))
+        if len(rows) % 100 == 0:
+            print(f"{len(rows)} points, {time.perf_counter() - began:.0f} s", flush=True)
+            write_json(path, {"environment": environment(), "rows": rows})
+    took = {"seconds": round(time.perf_counter() - began, 1)}
+    write_json(path, {"environment": environment(), **took, "rows": rows})
+    return 0
+
+
+def measured(cell: Cell, pool: Pool) -> Row:
+    q, k, v = inputs(cell.shape)
+    notes: Row = {}
+    library = peers(cell.shape, q, k, v)[FALLBACK]
+    functions = {FALLBACK: library} | pool.functions(cell.shape, q, k, v, notes)
+    times = times_us(functions, rounds=ROUNDS)
+    return {
+        "family": cell.family,
+        "place": list(cell.place),
+        "shape": cell.shape.name,
+        "dims": {name: getattr(cell.shape, name) for name in (*DIMS, "D")},
+        "mask": cell.shape.mask,
+        "times": {name: round(item["us"], 3) for name, item in times.items()},
+        "wrong": {name: why for name, why in notes.items() if why.startswith("wrong")},
+    }
+
+
+def own_times(row: Row) -> dict[str, float]:
+    """Of our kernels, by label."""
+    return {
+        name: item["us"] if isinstance(item, dict) else item
+        for name, item in row["times"].items()
+        if name.partition(" ")[0] in TEMPLATES
+    }
+
+
+# ---- anywhere ----
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A measured cell: by label, the ratio to the library's time; 1 where none is measured."""
+
+    cell: Cell
+    row: Row
+    ratios: dict[str, float]
+    scores: dict[str, float]  # of the labels that may serve it
+
+    @property
+    def best(self) -> float:
+        return min(self.scores.values(), default=1.0)
+
+
+def judged(rows: Sequence[Row]) -> list[Judged]:
+    by_place = {key(cell): cell for cell in cells()}
+    known = {place: row for row in rows if (place := place_of(row)) in by_place}
+    ratios = {
+        place: {name: us / row["times"][FALLBACK] for name, us in own_times(row).items()}
+        for place, row in known.items()
+    }
+    result = []
+    for place, row in known.items():
+        near = [ratios[other] for other in beside(place) if other in ratios]
+        scores = {
+            name: score(own, [item.get(name, 1.0) for item in near])
+            for name, own in ratios[place].items()
+            if own <= WON and all(item.get(name, 1.0) <= NEVER_ABOVE for item in near)
+        }
+        result.append(Judged(by_place[place], row, ratios[place], scores))
+    return result
+
+
+def score(own: float, near: Sequence[float]) -> float:
+    """The geometric mean with the points beside; the point itself counts twice."""
+    return exp((2 * log(own) + sum(map(log, near))) / (2 + len(near)))
+
+
+def place_of(row: Row) -> Place:
+    return row["family"], row["dims"]["D"], tuple(row["place"])
+
+
+def key(cell: Cell) -> Place:
+    return cell.family, cell.width, cell.place
+
+
+def beside(place: Place) -> Iterator[Place]:
+    family, width, at = place
+    for axis, index in enumerate(at):
+        for step in (-1, 1):
+            yield family, width, (*at[:axis], index + step, *at[axis + 1 :])
+
+
+def uses(group: Sequence[Judged]) -> dict[Place, str]:
+    """A label for each cell that a kernel serves: as few labels as serve all nearly as well."""
+    left = [item for item in group if item.scores]
+    chosen: dict[Place, str] = {}
+    while left:
+        served: dict[str, list[Judged]] = defaultdict(list)
+        for item in left:
+            for name, score in item.scores.items():
+                if score <= GIVEN_UP * item.best:
+                    served[name].append(item)
+        label = max(sorted(served), key=lambda name: len(served[name]))
+        chosen |= {key(item.cell): label for item in served[label]}
+        left = [item for item in left if key(item.cell) not in chosen]
+    return chosen
+
+
+def rules_of(group: Sequence[Judged], ids: dict[str, str]) -> list[Row]:
+    """Rules in the order of the grids; neighbours along the last axis are joined."""
+    served = uses(group)
+    rules: list[Row] = []
+    last: Place | None = None
+    for item in sorted(group, key=lambda item: key(item.cell)):
+        place = key(item.cell)
+        if place not in served:
+            continue
+        use, when = ids[served[place]], [dict(part) for part in item.cell.when]
+        if rules and rules[-1]["use"] == use and last == before(place):
+            for joined, part in zip(rules[-1]["when"], when, strict=True):
+                joined["at_most"] = max(joined["at_most"], part["at_most"])
+        else:
+            rules.append({"when": when, "use": use})
+        last = place
+    return [*rules, {"when": [], "use": "library"}]
+
+
+def before(place: Place) -> Place:
+    """The neighbour before on the last axis."""
+    family, width, at = place
+    return family, width, (*at[:-1], at[-1] - 1)
+
+
+def grid_set(rows: Sequence[Row]) -> tuple[bytes, Row]:
+    """The bundle, and what it serves."""
+    catalogue = Catalogue([REPOSITORY_TEMPLATES])
+    kernel = catalogue.kernel("attention")
+    points, everything = pool_points(kernel), judged(rows)
+    kernels: list[Built] = []
+    groups: list[Row] = []
+    served = 0
+    with TemporaryDirectory(prefix="greenfast-set-") as folder:
+        toolchain = Toolchain(Path(folder), usable_cores())
+        try:
+            toolchain.require_right()
+            kinds = sorted({(item.row["dims"]["D"], item.row["mask"]) for item in everything})
+            for width, mask in kinds:
+                group = [
+                    item
+                    for item in everything
+                    if (item.row["dims"]["D"], item.row["mask"]) == (width, mask)
+                ]
+                by_cell = uses(group)
+                served += len(by_cell)
+                labels = sorted(set(by_cell.values()))
+                ids = {label: f"k{len(kernels) + at}" for at, label in enumerate(labels)}
+                compiled = {"D": width, "dtype": DTYPE, "mask": mask}
+                for label in labels:
+                    entry = valid_entry(kernel, points[label], compiled, label, GPU)
+                    if entry is None:
+                        raise SystemExit(f"{label} is excluded for {compiled}: templates changed")
+                    kernels.append(built(catalogue, kernel, entry, device(GPU), toolchain))
+                if labels:
+                    groups.append(dispatch_group(compiled, group, by_cell, ids))
+            versions = dict(toolchain.identity)
+        finally:
+            toolchain.close()
+    content = bundle_bytes(
+        kernel, kernels, groups, device(GPU), name="measured", toolchain=versions
+    )
+    return content, {
+        "bytes": len(content),
+        "kernels": len(kernels),
+        "rules": sum(len(group["rules"]) for group in groups),
+        "points": len(everything),
+        "served": served,
+    }
+
+
+def dispatch_group(
+    compiled: Row,
+    group: Sequence[Judged],
+    served: dict[Place, str],
+    ids: dict[str, str],
+) -> Row:
+    return {
+        "compiled": compiled,
+        "region": {name: [1, LARGEST_SIZE] for name in DIMS},
+        "rules": rules_of(group, ids),
+        "outside": "library",
+        "workloads": [
+            workload_of(item, served[key(item.cell)], ids)
+            for item in group
+            if key(item.cell) in served
+        ],
+        "regret": {},
+    }
+
+
+def workload_of(item: Judged, label: str, ids: dict[str, str]) -> Row:
+    time_us = item.row["times"][label]
+    return {
+        "name": item.row["shape"],
+        "dims": {name: item.row["dims"][name] for name in DIMS},
+        "weight": 1.0,
+        "use": ids[label],
+        "times_us": {ids[label]: time_us},
+        "best_us": min(item.row["times"].values()),
+        "ratio": item.ratios[label],
+        "peers": [FALLBACK],
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

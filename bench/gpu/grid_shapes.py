@@ -1,0 +1,140 @@
+"""Shapes of attention on grids, to make a set from: each stands for the cell around it.
+
+The sixty shapes of runtime_shapes show what a set is worth. Those of them that are not tuned on are
+no points of a grid: a point with the same sizes moves down by a sixteenth.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import floor, sqrt
+
+from bench.gpu.runtime_shapes import Shape, shapes
+from bench.results import Row
+
+OUTSIDE = 1.5  # how far a cell at the border goes beyond its point
+MOST_FLOP = 0.6e12  # of a point
+MOST_KEY_BYTES = 2 << 30  # K and V of a point, bf16
+HEADS = 32  # of a batch entry, where there are so many
+
+
+@dataclass(frozen=True)
+class Family:
+    """Points of one kind of call. `lengths` are S of self-attention, else (S_q, S_kv)."""
+
+    kind: str
+    widths: tuple[int, ...]
+    mask: str
+    ratio: int  # H / H_kv of the points
+    ratios: tuple[int, int]  # that the points stand for: above, at most
+    heads: tuple[int, ...]  # B * H
+    queries: tuple[int, ...]  # empty: as many as keys
+    keys: tuple[int, ...]
+
+
+SELF = (64, 96, 128, 160, 197, 256, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048, 4096)
+SELF_128 = (64, 128, 197, 256, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048, 4096)
+CAUSAL = (128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192)
+CACHE = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+SHORT_CACHE = CACHE[:7]
+CROSS = (77, 128, 256, 512, 1024, 1500, 4096)
+CROSS_128 = (96, 256, 512, 1024, 2048, 4096)
+BOTH, FEW = (64, 128), (8, 16, 32, 64, 128)
+SHARED, ROWS = (32, 64, 128, 256, 512, 1024, 2048), (4, 16, 32, 64, 128, 256, 1024, 4096)
+MANY = (4, 8, 12, 16, 24, 32, 64, 96, 128, 192, 256, 384, 512)
+TOP_LEFT = "causal_top_left"
+FAMILIES = (
+    Family("encoder", (64,), "none", 1, (0, 1), MANY, (), SELF),
+    Family("encoder", (128,), "none", 1, (0, 1), (*FEW, 256), (), SELF_128),
+    Family("decode", BOTH, "none", 4, (1, 4), SHARED, (1,), CACHE),
+    Family("decode", (128,), "none", 8, (4, 8), SHARED[:6], (1,), CACHE),
+    Family("decode", BOTH, "none", 1, (0, 1), (*FEW, 256, 512), (1,), SHORT_CACHE),
+    Family("prefill", BOTH, TOP_LEFT, 4, (1, 8), (28, 64, 128, 256), (), CAUSAL),
+    Family("prefill", BOTH, TOP_LEFT, 1, (0, 1), FEW, (), CAUSAL),
+    Family("cross", (64,), "none", 1, (0, 1), FEW, ROWS, CROSS),
+    Family("cross", (128,), "none", 1, (0, 1), FEW[:4], (16, 64, 128, 256, 1024), CROSS_128),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A point of a grid, its place on the axes, and the sizes that it stands for."""
+
+    shape: Shape
+    family: int
+    width: int
+    place: tuple[int, ...]
+    when: tuple[Row, ...]
+
+
+def cells() -> list[Cell]:
+    """Points of all families that are small enough to be measured quickly."""
+    return [
+        cell
+        for number, family in enumerate(FAMILIES)
+        for width in family.widths
+        for cell in _cells(number, family, width)
+        if _flop(cell.shape) <= MOST_FLOP and _key_bytes(cell.shape) <= MOST_KEY_BYTES
+    ]
+
+
+def _cells(number: int, family: Family, width: int) -> Iterator[Cell]:
+    axes = [family.heads, family.queries or (0,), family.keys]
+    for place in itertools.product(*(range(len(axis)) for axis in axes)):
+        heads, queries, keys = (axis[at] for axis, at in zip(axes, place, strict=True))
+        bounds = [between(axis, at) for axis, at in zip(axes, place, strict=True)]
+        if not family.queries:
+            bounds[1] = bounds[2]
+        when = [
+            {"value": name, "above": above, "at_most": at_most}
+            for name, (above, at_most) in zip(("B * H", "S_q", "S_kv"), bounds, strict=True)
+        ]
+        above, at_most = family.ratios
+        when.append({"value": "H // H_kv", "above": above, "at_most": at_most})
+        shape = apart(_shape(family, width, heads, queries or keys, keys))
+        yield Cell(shape, number, width, place, tuple(when))
+
+
+def between(axis: Sequence[int], at: int) -> tuple[int, int]:
+    """From the middle to the point before, exclusive, to the middle to the next, on a log scale."""
+    size = axis[at]
+    if size == 1:
+        return 0, 1
+    below = sqrt(size * axis[at - 1]) if at else size / OUTSIDE
+    above = sqrt(size * axis[at + 1]) if at + 1 < len(axis) else size * OUTSIDE
+    return floor(below), floor(above)
+
+
+def _shape(family: Family, width: int, heads: int, queries: int, keys: int) -> Shape:
+    h = max(h for h in range(1, HEADS + 1) if heads % h == 0 and h % family.ratio == 0)
+    name = f"{family.kind} {heads // h}x{h}/{h // family.ratio} {queries}x{keys} D{width}"
+    return Shape(
+        name, heads // h, h, h // family.ratio, queries, keys, width, family.mask, tuned=True
+    )
+
+
+def apart(shape: Shape) -> Shape:
+    """The shape, or a neighbour of it where it is as large as one that is not tuned on."""
+    if sizes(shape) not in {sizes(other) for other in shapes() if not other.tuned}:
+        return shape
+    keys = shape.S_kv - max(1, shape.S_kv // 16)
+    queries = keys if shape.S_q == shape.S_kv else shape.S_q
+    kind, heads, _, width = shape.name.split()
+    name = f"{kind} {heads} {queries}x{keys} {width}"
+    return Shape(name, shape.B, shape.H, shape.H_kv, queries, keys, shape.D, shape.mask, tuned=True)
+
+
+def sizes(shape: Shape) -> tuple[object, ...]:
+    ratio = shape.H // shape.H_kv
+    return shape.B * shape.H, shape.S_q, shape.S_kv, shape.D, shape.mask, ratio
+
+
+def _flop(shape: Shape) -> float:
+    causal = 0.5 if shape.is_causal else 1.0
+    return causal * 4.0 * shape.B * shape.H * shape.S_q * shape.S_kv * shape.D
+
+
+def _key_bytes(shape: Shape) -> int:
+    return 4 * shape.B * shape.H_kv * shape.S_kv * shape.D

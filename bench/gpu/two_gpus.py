@@ -1,0 +1,279 @@
+"""The same search on one GPU and on several GPUs of a machine: rates, idle shares, a killed child.
+
+    python -m bench.gpu.two_gpus OUT.json [--seconds 120] [--gpus 0,1] [--strategy tpe]
+
+Each search has the same plan, seed and window, and compiles into a folder of its own. The search on
+several GPUs runs before the one on a single GPU, so caches of the operating system favour the
+latter. In a third search SIGKILL ends the measuring child of the last GPU half-way. Preparing the
+emulator and the children takes up to a minute more than --seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.command_line import require_gpu, script_parser
+from bench.environment import target_environment
+from bench.gpu.recorder import Recorder, verdict_and_reason
+from bench.results import Row, write_json
+from greenfast.search.cores import usable_cores
+from greenfast.search.gates.safety import like
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
+from greenfast.search.loop.run import History, SearchRun
+from greenfast.search.targets import Target, TargetSettings, open_target
+from greenfast.search.targets.base import Runner
+from greenfast.search.targets.cuda.several import SeveralGpus
+from greenfast.search.targets.cuda.target import CudaTarget
+from greenfast.search.toolchain import Toolchain
+from greenfast.search.verdict import Trial, performance_of
+
+SEED = 5
+SHARES = {"warm_up": 0.08, "several": 0.36, "one": 0.36, "killed": 0.2}  # of --seconds
+MOST_TRIALS = 5000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all searches have in common."""
+
+    catalogue: Catalogue
+    request: dict[str, Any]  # fields of SearchRequest
+    checker: Runner | None
+    window: int
+
+
+@dataclass(frozen=True)
+class Searched:
+    """One search: its row of the result, its trials, and the machine's versions."""
+
+    row: Row
+    trials: list[Trial]
+    environment: Row
+
+
+def main() -> None:
+    options = _options()
+    require_gpu()
+    catalogue = Catalogue([REPOSITORY_TEMPLATES])
+    request = {
+        "kernel": "attention",
+        "workloads": (options.workload,),
+        "target": f"cuda:{_first(options.gpus)}",
+    }
+    request |= {"strategy": options.strategy, "seed": SEED, "confirm": False}
+    with tempfile.TemporaryDirectory(prefix="greenfast-two-gpus-") as folder:
+        setting = _setting(catalogue, request, options.gpus, Path(folder))
+        try:
+            result = measured(setting, options.gpus, options.seconds)
+        finally:
+            if setting.checker is not None:
+                setting.checker.close()
+    write_json(options.out, result)
+    print(
+        json.dumps(
+            {name: value for name, value in result.items() if name != "environment"}, indent=1
+        )
+    )
+
+
+def _options() -> argparse.Namespace:
+    parser = script_parser(__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.json")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of all searches together")
+    parser.add_argument("--gpus", default="0,1", help="numbers, or `all`")
+    parser.add_argument("--strategy", default="tpe")
+    parser.add_argument("--workload", default="mission")
+    return parser.parse_args()
+
+
+def _first(gpus: str) -> str:
+    return "0" if gpus == "all" else gpus.split(",")[0]
+
+
+def _setting(catalogue: Catalogue, request: dict[str, Any], gpus: str, folder: Path) -> Setting:
+    """With the emulator built, so that no search pays for it."""
+    cores = usable_cores()
+    settings = TargetSettings(folder / "emulator", catalogue.include_dirs, max(1, cores // 8))
+    facts = open_target(request["target"], settings).device
+    checker = open_target(f"emulator:{like(facts).name}", settings)
+    _progress("building the emulator")
+    checker.prepare()
+    assert isinstance(checker, Runner)
+    return Setting(catalogue, request, checker, 2 * cores)
+
+
+def measured(setting: Setting, gpus: str, seconds: float) -> Row:
+    """The result of all searches."""
+    one, several = f"cuda:{_first(gpus)}", f"cuda:{gpus}"
+    share = {name: part * seconds for name, part in SHARES.items()}
+    searched(setting, one, share["warm_up"])
+    with_several = searched(setting, several, share["several"])
+    alone = searched(setting, one, share["one"])
+    killed = searched(setting, several, share["killed"], kills=True)
+    rate, alone_rate = (each.row["trials_per_minute"] for each in (with_several, alone))
+    return {
+        "environment": {**with_several.environment, "cores": usable_cores()},
+        "plan": {**setting.request, "window": setting.window},
+        "several": with_several.row,
+        "one": alone.row,
+        "gain": round(rate / alone_rate, 3) if alone_rate else None,
+        "ratios": ratios_compared(with_several.trials, alone.trials),
+        "killed": killed.row,
+    }
+
+
+def searched(setting: Setting, name: str, seconds: float, *, kills: bool = False) -> Searched:
+    """Search for that long on the target of that name; `kills`: end one child half-way."""
+    _progress(f"{name} for {seconds:.0f} s" + (", with a child killed" if kills else ""))
+    with tempfile.TemporaryDirectory(prefix="greenfast-two-gpus-") as cache:
+        folder = Path(cache)
+        toolchain = Toolchain(folder, usable_cores())
+        settings = TargetSettings(folder, setting.catalogue.include_dirs, 1)
+        target = open_target(name, settings)
+        try:
+            target.prepare()
+            plan = make_plan(
+                SearchRequest(**setting.request, seconds=seconds, trials=MOST_TRIALS),
+                setting.catalogue,
+                window=setting.window,
+            )
+            context = _context(setting, plan, target, toolchain)
+            row, trials = _run(plan, context, kills=kills)
+            return Searched(row, trials, target_environment(toolchain, target))
+        finally:
+            target.close()
+            toolchain.close()
+
+
+def _context(
+    setting: Setting, plan: SearchPlan, target: Target, toolchain: Toolchain
+) -> EvaluationContext:
+    kernel = setting.catalogue.kernel(plan.kernel)
+    workloads = tuple(kernel.workload(name) for name in plan.workloads)
+    return EvaluationContext(
+        kernel,
+        workloads[0].compile_time(kernel),
+        workloads,
+        target,
+        toolchain,
+        setting.catalogue.include_dirs,
+        plan.limits,
+        plan.seed,
+        checker=setting.checker,
+        sizes_secret=plan.seed,
+    )
+
+
+def _run(plan: SearchPlan, context: EvaluationContext, *, kills: bool) -> tuple[Row, list[Trial]]:
+    recorder, gpus = Recorder(), gpus_of(context.target)
+    assert plan.seconds is not None, "searches of this script have a budget of seconds"
+    killed: list[int] = []
+    killer = threading.Timer(plan.seconds / 2, lambda: killed.extend(_kill(gpus[-1])))
+    run = SearchRun(plan, context, recorder, History(), on_remark=_progress)
+    started, cpu = time.perf_counter(), time.thread_time()
+    if kills:
+        killer.start()
+    ended = run.run()
+    killer.cancel()
+    search_s, loop_s = time.perf_counter() - started, time.thread_time() - cpu
+    trials = recorder.trials
+    return {
+        "target": context.target.name,
+        "ended": ended.ended,
+        "why": ended.why,
+        "remarks": ended.closing,
+        "search_s": round(search_s, 2),
+        "trials": len(trials),
+        "trials_per_minute": round(60 * len(trials) / search_s, 1),
+        "loop_cpu_share": round(loop_s / search_s, 3),
+        "gpus": {gpu.name: _gpu_row(gpu, trials, search_s) for gpu in gpus},
+        "verdicts": dict(Counter(map(verdict_and_reason, trials))),
+        "faults": sum(hasattr(trial.verdict, "code") for trial in trials),
+        "each_number_once": [trial.number for trial in trials] == list(range(len(trials))),
+        "children_killed": len(killed),
+    }, trials
+
+
+def gpus_of(target: Target) -> tuple[CudaTarget, ...]:
+    if isinstance(target, SeveralGpus):
+        return target.targets
+    assert isinstance(target, CudaTarget)
+    return (target,)
+
+
+def _kill(gpu: CudaTarget) -> list[int]:
+    """End the child of the GPU; the processes that were ended."""
+    pid = gpu.child_pid
+    if pid is None:
+        return []
+    _progress(f"SIGKILL to the child of {gpu.name}, process {pid}")
+    os.kill(pid, signal.SIGKILL)
+    return [pid]
+
+
+def _gpu_row(gpu: CudaTarget, trials: Sequence[Trial], search_s: float) -> Row:
+    """Idle: no request of ours was in progress on this GPU."""
+    busy_s = sum(seconds for name, seconds in gpu.spans.items() if ":" not in name)
+    timings = [
+        timing
+        for trial in trials
+        if (evidence := performance_of(trial.verdict)) is not None
+        for timing in evidence.timings[:1]
+    ]
+    return {
+        "trials_timed": sum(timing.device_index == gpu.number for timing in timings),
+        "busy_s": round(busy_s, 2),
+        "idle_share": round(1 - busy_s / search_s, 3),
+        "spans_s": {name: round(seconds, 2) for name, seconds in sorted(gpu.spans.items())},
+    }
+
+
+def ratios_compared(several: Sequence[Trial], alone: Sequence[Trial]) -> Row:
+    """How far a candidate's ratio to the baseline differs between two searches, by GPU."""
+    known = {trial.candidate.digest: found for trial in alone if (found := _ratio(trial))}
+    differences: dict[str, list[float]] = {}
+    for trial in several:
+        own, other = _ratio(trial), known.get(trial.candidate.digest)
+        if own is not None and other is not None:
+            log = abs(math.log(own[1] / other[1]))
+            differences.setdefault(f"gpu {own[0]} against gpu {other[0]}", []).append(log)
+    return {
+        name: {
+            "candidates": len(logs),
+            "median_percent": round(100 * statistics.median(logs), 3),
+            "largest_percent": round(100 * max(logs), 3),
+        }
+        for name, logs in sorted(differences.items())
+    }
+
+
+def _ratio(trial: Trial) -> tuple[int | None, float] | None:
+    """The GPU that timed the trial, and the ratio; None for the baseline and untimed trials."""
+    evidence = performance_of(trial.verdict)
+    if evidence is None or evidence.ratio_to_baseline is None:
+        return None
+    return evidence.timings[0].device_index, evidence.ratio_to_baseline
+
+
+def _progress(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The strategy in a thread of its own, so that the loop never waits for its model.
+
+Requests are answered in the order in which the loop makes them. What the strategy knows at each
+question is therefore the same in every run of a plan, however long an answer takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from greenfast.search.errors import Fault
+from greenfast.search.loop.near_negatives import NearNegativesLast
+from greenfast.search.render import RenderedSource, RenderFailed
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.strategies import Proposal, Strategy, Told
+
+Rendered = RenderedSource | RenderFailed
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A proposal with its text; None: the rendering child was lost, so the trial renders again."""
+
+    proposal: Proposal
+    rendered: Rendered | None
+
+
+class Proposer:
+    """Asks and tells a strategy, and renders its proposals."""
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        render: Callable[[Candidate], Rendered],
+        *,
+        distinct: bool,
+        discourages: Callable[[Candidate], bool] = lambda _: False,
+    ) -> None:
+        """`distinct`: a proposal that renders to a text that was tried is replaced.
+
+        `discourages`: whether a candidate is so near to known negatives that others come first.
+        """
+        self._strategy, self._render, self._distinct = strategy, render, distinct
+        self._next = NearNegativesLast(lambda: strategy.ask(), discourages)  # noqa: PLW0108
+        self._sources: dict[str, Told | None] = {}  # digest -> result, None while it is not known
+        self._failure: BaseException | None = None  # of telling, for the next question
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="propose")
+
+    def __enter__(self) -> Proposer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def ask(self) -> Future[Proposed | None]:
+        """The next candidate; None when no valid point is left."""
+        return self._thread.submit(self._asked)
+
+    def render(self, proposal: Proposal) -> Future[Proposed | None]:
+        """A proposal that is not the strategy's: the baseline, or one begun before."""
+        return self._thread.submit(self._noted, proposal)
+
+    def tell(self, proposal: Proposal, source_digest: str | None, told: Told | None) -> None:
+        """Report a trial's outcome; None for a fault, which the strategy does not hear of."""
+        self._thread.submit(self._told, proposal, source_digest, told)
+
+    def remember(self, source_digest: str, told: Told | None) -> None:
+        """Note a stored trial's outcome, before the first question."""
+        self._sources[source_digest] = told
+
+    def _asked(self) -> Proposed | None:
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            proposal = self._next()
+            if proposal is None:
+                return None
+            rendered = self._text(proposal.candidate)
+            if not (
+                self._distinct
+                and isinstance(rendered, RenderedSource)
+                and rendered.digest in self._sources
+            ):
+                return self._kept(proposal, rendered)
+            told = self._sources[rendered.digest]
+            if told is not None:
+                self._strategy.tell(proposal, told)
+
+    def _noted(self, proposal: Proposal) -> Proposed:
+        return self._kept(proposal, self._text(proposal.candidate))
+
+    def _kept(self, proposal: Proposal, rendered: Rendered | None) -> Proposed:
+        if isinstance(rendered, RenderedSource):
+            self._sources[rendered.digest] = None
+        return Proposed(proposal, rendered)
+
+    def _told(self, proposal: Proposal, source_digest: str | None, told: Told | None) -> None:
+        try:
+            if source_digest is not None:
+                self._sources[source_digest] = told
+            if told is not None:
+                self._strategy.tell(proposal, told)
+        except BaseException as error:
+            self._failure = error
+
+    def _text(self, candidate: Candidate) -> Rendered | None:
+        try:
+            return self._render(candidate)
+        except Fault:
+            return None

@@ -1,0 +1,138 @@
+"""`cuda:0,1` and `cuda:all`: one search on several GPUs of a machine, each with its own child.
+
+A candidate's time and the baseline's are taken in turns on the same GPU, so ratios do not depend on
+the choice of the GPU. A request that a GPU fails is repeated on another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from greenfast.search.errors import Fault
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.problem import Problem
+from greenfast.search.oracle.reference import CaseData, case_data
+from greenfast.search.render import RenderedSource
+from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Runner
+from greenfast.search.targets.cuda.lanes import Lane, Lanes
+from greenfast.search.targets.cuda.large_reference import LARGE_FLOP
+from greenfast.search.targets.cuda.target import CHECK_FLOP_LIMIT, CudaTarget, Program, batches
+from greenfast.search.toolchain import Cubin
+from greenfast.search.verdict import Timing
+
+
+class _Started(NamedTuple):
+    lane: Lane
+    fault: Fault | None
+
+
+class SeveralGpus(Runner):
+    """GPUs of one model. Each request goes to one that is free."""
+
+    measures = True
+    keeps_modules = True
+    band = 1.0
+    check_flop_limit = CHECK_FLOP_LIMIT
+
+    def __init__(self, targets: Sequence[CudaTarget]) -> None:
+        self.name = "cuda:" + ",".join(str(target.number) for target in targets)
+        self.device = targets[0].device
+        self._lanes = Lanes(tuple(Lane(target) for target in targets))
+        # Where a program was timed: its module stays there (`keeps_modules`).
+        self._timed_on: WeakKeyDictionary[Program, Lane] = WeakKeyDictionary()
+
+    @property
+    def targets(self) -> tuple[CudaTarget, ...]:
+        """A target for each GPU, also for those that dropped out."""
+        return tuple(lane.target for lane in self._lanes.lanes)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return tuple(self._lanes.remarks)
+
+    def prepare(self) -> None:
+        """Start a child on every GPU. Those on which none starts drop out while another has one."""
+        self._lanes.take_back()
+        with ThreadPoolExecutor(len(self._lanes.lanes)) as pool:
+            started = list(pool.map(_started, self._lanes.in_use()))
+        failures = [(lane, fault) for lane, fault in started if fault is not None]
+        if len(failures) == len(started):
+            raise failures[0][1]
+        for lane, fault in failures:
+            self._lanes.drop(lane, fault)
+
+    def lane(self) -> Runner:
+        return self._lanes.on_any(_ready)
+
+    def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
+        """A large reference is computed on a GPU, the others here."""
+        if kernel.work_flop(case.values(kernel)) <= LARGE_FLOP:
+            return case_data(kernel, case)
+        return self._lanes.on_any(lambda lane: lane.target.case_data(kernel, case))
+
+    def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
+        """A file that the children of all GPUs can read."""
+        return self._lanes.in_use()[0].target.load(source, cubin)
+
+    def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
+        for batch in batches(problems):
+            yield from self._runs(program, batch)
+
+    def _runs(self, program: Program, batch: Sequence[Problem]) -> list[Execution]:
+        def run(lane: Lane) -> list[Execution]:
+            return list(lane.target.execute(program, batch))
+
+        timed_on = self._timed_on.get(program)
+        return self._lanes.on_any(run) if timed_on is None else self._lanes.on(timed_on, run)
+
+    def measure(
+        self,
+        program: Program,
+        cubin: Cubin,
+        problems: Sequence[Problem],
+        against: Rival | None = None,
+        inspect: Inspect | None = None,
+    ) -> tuple[Timing, ...] | Failure:
+        """All workloads on one GPU."""
+
+        def timed(lane: Lane) -> tuple[Timing, ...] | Failure:
+            result = lane.target.measure(program, cubin, problems, against, inspect)
+            self._timed_on[program] = lane
+            return result
+
+        return self._lanes.on_any(timed)
+
+    def identity(self) -> tuple[tuple[str, str], ...]:
+        (_, _), *rest = self._lanes.on_any(lambda lane: lane.target.identity())
+        return (("target", self.name), *rest)
+
+    def fresh(self) -> None:
+        for lane in self._lanes.in_use():
+            lane.target.fresh()
+
+    def interrupt(self) -> None:
+        for target in self.targets:
+            target.interrupt()
+
+    def close(self) -> None:
+        for target in self.targets:
+            with suppress(Fault):  # a child that cannot be ended does not keep the others open
+                target.close()
+
+
+def _started(lane: Lane) -> _Started:
+    try:
+        lane.target.prepare()
+    except Fault as fault:
+        return _Started(lane, fault)
+    return _Started(lane, None)
+
+
+def _ready(lane: Lane) -> CudaTarget:
+    lane.target.prepare()
+    return lane.target

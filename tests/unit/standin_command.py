@@ -1,0 +1,34 @@
+"""The greenfast command on a machine with stand-in GPUs: `python standin_command.py GPUS ARGS...`.
+
+GPUS is JSON: what each GPU does, by number. Safety is left out, as the emulator takes its time.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import standin_gpus
+
+
+def main() -> None:
+    gpus = {int(number): gpu for number, gpu in json.loads(sys.argv[1]).items()}
+    sys.argv = ["greenfast", *sys.argv[2:]]
+    with pytest.MonkeyPatch.context() as patch:
+        standin_gpus.install(patch, Path.cwd() / "tmp", gpus)
+        from greenfast.app import wiring
+        from greenfast.db.device_turns import DeviceTurns
+
+        # A killed process leaves its lease of a GPU, and the next one waits for its end.
+        patch.setitem(DeviceTurns.__init__.__kwdefaults__, "lease_s", 1.0)
+        patch.setattr(wiring.Services, "_checker", lambda *_: None)
+        patch.setattr(wiring, "gpu_count", lambda: len(gpus))
+        from greenfast.app.cli.main import main as command
+
+        command()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The measurement of two GPUs against one, on stand-ins."""
+
+from __future__ import annotations
+
+import pytest
+import standin_gpus
+
+from bench.gpu import two_gpus
+
+
+@pytest.mark.slow
+def test_the_measurement_of_several_gpus_runs_on_stand_ins(monkeypatch, tmp_path, broken_kernel):
+    gpu = {"sleep_s": 0.1}
+    standin_gpus.install(monkeypatch, tmp_path / "tmp", {0: gpu, 1: {**gpu, "speed": 1.3}})
+    old = "values = [32, 64, 128, 256]"
+    catalogue = broken_kernel("right.toml", old, f"values = {list(range(32, 513, 4))}")
+    request = {"kernel": "axpy", "templates": ("right",), "strategy": "random", "seed": 5}
+    request |= {"target": "cuda:0", "confirm": False}
+    setting = two_gpus.Setting(catalogue, request, None, 4)
+    result = two_gpus.measured(setting, "0,1", 14.0)
+    assert (result["one"]["target"], result["several"]["target"]) == ("cuda:0", "cuda:0,1")
+    for name in ("one", "several", "killed"):
+        row = result[name]
+        assert row["ended"] == "completed" and row["each_number_once"] and row["faults"] == 0
+        assert row["children_killed"] == (name == "killed")
+        assert row["trials"] >= 2 and all(each["busy_s"] > 0 for each in row["gpus"].values())
+    # The times of GPU 1 are 30 % longer, and ratios are the same.
+    assert all(each["largest_percent"] < 0.1 for each in result["ratios"].values())
