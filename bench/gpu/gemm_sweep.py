@@ -57,6 +57,7 @@ LARGE = (
     *((columns, 64, False) for columns in (128, 160, 192, 224, 256)),
     *((columns, 128, False) for columns in (96, 128, 160, 192)),
     (128, 128, True),
+    (144, 128, True),
 )
 WORSE = 1.5  # a first sample beyond this multiple of the best ends a point's row
 
