@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -110,6 +111,15 @@ def test_large_results_are_compressed_and_small_ones_are_not():
         size = len(path.read_bytes())
         assert path.name.endswith(COMPRESSED) or size <= LARGEST_PLAIN_BYTES, path
     assert len({*result_names()}) == len(result_names()), "a result has one file"
+
+
+def test_every_small_result_and_schema_is_json():
+    """A formatter for Python that is given such a file leaves commas that JSON does not know."""
+    schemas = (ROOT / "search" / "kernels" / "schemas").glob("*.json")
+    files = [*RESULTS.rglob("*.json"), *schemas]
+    assert len(files) > 20
+    for path in files:
+        assert json.loads(path.read_bytes()), path
 
 
 def test_a_result_grows_into_a_compressed_file_and_shrinks_back(tmp_path):
