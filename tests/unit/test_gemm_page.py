@@ -3,7 +3,6 @@
 from bench.gpu.hopper_rows import GEMM
 from bench.pages.gemm_page import PAGE, pages, presets, sweep
 from bench.results import read_result
-
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
 
