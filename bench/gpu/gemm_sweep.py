@@ -1,9 +1,11 @@
 """Every preset of gemm/wgmma, and points near them, on all rows of bench.gpu.hopper_rows.
 
-    python -m bench.gpu.gemm_sweep OUT.json [--near 5] [--only TEXT] [--seconds 240]
+    python -m bench.gpu.gemm_sweep OUT.json [--near 1] [--only TEXT] [--seconds 240]
 
 A fast look for the choice of presets, in one process: the dims of gemm are arguments of the launch,
-so each point is compiled once and timed on every row, L2 hot, as torch's linear (cuBLASLt) is.
+so each point is compiled once and timed on every row that it suits, L2 hot, as torch's linear
+(cuBLASLt) is. Points are the presets, some near them, and grids of tiles with the deepest ring that
+fits: large tiles, tiles of which several blocks share K, and turned products for few tokens.
 The fastest five of a row are then timed in turns with it. Each output is compared with torch's.
 Published times come from searches; these have no confirmation in fresh processes.
 """
@@ -19,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +32,9 @@ from bench.results import Row, write_json
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
-from greenfast.search.kernels.workloads import Items
+from greenfast.search.kernels.workloads import Items, complete_dims, complete_options
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import launches, tensor_maps
 from greenfast.search.render import RenderedSource, render
@@ -48,6 +52,13 @@ SEED, DEADLINE_S = 7, 20.0
 SCREEN_SAMPLES, FINALISTS, TURNS = 3, 5, 12
 TOLERANCE = 0.08  # outputs are normal numbers in bf16, whose step is 0.03 between 4 and 8
 TRIES = 20
+# Columns of the product, rows of a warpgroup, and whether the product is turned.
+LARGE = (
+    *((columns, 64, False) for columns in (128, 160, 192, 224, 256)),
+    *((columns, 128, False) for columns in (96, 128, 160, 192)),
+    (128, 128, True),
+    (144, 128, True),
+)
 WORSE = 1.5  # a first sample beyond this multiple of the best ends a point's row
 
 
@@ -90,7 +101,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument("out", type=Path, metavar="OUT.json")
-    parser.add_argument("--near", type=int, default=5, help="points near each preset")
+    parser.add_argument("--near", type=int, default=1, help="points near each preset")
     parser.add_argument("--only", default="", help="text that a row contains")
     parser.add_argument("--seconds", type=float, default=240.0, help="begin no row after these")
     return parser.parse_args()
@@ -99,9 +110,9 @@ def _options() -> argparse.Namespace:
 # ---- points ----
 
 
-def drawn_points(template: TemplateSpec, compiled: Items, near: int) -> Iterator[tuple[str, Items]]:
+def drawn_points(space: Space, template: TemplateSpec, near: int) -> Iterator[tuple[str, Items]]:
     """Presets, then points that differ from each in one to three parameters."""
-    space, rng = Space(template, compiled, device("h200")), random.Random(SEED)
+    compiled, rng = space.compiled, random.Random(SEED)
     presets = {
         preset.name: preset_candidate(template, preset.name, compiled).parameters
         for preset in template.presets
@@ -121,12 +132,77 @@ def drawn_points(template: TemplateSpec, compiled: Items, near: int) -> Iterator
                 yield f"near {name}", parameters
 
 
+def grid_points(space: Space, template: TemplateSpec) -> Iterator[tuple[str, Items]]:
+    """Tiles of each class with the deepest ring that fits."""
+
+    def deepest(name: str, **given: Value) -> Iterator[tuple[str, Items]]:
+        for stages in reversed(template_values(template, "stages")):
+            values = {**given, "stages": stages}
+            parameters = complete_parameters(template, values, space.compiled)
+            if space.is_valid(parameters):
+                yield name, parameters
+                return
+
+    clusters = ({}, {"cluster_rows": 2}, {"cluster_columns": 2})
+    for (tile_n, rows, swap), cluster, buffers, raster in product(LARGE, clusters, (2, 4), (4, 16)):
+        yield from deepest(
+            "large",
+            swap=swap,
+            tile_n=tile_n,
+            consumer_rows=rows,
+            store_buffers=buffers,
+            raster_rows=raster,
+            **cluster,
+        )
+    for (tile_n, rows, swap), cluster, split in product(LARGE, clusters[:2], (2, 4)):
+        yield from deepest(
+            "split",
+            swap=swap,
+            tile_n=tile_n,
+            consumer_rows=rows,
+            split_k=split,
+            scheduler="grid",
+            store_buffers=1,
+            raster_rows=1,
+            **cluster,
+        )
+    tiles = ((1, 64), (2, 64), (2, 128))
+    for (consumers, rows), tokens, split, blocks, cluster in product(
+        tiles, (16, 64), (1, 2, 4, 8), (1, 2, 3), clusters[:2]
+    ):
+        yield from deepest(
+            "few",
+            swap=True,
+            tile_n=tokens,
+            consumers=consumers,
+            consumer_rows=rows,
+            split_k=split,
+            scheduler="grid",
+            blocks_per_sm=blocks,
+            store_buffers=1,
+            raster_rows=16,
+            **cluster,
+        )
+
+
+def template_values(template: TemplateSpec, name: str) -> tuple[Value, ...]:
+    return next(each.values for each in template.parameters if each.name == name)
+
+
+def suits(point: Point, m: int) -> bool:
+    """Whether a point of a grid is worth a look at m tokens."""
+    wanted = {"few": m <= 128, "split": 64 <= m <= 1100, "large": m >= 128}
+    return wanted.get(point.name, True)
+
+
 def compiled_points(
     kernel: KernelSpec, template: TemplateSpec, catalogue: Catalogue, near: int
 ) -> list[Point]:
     """The points that compile without spilling."""
-    compiled = tuple((option.name, option.default) for option in kernel.options)
-    drawn = tuple(drawn_points(template, compiled, near))
+    compiled = kernel.workload("square_4096").compile_time(kernel)
+    space = Space(template, compiled, device("h200"))
+    presets = {item[1]: item for item in drawn_points(space, template, near)}
+    drawn = tuple({**{item[1]: item for item in grid_points(space, template)}, **presets}.values())
     with tempfile.TemporaryDirectory(prefix="greenfast-sweep-") as folder:
         toolchain = Toolchain(Path(folder), usable_cores())
         try:
@@ -157,11 +233,9 @@ def described(
     kernel: KernelSpec, template: TemplateSpec, point: Resolved, workload: str
 ) -> dict[str, Any]:
     """The launch of a point on contiguous tensors, in the form that the GPU's child takes."""
-    given = dict(item.split("=") for item in workload.split(","))
-    dims = tuple((dim.name, int(given[dim.name])) for dim in kernel.dims)
-    options = tuple(
-        (option.name, given.get(option.name, option.default)) for option in kernel.options
-    )
+    given = {name: int(size) for name, size in (item.split("=") for item in workload.split(","))}
+    dims = complete_dims(given, kernel.dims, workload)
+    options = complete_options({}, kernel.options, workload)
     values = Case(workload, dims, options, "normal", "contiguous", SEED, ()).values(kernel)
     tensors = [argument for argument in kernel.arguments if argument.kind != "scalar"]
     strides = {
@@ -236,6 +310,8 @@ class GpuBench:
         alone_us = _median([peer() for _ in range(5)])
         best_us, results = math.inf, []
         for number, point in enumerate(points):
+            if not suits(point, tensors["a"].shape[0]):
+                continue
             watch = self._watch(number, point, workload, tensors)
             first_us = watch()
             samples = [first_us]

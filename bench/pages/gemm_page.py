@@ -1,0 +1,111 @@
+"""The tables of docs/gemm.md: products on an H200 beside cuBLASLt, and the presets.
+
+    python -m bench.pages.gemm_page [--save]
+
+tests/unit/test_gemm_page.py compares the page with the results and the templates.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from bench.gpu.hopper_rows import GEMM
+from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
+from bench.results import Row, find_result
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+
+PAGE = DOCS / "gemm.md"
+SEARCHES, SWEEP = "h200/hopper_rows", "h200/gemm_sweep"
+PEER = "cublaslt"
+
+
+def pages() -> dict[Path, str]:
+    sections = {"searches": searches, "sweep": sweep, "presets": presets}
+    return {PAGE: filled_page(PAGE, "gemm_page", sections)}
+
+
+def searches() -> str:
+    """A line for each row of the aim that was searched, and the names of the others."""
+    measured = [row for row in rows(SEARCHES) if row["kernel"] == "gemm" and "error" not in row]
+    lines, done = [], set()
+    for row in measured:
+        name = row["workload"].removesuffix(",dtype=bf16")
+        peer = next((peer for peer in row["peers"] if peer["name"] == PEER), None)
+        if peer is None or peer["ratio"] is None:
+            continue
+        done.add(name)
+        lines.append(
+            (
+                f"`{name}`",
+                f"{row['time_median_us']:.1f}",
+                _tflops(name, row["time_median_us"]),
+                f"{peer['time_median_us']:.1f}",
+                f"{peer['ratio']:.3f} [{peer['ratio_low']:.3f}, {peer['ratio_high']:.3f}]",
+                "yes" if row["confirmed"] else "the baseline stayed the best",
+                row["preset"] or _tile(row["parameters"]),
+            )
+        )
+    titles = ("M, N, K", "winner, us", "TFLOP/s", "cuBLASLt, us", "winner / cuBLASLt", "confirmed")
+    text = table((*titles, "winner"), lines)
+    if lines:
+        text += f"\n\nH200, {_date(SEARCHES)}, bf16, L2 hot; {source_of(SEARCHES)}."
+    left = [f"`{name}`" for name, _ in GEMM if name not in done]
+    return text + (f"\n\nNot searched yet: {', '.join(left)}." if left and lines else "")
+
+
+def sweep() -> str:
+    """The best point of each row, timed in turns with cuBLASLt in one process."""
+    best = [(row["workload"], row["finalists"][0]) for row in rows(SWEEP) if row["finalists"]]
+    lines = [
+        (
+            f"`{name}`",
+            f"{point['us']:.1f}",
+            _tflops(name, point["us"]),
+            f"{point['cublaslt_us']:.1f}",
+            f"{point['ratio']:.3f}",
+            _tile(point["parameters"]),
+        )
+        for name, point in best
+    ]
+    titles = ("M, N, K", "best, us", "TFLOP/s", "cuBLASLt, us", "best / cuBLASLt", "tile")
+    text = table(titles, lines)
+    if not lines:
+        return text
+    ratios = [point["ratio"] for _, point in best]
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    return (
+        f"{text}\n\nGeometric mean {mean:.3f}, worst {max(ratios):.3f}. "
+        f"H200, {_date(SWEEP)}, bf16, L2 hot; {source_of(SWEEP)}."
+    )
+
+
+def presets() -> str:
+    template = Catalogue([REPOSITORY_TEMPLATES]).kernel("gemm").template("wgmma")
+    return table(
+        ("preset", "design"), [(f"`{preset.name}`", preset.doc) for preset in template.presets]
+    )
+
+
+def _date(result: str) -> str:
+    return str(find_result(result)["environment"]["date"])
+
+
+def _tflops(workload: str, time_us: float) -> str:
+    sizes = [int(item.partition("=")[2]) for item in workload.split(",")]
+    return f"{2.0 * math.prod(sizes) / time_us / 1e6:.0f}"
+
+
+def _tile(parameters: Row) -> str:
+    """The numbers of a point that decide its shape."""
+    rows_, columns = parameters["consumers"] * parameters["consumer_rows"], parameters["tile_n"]
+    words = [f"{rows_} by {columns}"]
+    words += ["turned"] if parameters["swap"] else []
+    words += [f"K in {parameters['split_k']}"] if parameters["split_k"] > 1 else []
+    cluster = parameters["cluster_rows"], parameters["cluster_columns"]
+    words += [f"clusters of {cluster[0]} by {cluster[1]}"] if cluster != (1, 1) else []
+    return ", ".join([*words, f"{parameters['stages']} stages"])
+
+
+if __name__ == "__main__":
+    run_page(__doc__, pages)
