@@ -130,11 +130,12 @@ def measured(setting: Setting, gpus: str, seconds: float) -> Row:
     return {
         "environment": {**with_several.environment, "cores": usable_cores()},
         "plan": {**setting.request, "window": setting.window},
-        "several": with_several.row,
-        "one": alone.row,
         "gain": round(rate / alone_rate, 3) if alone_rate else None,
         "ratios": ratios_compared(with_several.trials, alone.trials),
-        "killed": killed.row,
+        "rows": [
+            {"search": name, **search.row}
+            for name, search in (("several", with_several), ("one", alone), ("killed", killed))
+        ],
     }
 
 

@@ -50,9 +50,9 @@ def compile_request(include: Sequence[str], request: dict[str, Any]) -> dict[str
         source, name = request["source"].encode(), request["name"].encode()
         program = _answer(nvrtc.nvrtcCreateProgram(source, name, 0, None, None))
         (status,) = nvrtc.nvrtcCompileProgram(program, len(words), words)
-        text = bytearray(_answer(nvrtc.nvrtcGetProgramLogSize(program)))
-        _answer(nvrtc.nvrtcGetProgramLog(program, text))
-        log = text.decode(errors="backslashreplace")
+        bytes_of_log = bytearray(_answer(nvrtc.nvrtcGetProgramLogSize(program)))
+        _answer(nvrtc.nvrtcGetProgramLog(program, bytes_of_log))
+        log = bytes_of_log.decode(errors="backslashreplace")
         if status == nvrtc.nvrtcResult.NVRTC_SUCCESS:
             image = bytearray(_answer(nvrtc.nvrtcGetCUBINSize(program)))
             _answer(nvrtc.nvrtcGetCUBIN(program, image))

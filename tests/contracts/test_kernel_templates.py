@@ -69,6 +69,10 @@ def test_a_template_uses_what_it_declares_and_documents_it(kernel, template):
         for launch in template.launches
         for size in (*launch.grid, *launch.block, *launch.cluster, launch.smem_dynamic_bytes)
     ]
+    expressions += [
+        size for item in template.tensor_maps for size in (*item.box, item.swizzle_bytes)
+    ]
+    expressions += [item.l2_promotion_bytes for item in template.tensor_maps]
     names = set().union(*(expression.names for expression in expressions)) | set(
         re.findall(r"\w+", template.text)
     )
@@ -111,9 +115,9 @@ def test_a_preset_compiles_without_spills_for_each_compile_time_binding(
         space = Space(template, compiled, device(on))
         candidate = preset_candidate(template, preset.name, compiled)
         if refusal := space.why_not(candidate.parameters):
-            what = "registers|shared memory" if on == "h200" else "registers|shared memory|cluster"
-            assert re.search(what, refusal), (
-                "only large heads and small devices may refuse a preset"
+            what = "registers|shared memory|where it is turned"
+            assert re.search(what if on == "h200" else f"{what}|cluster", refusal), (
+                "only large heads, turned operands and small devices may refuse a preset"
             )
             continue
         source = _render(kernel, template, candidate, compiled)

@@ -13,7 +13,6 @@ from emulator_harness import Kernel, kinds, prepared
 
 from greenfast.search.errors import Fault
 from greenfast.search.loop.evaluate import evaluate, no_baseline
-from greenfast.search.loop.run import SearchRun
 from greenfast.search.targets.emulator.build import NATIVE, ModuleFailed
 from greenfast.search.targets.emulator.execute import _Batch
 from greenfast.search.targets.emulator.findings import NOUNS, VERBS
@@ -145,13 +144,3 @@ def test_a_rendering_child_that_is_starved_faults_its_trial_and_not_the_search(c
     assert isinstance(evaluated.verdict, Faulted)
     assert (evaluated.verdict.stage, evaluated.verdict.code) == (Stage.RENDER, code)
     assert evaluated.attempts == attempts and evaluated.source is None
-
-
-def test_a_search_goes_on_when_its_first_rendering_fails():
-    """The trial's own thread renders again."""
-
-    def starved(candidate):
-        raise Fault("the rendering child was lost", code="child_lost")
-
-    run = SimpleNamespace(context=SimpleNamespace(render=starved))
-    assert SearchRun._rendered(run, None) is None

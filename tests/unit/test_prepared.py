@@ -31,7 +31,7 @@ def test_the_checker_is_prepared_beside_the_target_and_its_fault_is_left_to_who_
     context = SimpleNamespace(target=Waits(target, checker), checker=Waits(checker, target, fails))
     run = SimpleNamespace(context=context)
     services = SimpleNamespace(search_run=lambda *_: run)
-    assert _prepared(services, None, None, None, None, None, None) is run
+    assert _prepared(services, *[None] * 7) is run
     assert context.target.ready.is_set() and context.checker.ready.wait(20.0)
 
 
@@ -40,4 +40,4 @@ def test_a_target_that_cannot_start_is_said_and_no_checker_is_needed():
     event.set()
     run = SimpleNamespace(context=SimpleNamespace(target=Waits(event, event, True), checker=None))
     with pytest.raises(Fault, match="no C"):
-        _prepared(SimpleNamespace(search_run=lambda *_: run), *[None] * 6)
+        _prepared(SimpleNamespace(search_run=lambda *_: run), *[None] * 7)

@@ -18,9 +18,10 @@ def test_the_measurement_of_several_gpus_runs_on_stand_ins(monkeypatch, tmp_path
     request |= {"target": "cuda:0", "confirm": False}
     setting = two_gpus.Setting(catalogue, request, None, 4)
     result = two_gpus.measured(setting, "0,1", 14.0)
-    assert (result["one"]["target"], result["several"]["target"]) == ("cuda:0", "cuda:0,1")
+    rows = {row["search"]: row for row in result["rows"]}
+    assert (rows["one"]["target"], rows["several"]["target"]) == ("cuda:0", "cuda:0,1")
     for name in ("one", "several", "killed"):
-        row = result[name]
+        row = rows[name]
         assert row["ended"] == "completed" and row["each_number_once"] and row["faults"] == 0
         assert row["children_killed"] == (name == "killed")
         assert row["trials"] >= 2 and all(each["busy_s"] > 0 for each in row["gpus"].values())

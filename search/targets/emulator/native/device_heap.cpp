@@ -59,12 +59,14 @@ using namespace gf_emulator;
 
 namespace {
 
+// Nothing while a library is loaded: its constructors run before any kernel, and there is no heap yet.
 void* allocated(std::size_t bytes) {
+    if (!Worker::exists()) return nullptr;
     return device_heap().allocate(*Worker::current().launch().global, bytes);
 }
 
 void released(void* address, const char* call, const void* site) {
-    if (!address) return;
+    if (!address || !Worker::exists()) return;
     const std::size_t bytes = device_heap().release(address);
     if (!bytes)
         Worker::current().fail("device_fault", site,
