@@ -1,13 +1,15 @@
 """A set of attention kernels from times on grids of shapes.
 
     python -m bench.gpu.grid_set measure GRID.json [--seconds 200]     on a GPU
-    python -m bench.gpu.grid_set build GRID.json [--out FOLDER]        anywhere
+    python -m bench.gpu.grid_set build GRID.json [--out FOLDER] [--all]    anywhere
 
 `measure` times, on each point of bench.gpu.grid_shapes, the kernels that were within 5 % of the
 fastest on one of the sixty shapes, new ones, and PyTorch. `build` gives a point's cell a kernel
 where that takes at most 0.97 of the time of PyTorch's default, which would run in its place, and is
-no slower than 1.05 of it on the points beside. A few percent are given up for fewer kernels. Every
-other shape goes to the library.
+no slower than 1.05 of it on the points beside. A few percent are given up for fewer kernels. Where
+no grid was measured, those of the sixty shapes decide that may be tuned on (with --all: all), each
+for itself, and for shapes near by with the same ratio of heads, and B H, S_q and S_kv within a
+factor of 1.5. All other shapes go to the library.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from tempfile import TemporaryDirectory
 from bench.command_line import require_gpu, script_parser
 from bench.gpu.graph_times import times_us
 from bench.gpu.grid_shapes import Cell, cells
-from bench.gpu.runtime_calls import environment, inputs, peers
+from bench.gpu.runtime_calls import PEERS, environment, inputs, peers
 from bench.gpu.runtime_pool import TEMPLATES, Point, Pool, pool_points, valid_entry
 from bench.gpu.set_files import Built, built, bundle_bytes
 from bench.gpu.tuned_set import DIMS, GPU, SETS
@@ -42,7 +44,7 @@ CLOSE = 1.05  # of the fastest kernel on one of the sixty shapes
 FALLBACK = "torch-default"
 DTYPE = "bf16"
 ROUNDS = 7
-LARGEST_SIZE = 1 << 16
+NEAR = 1.5
 Place = tuple[int, int, tuple[int, ...]]  # family, D, indices on the axes
 
 
@@ -52,11 +54,12 @@ def main() -> int:
     parser.add_argument("grid", type=Path, metavar="GRID.json")
     parser.add_argument("--seconds", type=float, default=200.0)
     parser.add_argument("--out", type=Path, default=SETS)
+    parser.add_argument("--all", action="store_true", help="make rules from all sixty shapes")
     options = parser.parse_args()
     if options.work == "measure":
         require_gpu()
         return measure(options.grid, options.seconds)
-    content, report = grid_set(read_json(options.grid)["rows"])
+    content, report = grid_set(read_json(options.grid)["rows"], sixty(options.all))
     (options.out / f"attention-{GPU}.zip").write_bytes(content)
     print(json.dumps(report))
     return 0
@@ -211,7 +214,7 @@ def rules_of(group: Sequence[Judged], ids: dict[str, str]) -> list[Row]:
         else:
             rules.append({"when": when, "use": use})
         last = place
-    return [*rules, {"when": [], "use": "library"}]
+    return rules
 
 
 def before(place: Place) -> Place:
@@ -220,8 +223,19 @@ def before(place: Place) -> Place:
     return family, width, (*at[:-1], at[-1] - 1)
 
 
-def grid_set(rows: Sequence[Row]) -> tuple[bytes, Row]:
-    """The bundle, and what it serves."""
+def sixty(every: bool = False) -> list[Row]:
+    """Of the sixty shapes, those that may be tuned on and that lie on no grid that was measured."""
+    return [
+        row
+        for row in read_result("h200/runtime_pool")["rows"]
+        if (every or row["tuned"])
+        and row["shape"].startswith(("prefill", "cross"))
+        and row["dims"]["S_q"] > 1
+    ]
+
+
+def grid_set(rows: Sequence[Row], singles: Sequence[Row] = ()) -> tuple[bytes, Row]:
+    """The bundle, and what it serves. `singles`: measured shapes beside the grids."""
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     kernel = catalogue.kernel("attention")
     points, everything = pool_points(kernel), judged(rows)
@@ -232,16 +246,14 @@ def grid_set(rows: Sequence[Row]) -> tuple[bytes, Row]:
         toolchain = Toolchain(Path(folder), usable_cores())
         try:
             toolchain.require_right()
-            kinds = sorted({(item.row["dims"]["D"], item.row["mask"]) for item in everything})
+            kinds = sorted({kind_of(row) for row in (*rows, *singles)})
             for width, mask in kinds:
-                group = [
-                    item
-                    for item in everything
-                    if (item.row["dims"]["D"], item.row["mask"]) == (width, mask)
-                ]
+                group = [item for item in everything if kind_of(item.row) == (width, mask)]
+                alone = [row for row in singles if kind_of(row) == (width, mask)]
                 by_cell = uses(group)
                 served += len(by_cell)
-                labels = sorted(set(by_cell.values()))
+                near = [rule for row in alone if (rule := rule_of(row)) is not None]
+                labels = sorted({*by_cell.values(), *(rule["use"] for rule in near)})
                 ids = {label: f"k{len(kernels) + at}" for at, label in enumerate(labels)}
                 compiled = {"D": width, "dtype": DTYPE, "mask": mask}
                 for label in labels:
@@ -250,7 +262,7 @@ def grid_set(rows: Sequence[Row]) -> tuple[bytes, Row]:
                         raise SystemExit(f"{label} is excluded for {compiled}: templates changed")
                     kernels.append(built(catalogue, kernel, entry, device(GPU), toolchain))
                 if labels:
-                    groups.append(dispatch_group(compiled, group, by_cell, ids))
+                    groups.append(dispatch_group(compiled, group, by_cell, alone, ids))
             versions = dict(toolchain.identity)
         finally:
             toolchain.close()
@@ -270,20 +282,42 @@ def dispatch_group(
     compiled: Row,
     group: Sequence[Judged],
     served: dict[Place, str],
+    alone: Sequence[Row],
     ids: dict[str, str],
 ) -> Row:
+    near = sorted(
+        (rule for row in alone if (rule := rule_of(row)) is not None),
+        key=lambda rule: rule["ratio"],
+    )
     return {
         "compiled": compiled,
-        "region": {name: [1, LARGEST_SIZE] for name in DIMS},
-        "rules": rules_of(group, ids),
+        "region": region_of([item.row["dims"] for item in group] + [row["dims"] for row in alone]),
+        "rules": [
+            *(exactly(row, ids) for row in alone),
+            *rules_of(group, ids),
+            *({"when": rule["when"], "use": ids[rule["use"]]} for rule in near),
+            {"when": [], "use": "library"},
+        ],
         "outside": "library",
         "workloads": [
             workload_of(item, served[key(item.cell)], ids)
             for item in group
             if key(item.cell) in served
-        ],
+        ]
+        + [single_of(row, ids) for row in alone],
         "regret": {},
     }
+
+
+def kind_of(row: Row) -> tuple[int, str]:
+    return row["dims"]["D"], row["mask"]
+
+
+def region_of(measured: Sequence[Row]) -> Row:
+    """Up to NEAR beyond what was measured; of B and H it is the product that counts."""
+    heads = max(dims["B"] * dims["H"] for dims in measured)
+    most = {name: max(dims[name] for dims in measured) for name in ("S_q", "S_kv")}
+    return {name: [1, int(NEAR * most.get(name, heads))] for name in DIMS}
 
 
 def workload_of(item: Judged, label: str, ids: dict[str, str]) -> Row:
@@ -297,6 +331,56 @@ def workload_of(item: Judged, label: str, ids: dict[str, str]) -> Row:
         "best_us": min(item.row["times"].values()),
         "ratio": item.ratios[label],
         "peers": [FALLBACK],
+    }
+
+
+def peer_us(row: Row) -> float:
+    return float(min(row["times"][name]["us"] for name in PEERS if name in row["times"]))
+
+
+def rule_of(row: Row) -> Row | None:
+    """The rule of a shape and those near it, with its kernel's label; None for the library."""
+    times = own_times(row)
+    label = min(times, key=lambda name: times[name], default=None)
+    if label is None or times[label] > WON * row["times"][FALLBACK]["us"]:
+        return None
+    dims = row["dims"]
+    sizes = {"B * H": dims["B"] * dims["H"], "S_q": dims["S_q"], "S_kv": dims["S_kv"]}
+    when = [
+        {"value": value, "above": below(size), "at_most": int(size * NEAR)}
+        for value, size in sizes.items()
+    ]
+    ratio = dims["H"] // dims["H_kv"]
+    when.append({"value": "H // H_kv", "above": ratio - 1, "at_most": ratio})
+    return {"when": when, "use": label, "ratio": times[label] / peer_us(row)}
+
+
+def below(size: int) -> int:
+    """The largest number that is too far below `size`."""
+    return int(-(-size // NEAR)) - 1
+
+
+def exactly(row: Row, ids: dict[str, str]) -> Row:
+    """What was measured on a shape comes before what is guessed for its neighbours."""
+    rule, dims = rule_of(row), row["dims"]
+    return {
+        "when": [{"value": name, "above": dims[name] - 1, "at_most": dims[name]} for name in DIMS],
+        "use": ids[rule["use"]] if rule else "library",
+    }
+
+
+def single_of(row: Row, ids: dict[str, str]) -> Row:
+    times, rule = own_times(row), rule_of(row)
+    use = ids[rule["use"]] if rule else "library"
+    return {
+        "name": row["shape"],
+        "dims": row["dims"],
+        "weight": 1.0,
+        "use": use,
+        "times_us": {ids[label]: time for label, time in times.items() if label in ids},
+        "best_us": min([peer_us(row), *times.values()]),
+        "ratio": rule["ratio"] if rule else 1.0,
+        "peers": [name for name in PEERS if name in row["times"]],
     }
 
 

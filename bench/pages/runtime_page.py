@@ -69,7 +69,7 @@ def shapes() -> str:
 def shipped() -> str:
     summary = find_result(SHIPPED)["summary"]
     return (
-        f"The shipped set was made from all {summary['shapes']} shapes: "
+        f"A set made from all {summary['shapes']} shapes, without `decode`, took "
         f"{summary['geometric_mean']:.3f} of the best peer's time on them, "
         f"{summary['worst'][0]:.3f} at worst ({source_of(SHIPPED)})."
     )
