@@ -1,27 +1,47 @@
 """The strategies by name.
 
 A new strategy is a file here and a line below. Its contract tests then run without further changes.
+A strategy's file is imported when it is asked for, because Optuna takes a while to import and most
+processes need none of it.
 """
 
-from greenfast.search.strategies.base import Infeasible, Objective, Past, Proposal, Strategy, Told
-from greenfast.search.strategies.cmaes import CmaEs
-from greenfast.search.strategies.evolution import Evolution
-from greenfast.search.strategies.exhaustive import Exhaustive
-from greenfast.search.strategies.gp import Gp
-from greenfast.search.strategies.nsga2 import Nsga2
-from greenfast.search.strategies.portfolio import Portfolio
-from greenfast.search.strategies.random_search import RandomSearch
-from greenfast.search.strategies.tpe import Tpe
+from __future__ import annotations
 
-STRATEGIES: dict[str, type[Strategy]] = {
-    "cmaes": CmaEs,
-    "evolution": Evolution,
-    "exhaustive": Exhaustive,
-    "gp": Gp,
-    "nsga2": Nsga2,
-    "portfolio": Portfolio,
-    "random": RandomSearch,
-    "tpe": Tpe,
-}
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+
+from greenfast.search.strategies.base import Infeasible, Objective, Past, Proposal, Strategy, Told
+
+
+class _Strategies(Mapping[str, type[Strategy]]):
+    """Classes by name, each from its own file."""
+
+    def __init__(self, places: Mapping[str, tuple[str, str]]) -> None:
+        self._places = places
+
+    def __getitem__(self, name: str) -> type[Strategy]:
+        file, kind = self._places[name]
+        strategy: type[Strategy] = getattr(import_module(f"{__name__}.{file}"), kind)
+        return strategy
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+STRATEGIES: Mapping[str, type[Strategy]] = _Strategies(
+    {
+        "cmaes": ("cmaes", "CmaEs"),
+        "evolution": ("evolution", "Evolution"),
+        "exhaustive": ("exhaustive", "Exhaustive"),
+        "gp": ("gp", "Gp"),
+        "nsga2": ("nsga2", "Nsga2"),
+        "portfolio": ("portfolio", "Portfolio"),
+        "random": ("random_search", "RandomSearch"),
+        "tpe": ("tpe", "Tpe"),
+    }
+)
 
 __all__ = ["STRATEGIES", "Infeasible", "Objective", "Past", "Proposal", "Strategy", "Told"]

@@ -18,6 +18,7 @@ def confirmed(site, catalogue):
     store.close()
 
 
+@pytest.mark.slow
 def test_a_confirmation_shows_its_sentence_comparisons_and_processes(page, confirmed):
     page.goto(f"/searches/{confirmed.row.id}")
     section = page.locator("#confirmation")

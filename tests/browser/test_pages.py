@@ -140,6 +140,7 @@ def test_the_chart_is_drawn_and_a_point_leads_to_its_trial(page, site):
     page.wait_for_url("**/trials/*")
 
 
+@pytest.mark.slow
 def test_trials_are_filtered(plain_page, site):
     page = plain_page  # without JavaScript no chart is drawn
     page.goto(site.search)
@@ -157,6 +158,7 @@ def test_trials_are_filtered(plain_page, site):
     assert all(cell.startswith("scalar") for cell in column(page, 5))
 
 
+@pytest.mark.slow
 def test_trials_are_sorted_by_a_click_and_the_other_way_round_by_another(plain_page, site):
     page = plain_page
     page.goto(site.search)
@@ -272,6 +274,7 @@ def test_a_queued_search_tells_that_no_worker_is_running(page, site, catalogue):
     site.store.request_control(row.id, "cancel")
 
 
+@pytest.mark.slow
 def test_a_trial_shows_what_it_changed_and_what_its_time_goes_into(page, site):
     page.goto(site.trial(3))
     changed = page.locator("table.settings tr.changed th").all_inner_texts()

@@ -125,6 +125,7 @@ def test_a_run_evolves_continues_and_outlives_its_proposer(folder):
         store.close()
 
 
+@pytest.mark.slow
 def test_a_continued_run_remembers_what_others_had_judged(folder, tmp_path):
     """Its two sources are known from another run, so nothing is judged, and nothing forgotten."""
     services = Services(Settings(data=folder.data))

@@ -66,6 +66,7 @@ def download(service, search, query=""):
     return service._get(f"/api/v1/searches/{search['id']}/bundle{query}").content
 
 
+@pytest.mark.slow
 def test_it_is_the_same_bytes_over_rest_and_from_the_command(service, search):
     once = download(service, search, "?trial=1")
     assert once == download(service, search, "?trial=1")

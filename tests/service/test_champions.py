@@ -154,6 +154,7 @@ class TestRest:
 
 
 class TestCommand:
+    @pytest.mark.slow
     def test_a_winner_is_promoted_and_shown(self, home):
         empty = home.run("champions")
         assert empty.code == 0 and "no champion yet" in empty.err

@@ -145,6 +145,7 @@ def test_after_kill_9_the_next_claim_finds_the_trial_pending_and_counts_the_atte
     assert (row.state, row.attempts, store.search(search.id).trials_done) == ("done", 2, 4)
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_stopped_past_its_lease_cannot_record(store, start):
     search = store.submit(values.plan())
     child = start(WORK, "0.5")

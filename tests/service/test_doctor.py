@@ -90,6 +90,7 @@ def test_a_machine_without_a_driver_is_told_that_none_is_needed(home):
         2,
     ),
 )
+@pytest.mark.slow
 def test_a_driver_that_is_of_no_use_says_why(home, driver, init, version, detail, mend):
     folder = driver(init=init, version=version)
     check = examined(home, LD_LIBRARY_PATH=str(folder))["NVIDIA driver"]

@@ -180,6 +180,7 @@ CHECKS_THEN: tuple[tuple[str, str], ...] = ()
 
 
 class TestOneMoreWorkload:
+    @pytest.mark.slow
     def test_the_bundle_is_the_same_bytes_also_over_rest(self, edited, whole, rest):
         edited.reset()
         before = edited.bundle(whole["id"])

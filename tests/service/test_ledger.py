@@ -111,6 +111,7 @@ def served(ledger_home):
         yield client
 
 
+@pytest.mark.slow
 def test_the_ablation_over_rest_and_on_its_page(served, ledger_home):
     search, other = ledger_home.search_id, numbers_of(ledger_home, bug="none")[-1]
     missing = httpx.get(f"{served.url}/api/v1/searches/{search}/ablation?trial={other}")

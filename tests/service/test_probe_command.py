@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 
+import pytest
 from planted_stages import PLANTED, changed
 from service_home import one_sentence
 
 
+@pytest.mark.slow
 def test_the_command_that_a_wrong_trial_names_finds_the_stage(home, tmp_path):
     fault = PLANTED["the sum is not rescaled"]
     changed(tmp_path, fault.old, fault.new)

@@ -87,6 +87,7 @@ def test_a_command_that_shows_a_queued_search_tells_that_no_worker_runs(store, c
     assert "1st of 1, no worker is running" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_older_pages_show_each_search_once_beside_many_active_ones(home, store):
     ended = [store.submit(values.plan(name=f"ended {number}")) for number in range(30)]
     for row in ended:

@@ -97,6 +97,7 @@ def test_a_worker_that_is_told_to_stop_gives_its_search_back_at_once(home, api, 
     assert {trial["attempts"] for trial in all_once(api, search_id)} == {1}
 
 
+@pytest.mark.slow
 def test_a_worker_keeps_its_search_when_the_database_was_locked_for_longer_than_it_waits(home, api):
     search_id = api.submit(**PATIENT)["id"]
     worker = home.start(
@@ -228,6 +229,7 @@ def test_an_open_event_stream_does_not_keep_the_service_from_ending(home):
             assert process.wait(15) == 0
 
 
+@pytest.mark.slow
 def test_a_search_command_yields_to_a_worker_that_was_quicker_and_follows_it(home, api):
     home.start("worker")
     ended = home.run(

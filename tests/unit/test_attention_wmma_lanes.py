@@ -33,6 +33,7 @@ def test_an_accumulators_map_is_where_the_store_puts_it(emulator):
 
 
 @pytest.mark.parametrize(("use", "order", "dtype"), OPERANDS)
+@pytest.mark.slow
 def test_an_operand_loaded_from_anywhere_is_what_load_matrix_sync_loads(
     emulator, use, order, dtype
 ):

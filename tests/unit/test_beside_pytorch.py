@@ -271,6 +271,7 @@ def test_uv_changes_no_package_of_pytorch(index, beside, tmp_path):
     assert not [name for sign, name in changes if sign != "+" or name in installed]
 
 
+@pytest.mark.slow
 def test_a_fresh_environment_gets_the_newest_release(index, tmp_path):
     code, new, output = _pip(index, _environment(tmp_path), "greenfast")
     assert code == 0, output

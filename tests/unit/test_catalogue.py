@@ -176,6 +176,7 @@ def test_constraints_that_nothing_satisfies_are_said_at_submit(broken_kernel):
     assert refused.value.code == "empty_space"
 
 
+@pytest.mark.slow
 def test_every_point_of_every_template_holds_its_own_rules(catalogue):
     kernel = catalogue.kernel("attention")
     compiled = kernel.workload("mission").compile_time(kernel)

@@ -263,6 +263,7 @@ def test_nvrtc_does_not_read_the_folder_that_greenfast_runs_in(tmp_path, monkeyp
     assert isinstance(failed, CompileFailed) and SECRET not in failed.log
 
 
+@pytest.mark.slow
 def test_a_kernel_of_many_megabytes_is_a_verdict(toolchain):
     text = "__device__ char block[17 << 20] = {1};\n" + KERNEL.replace("1.0f", "block[3]")
     failed = toolchain.compile(_source(text), "sm_90")

@@ -126,6 +126,7 @@ def test_counts_come_from_the_index_alone(big):
     )
 
 
+@pytest.mark.slow
 def test_a_long_search_is_taken_up_again(big):
     store, search, claim, _ = big
     history = store.history(claim)

@@ -220,6 +220,7 @@ def emulator(artifacts, catalogue):
     target.close()
 
 
+@pytest.mark.slow
 def test_adding_to_the_output_atomically_is_modelled_as_the_limit_that_it_is(
     catalogue, toolchain, emulator
 ):

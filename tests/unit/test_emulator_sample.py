@@ -130,6 +130,7 @@ def modelled_us(catalogue, toolchain, artifacts):
 @pytest.mark.parametrize(
     ("template", "preset"), quick_first([("scalar", "vec"), ("wmma", "stage2")], 1)
 )
+@pytest.mark.slow
 def test_causal_tiles_along_blockidx_x_take_about_half_of_all_tiles(modelled_us, template, preset):
     """Counting blockIdx.x = 0 alone, which sees one tile of keys, gave causal under a quarter."""
     causal_us, causal_bound_us = modelled_us(template, preset, "mission_512_causal")

@@ -34,6 +34,7 @@ def outputs(emulator):
 
 
 @pytest.mark.parametrize("name", quick_every(CASES, 6))
+@pytest.mark.slow
 def test_a_primitive_gives_the_same_in_every_order_and_raises_no_alarm(emulator, name):
     first = emulated(emulator, CASES[name])
     for order in ORDERS:

@@ -118,6 +118,7 @@ VECTOR_OVERWRITE, SCALAR_OVERWRITE = "vectors[other] = 9 + t", "s[other * 4 + 3]
         2,
     ),
 )
+@pytest.mark.slow
 def test_accesses_of_different_widths_meet(emulator, first, then):
     """Between lanes and between warps; an order of one kind does not imply the other."""
     for distance, between, ordered in (

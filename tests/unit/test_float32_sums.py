@@ -263,6 +263,7 @@ def _comparison(kernel, case, compute):
     return compare_output(kernel, case, kernel.argument("c"), got, data)
 
 
+@pytest.mark.slow
 def test_thirty_correct_sums():
     assert len(VARIANTS) == 30
 

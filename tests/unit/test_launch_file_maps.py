@@ -81,7 +81,7 @@ def test_a_mistake_is_named(written, old, new, code, words):
 def test_a_device_without_tma_is_refused_with_a_target_that_has_it(written, artifacts, old):
     target = EmulatorTarget("l4", artifacts, (), 1, 1.0)
     services = SimpleNamespace(
-        target=lambda name: target, catalogue=SimpleNamespace(include_dirs=())
+        target=lambda name, deadline_s=None: target, catalogue=SimpleNamespace(include_dirs=())
     )
     launch = written(old, "arch_specific = false" if old else "")
     with pytest.raises(UsageError, match="need sm_90, and l4 is sm_89") as refused:

@@ -63,7 +63,7 @@ UNUSED = '[parameters.unused]\ntype = "bool"\ndefault = false\n\n# Values made o
         ),
         (
             [("block.toml", 'grid = ["M"', 'grid = ["M // (N - 1024)"')],
-            ["bad_expression"],
+            ["bad_expression", "bad_grid"],  # by zero, and below zero for shorter rows
             "cannot be computed",
         ),
         ([("kernel.toml", "M = 256, N", 'M = "256", N')], ["bad_workload"], "not a whole number"),

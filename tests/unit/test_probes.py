@@ -99,6 +99,7 @@ def test_every_stage_of_the_right_template_is_right(
     )
 
 
+@pytest.mark.slow
 def test_a_probe_that_a_template_lacks_is_missing_and_not_right(tmp_path, emulator, toolchain):
     catalogue = changed(tmp_path, "pv = {}", 'pv = { when = "keys_per_step == 1" }', "scalar.toml")
     outcome = {

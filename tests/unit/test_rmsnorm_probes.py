@@ -77,6 +77,7 @@ def probed(catalogue, emulator, toolchain, template, preset, workload="decode"):
 
 
 @pytest.mark.parametrize("name", quick_first(FAULTS, 1))
+@pytest.mark.slow
 def test_a_planted_fault_is_named_by_its_stage(name, tmp_path, emulator, toolchain):
     template, preset, old, new, stage = FAULTS[name]
     folder = tmp_path / "rmsnorm"

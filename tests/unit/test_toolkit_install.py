@@ -87,6 +87,7 @@ def test_the_installed_toolkit_is_used_and_the_environment_keeps_its_packages(
     assert [path.name for path in private_folder(data).parent.iterdir()] == ["13.5"]
 
 
+@pytest.mark.slow
 def test_a_toolkit_that_does_not_compile_leaves_the_earlier_one_in_place(wheels, data):
     earlier = private_folder(data) / "earlier"
     earlier.mkdir(parents=True)
