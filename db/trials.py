@@ -119,7 +119,7 @@ class Trials(Part):
                 .where(TrialRecord.candidate_digest.in_(digests))
                 .group_by(TrialRecord.candidate_digest)
             )
-            return dict(rows.tuples().all())
+            return {key: value for key, value in rows}  # noqa: C416
 
     def best(self, search_id: str) -> TrialRow | None:
         """The confirmed trial; else the first of the fastest correct ones, baseline included."""

@@ -118,7 +118,7 @@ def searched(kernel: str, workload: str, baseline: str, trials: str, seconds: st
     process = run_greenfast(
         *("search", kernel, "--workload", workload, "--template", template, "--baseline", baseline),
         *("--target", "cuda:0", "--mode", "hot", "--trials", trials, "--seconds", seconds),
-        *("--json",),
+        *("--ablation-seconds", "0", "--json"),
         check=False,
     )
     try:

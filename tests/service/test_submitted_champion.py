@@ -98,7 +98,7 @@ def test_a_submission_is_confirmed_promoted_and_is_the_next_ones_baseline(servic
     assert (slower["verdict"], slower["reason"]) == ("rejected", "slower")
     assert services.store.confirmation(slower["id"]) is None
     refused = home.run("promote", slower["id"], str(slower["trial"]))
-    assert refused.code == 2 and "fresh processes" in one_sentence(refused)
+    assert refused.code == 2 and "not accepted" in one_sentence(refused)
 
     faster = judged(services, 7.0)
     assert faster["verdict"] == "accepted" and faster["ratio_to_baseline"] < 0.9
