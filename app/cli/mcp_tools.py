@@ -105,8 +105,8 @@ class Tools:
         """What was tried for a kernel and did not help, newest first; `text` selects."""
         rows = negatives_brief(self._services, kernel, MOST_NEGATIVES)
         words = text.lower().split()
-        chosen = [row for row in rows if all(word in str(row).lower() for word in words)]
-        return {"negatives": chosen[: max(1, min(limit, MOST_NEGATIVES))]}
+        matching = [row for row in rows if all(word in str(row).lower() for word in words)]
+        return {"negatives": matching[: max(1, min(limit, MOST_NEGATIVES))]}
 
     def compare(self, a: str, b: str) -> JSON:
         """Two trials side by side (SEARCH/NUMBER): parameters, times, figures, sources."""

@@ -95,8 +95,8 @@ def parallel(template: TemplateImportancesOut, trials: Sequence[TrialRow]) -> Pa
 
 
 def _key(trial: TrialRow, name: str) -> tuple[str, Any]:
-    chosen = trial.parameters.get(name)
-    return type(chosen).__name__, chosen
+    setting = trial.parameters.get(name)
+    return type(setting).__name__, setting
 
 
 def _parameter_axis(name: str, place: int, trials: Sequence[TrialRow]) -> Axis:
@@ -112,8 +112,8 @@ def _parameter_axis(name: str, place: int, trials: Sequence[TrialRow]) -> Axis:
     return Axis(name, shortened(name, LONGEST_NAME), SIDE + AXIS_GAP * place, ticks)
 
 
-def _label(chosen: Any) -> str:
-    return shortened(value(chosen), LONGEST_LABEL)
+def _label(setting: Any) -> str:
+    return shortened(value(setting), LONGEST_LABEL)
 
 
 def _y_of(axis: Axis, trial: TrialRow) -> float:

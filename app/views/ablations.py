@@ -242,14 +242,14 @@ def caveats(
     store: Store, search_id: str, number: int, head: AblationHead, plan: SearchPlan
 ) -> list[str]:
     """What the ablation cannot say."""
-    said = []
+    sentences = []
     if head.time_kind != "measured":
-        said.append(
+        sentences.append(
             f"Times are {head.time_kind}, not measured. Differences below a factor of "
             f"{head.band:g} are not judged: such changes are unclear."
         )
     else:
-        said.append(
+        sentences.append(
             "Each arm was timed in one process. Intervals are widened by what one process can be "
             "off (0.8 % standard deviation), and hold together for all arms."
         )
@@ -259,15 +259,15 @@ def caveats(
             or confirmation.confirmation.trial != number
             or not confirmation.confirmation.confirmed
         ):
-            said.append(
+            sentences.append(
                 f"Trial {number} is not confirmed in fresh processes: that it is the best is not "
                 "certain, and the effects are those of its values, not of the best design."
             )
-    said.append(
+    sentences.append(
         f"The effects hold for {', '.join(plan.workloads)} on {plan.target}, and for the winner's "
         "other values."
     )
-    return said
+    return sentences
 
 
 def summary(findings: Iterable[Finding], head: AblationHead) -> str:

@@ -77,12 +77,12 @@ def themes_of(store: Store, search_id: str) -> list[ThemeOut]:
     trials = [trial for trial in trials if trial.verdict != VerdictName.FAULTED][-MOST_TRIALS:]
     band = max((trial.time_band or 1.0 for trial in trials), default=1.0)
     kind = search.time_kind or ""
-    found: list[ThemeOut] = []
+    themes_out: list[ThemeOut] = []
     for template in dict.fromkeys(trial.template for trial in trials):
         of_it = [trial for trial in trials if trial.template == template]
         for theme in _joined(list(_themes(of_it, band))):
-            found.append(_theme_out(search_id, template, theme, band, kind))
-    return sorted(found, key=lambda theme: -theme.trials)[:MOST_THEMES]
+            themes_out.append(_theme_out(search_id, template, theme, band, kind))
+    return sorted(themes_out, key=lambda theme: -theme.trials)[:MOST_THEMES]
 
 
 def _joined(themes: Sequence[Theme]) -> list[Theme]:

@@ -191,8 +191,8 @@ def template_values(template: TemplateSpec, name: str) -> tuple[Value, ...]:
 
 def suits(point: Point, m: int) -> bool:
     """Whether a point of a grid is worth a look at m tokens."""
-    wanted = {"few": m <= 128, "split": 64 <= m <= 1100, "large": m >= 128}
-    return wanted.get(point.name, True)
+    suits = {"few": m <= 128, "split": 64 <= m <= 1100, "large": m >= 128}
+    return suits.get(point.name, True)
 
 
 def compiled_points(

@@ -185,7 +185,7 @@ def beside(place: Place) -> Iterator[Place]:
 def uses(group: Sequence[Judged]) -> dict[Place, str]:
     """A label for each cell that a kernel serves: as few labels as serve all nearly as well."""
     left = [item for item in group if item.scores]
-    chosen: dict[Place, str] = {}
+    label_of: dict[Place, str] = {}
     while left:
         served: dict[str, list[Judged]] = defaultdict(list)
         for item in left:
@@ -193,9 +193,9 @@ def uses(group: Sequence[Judged]) -> dict[Place, str]:
                 if score <= GIVEN_UP * item.best:
                     served[name].append(item)
         label = max(sorted(served), key=lambda name: len(served[name]))
-        chosen |= {key(item.cell): label for item in served[label]}
-        left = [item for item in left if key(item.cell) not in chosen]
-    return chosen
+        label_of |= {key(item.cell): label for item in served[label]}
+        left = [item for item in left if key(item.cell) not in label_of]
+    return label_of
 
 
 def rules_of(group: Sequence[Judged], ids: dict[str, str]) -> list[Row]:

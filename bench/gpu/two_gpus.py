@@ -247,7 +247,7 @@ def _gpu_row(gpu: CudaTarget, trials: Sequence[Trial], search_s: float) -> Row:
 
 def ratios_compared(several: Sequence[Trial], alone: Sequence[Trial]) -> Row:
     """How far a candidate's ratio to the baseline differs between two searches, by GPU."""
-    known = {trial.candidate.digest: found for trial in alone if (found := _ratio(trial))}
+    known = {trial.candidate.digest: ratio for trial in alone if (ratio := _ratio(trial))}
     differences: dict[str, list[float]] = {}
     for trial in several:
         own, other = _ratio(trial), known.get(trial.candidate.digest)

@@ -123,8 +123,8 @@ def measured_all(
     """All arms of all winners, then those that matter once more; saved after each."""
     begun, environment = time.monotonic(), session.environment()
     stored = _continued(options.out, environment)
-    chosen = [row for row in winners if row["workload"] in options.only or not options.only]
-    subjects = [subject_of(session, kernel, row, stored) for row in chosen]
+    selected = [row for row in winners if row["workload"] in options.only or not options.only]
+    subjects = [subject_of(session, kernel, row, stored) for row in selected]
 
     def save() -> None:
         rows = [subject.stored() for subject in subjects]

@@ -127,16 +127,16 @@ class Island:
             (place for place, log in enumerate(self.logs) if log == log),
             key=lambda place: self.logs[place],
         )
-        chosen = dict.fromkeys(ranked[:POPULATION])
+        members = dict.fromkeys(ranked[:POPULATION])
         kinds: set[tuple[object, ...]] = set()
         for place in ranked[:ELITES_AMONG]:
             own: set[tuple[object, ...]] = set(enumerate(self.codes[place]))
             if self.behaviours[place]:
                 own.add(("behaviour", *self.behaviours[place]))
-            if own - kinds and len(chosen) < 2 * POPULATION:
-                chosen.setdefault(place)
+            if own - kinds and len(members) < 2 * POPULATION:
+                members.setdefault(place)
             kinds |= own
-        return list(chosen)
+        return list(members)
 
 
 class Evolution(Strategy):
