@@ -112,7 +112,7 @@ def measured(case: Row, *, compiled: bool) -> Row:
             .transpose(1, 2)
         )
         parts = q.split((case["heads"], case["kv_heads"], case["kv_heads"]), dim=1)
-        said = greenfast.explain(
+        explanation = greenfast.explain(
             greenfast.attention,
             *parts,
             is_causal=case["causal"],
@@ -120,8 +120,8 @@ def measured(case: Row, *, compiled: bool) -> Row:
         )
         row: Row = {
             "model": case["name"],
-            "kernel": said.kernel,
-            "why": said.why,
+            "kernel": explanation.kernel,
+            "why": explanation.why,
             "error": {
                 name: ((output.float() - exact).norm() / exact.norm()).item()
                 for name, output in outputs.items()

@@ -131,10 +131,10 @@ def device() -> Row:
     from greenfast.runtime.driver import device_facts
 
     q, k, v = _inputs()
-    said = greenfast.explain(greenfast.attention, q, k, v)
+    explanation = greenfast.explain(greenfast.attention, q, k, v)
     return {
         "facts": dataclasses.asdict(device_facts(0)),
-        "said": str(said),
+        "said": str(explanation),
         "difference": _difference(greenfast.attention(q, k, v), _sdpa(q, k, v)),
     }
 
@@ -387,8 +387,8 @@ def rms_norm() -> Row:
         weight = torch.randn(shape[-1], device="cuda").half()
         y, h = greenfast.rms_norm(x, weight, residual, 1e-5)
         theirs = torch.nn.functional.rms_norm(x + residual, shape[-1:], weight, 1e-5)
-        said = greenfast.explain(greenfast.rms_norm, x, weight, residual, 1e-5)
-        rows[str(shape)] = [_difference(y, theirs), _difference(h, x + residual), str(said)]
+        explanation = greenfast.explain(greenfast.rms_norm, x, weight, residual, 1e-5)
+        rows[str(shape)] = [_difference(y, theirs), _difference(h, x + residual), str(explanation)]
     return rows
 
 

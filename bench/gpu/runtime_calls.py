@@ -75,8 +75,8 @@ def calls(count: int, seed: int) -> Row:
     for number in range(count):
         q, k, v, settings = random_call()
         with torch.no_grad():
-            said = greenfast.explain(greenfast.attention, q, k, v, **settings)
-            kernels += said.kernel is not None
+            explanation = greenfast.explain(greenfast.attention, q, k, v, **settings)
+            kernels += explanation.kernel is not None
             try:
                 got = greenfast.attention(q, k, v, **settings)
             except Exception as error:  # what a call raises is the finding
@@ -86,7 +86,12 @@ def calls(count: int, seed: int) -> Row:
                 continue
         for problem in problems(q, k, v, settings, got):
             wrong.append(
-                {"call": number, "why": problem, "said": str(said), **described(q, k, settings)}
+                {
+                    "call": number,
+                    "why": problem,
+                    "said": str(explanation),
+                    **described(q, k, settings),
+                }
             )
         worst = max(worst, last_ratio())
     counts = {
@@ -179,22 +184,22 @@ def problems(q: Any, k: Any, v: Any, settings: Row, got: Any) -> list[str]:
     o = got[0] if lse else got
     with torch.no_grad():
         torchs = torch_attention(q, k, v, mask, settings.get("scale"), lse=False, grouped=True)["o"]
-    found = []
+    faults_seen = []
     if o.shape != q.shape or o.dtype != q.dtype:
-        found.append(f"o is {o.dtype} {tuple(o.shape)}")
-        return found
+        faults_seen.append(f"o is {o.dtype} {tuple(o.shape)}")
+        return faults_seen
     error = (o.double() - exact).norm().item()
     own = (torchs.double() - exact).norm().item()
     floor = 1e-3 * exact.norm().item() * (1e-3 if q.dtype == torch.float32 else 1.0)
     _RATIO[0] = error / max(own, floor, 1e-12)
     if not error <= LARGEST_ERROR * max(own, floor):
-        found.append(f"error {error:.3g}; PyTorch's {own:.3g}")
+        faults_seen.append(f"error {error:.3g}; PyTorch's {own:.3g}")
     if lse:
         finite = torch.isfinite(exact_lse)
         same = torch.isclose(got[1].double(), exact_lse, rtol=1e-3, atol=2e-2)
         if not bool((same | (~finite & (got[1].double() == exact_lse))).all()):
-            found.append("lse differs")
-    return found
+            faults_seen.append("lse differs")
+    return faults_seen
 
 
 def exact_attention(q: Any, k: Any, v: Any, mask: str, scale: float | None) -> tuple[Any, Any]:
@@ -259,15 +264,15 @@ def measured(shape: Shape, pool: Pool | None) -> Row:
         functions[name] = function
     if pool is not None:
         functions |= pool.functions(shape, q, k, v, notes)
-    said = greenfast.explain(greenfast.attention, q, k, v, **settings)
+    explanation = greenfast.explain(greenfast.attention, q, k, v, **settings)
     times = times_us(functions)
     return {
         "shape": shape.name,
         "dims": {name: getattr(shape, name) for name in ("B", "H", "H_kv", "S_q", "S_kv", "D")},
         "mask": shape.mask,
         "tuned": shape.tuned,
-        "kernel": said.kernel,
-        "why": said.why,
+        "kernel": explanation.kernel,
+        "why": explanation.why,
         "times": times,
         "unavailable": notes,
     }

@@ -13,7 +13,7 @@ LABELS = {RACE: "race", BOUNDS: "index out of bounds only", "clean": "clean"}
 
 def suite_tables() -> str:
     """Files by suite and label, the CPU time of a file, and each documented disagreement."""
-    stored = {name: found[0] for name in SUITES if (found := rows(name, "summary"))}
+    stored = {name: lines[0] for name in SUITES if (lines := rows(name, "summary"))}
     if not stored:
         return NOT_YET
     return "\n\n".join(
