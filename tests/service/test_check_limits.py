@@ -1,4 +1,4 @@
-"""`greenfast check` on texts that mean harm: loops without an end, and bytes that terminals obey."""
+"""`greenfast check` on harmful texts: loops without an end, and bytes that terminals obey."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Textures and surfaces of `greenfast check`: what they read and write, and what is found in them."""
+"""Textures and surfaces of `greenfast check`: what they read and write, and their misuse."""
 
 from __future__ import annotations
 
