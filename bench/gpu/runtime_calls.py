@@ -2,8 +2,8 @@
 
     python -m bench.gpu.runtime_calls OUT.json [--calls 500] [--pool] [--seconds 240] [--dtype fp16]
 
-Every random call has a shape, mask, layout, type, scale and head grouping of its own, half of them
-inside what the shipped set covers. Its output is compared with float64 attention on the same
+Every random call has a shape, mask, layout, type, scale and head grouping of its own; half of them
+lie inside the rules of the shipped set. Its output is compared with float64 attention on the same
 inputs, and its error with that of PyTorch's own. The table times calls inside CUDA graphs. A peer
 that is not installed, or does not serve a shape, is named in the row with the reason.
 
@@ -24,6 +24,7 @@ from typing import Any
 
 from bench.command_line import require_gpu, script_parser
 from bench.gpu.graph_times import times_us
+from bench.gpu.random_calls import random_call
 from bench.gpu.runtime_pool import Pool
 from bench.gpu.runtime_shapes import Shape, shapes
 from bench.results import Row, write_json
@@ -48,7 +49,7 @@ def main() -> int:
     result["summary"] = summary(result["table"])
     write_json(options.out, result)
     print(json.dumps(result["summary"]), flush=True)
-    return 0 if not result["calls"]["wrong"] else 1
+    return 1 if result["calls"]["wrong"] or result["calls"]["faults"] else 0
 
 
 def environment() -> Row:
@@ -76,17 +77,19 @@ def calls(count: int, seed: int) -> Row:
 
     random.seed(seed)
     torch.manual_seed(seed)
-    wrong, kernels, faults = [], 0, []
+    wrong, kernels, faults, refused = [], 0, [], []
+    gpu = torch.cuda.get_device_name()
     worst = 0.0
     for number in range(count):
-        q, k, v, settings = random_call()
+        q, k, v, settings = random_call(gpu)
         with torch.no_grad():
             explanation = greenfast.explain(greenfast.attention, q, k, v, **settings)
             kernels += explanation.kernel is not None
             try:
                 got = greenfast.attention(q, k, v, **settings)
             except Exception as error:  # what a call raises is the finding
-                faults.append(
+                kind = refused if torch_refuses(q, k, v, settings) else faults
+                kind.append(
                     {"call": number, "error": str(error)[:300], **described(q, k, settings)}
                 )
                 continue
@@ -105,10 +108,17 @@ def calls(count: int, seed: int) -> Row:
         "kernels": kernels,
         "fallbacks": count - kernels,
         "wrong": len(wrong),
+        "refused_by_torch": len(refused),
         "faults": len(faults),
         "worst_error_ratio": worst,
     }
-    return {"counts": counts, "wrong": wrong[:20], "faults": faults[:20], "seed": seed}
+    return {
+        "counts": counts,
+        "wrong": wrong[:20],
+        "faults": faults[:20],
+        "refused_by_torch": refused[:20],
+        "seed": seed,
+    }
 
 
 def described(q: Any, k: Any, settings: Row) -> Row:
@@ -119,56 +129,16 @@ def described(q: Any, k: Any, settings: Row) -> Row:
     }
 
 
-def random_call() -> tuple[Any, Any, Any, Row]:
-    """Inputs and settings; every second call is one that the shipped set may serve."""
-    import torch
+def torch_refuses(q: Any, k: Any, v: Any, settings: Row) -> bool:
+    """Whether PyTorch's own operation raises on these inputs, too."""
+    from greenfast.runtime.fallbacks import torch_attention
 
-    served = random.random() < 0.5
-    dtype = torch.bfloat16 if served or random.random() < 0.5 else torch.float16
-    if random.random() < 0.04:
-        dtype = torch.float32
-    batch, heads = random.choice((1, 2)), random.choice((4, 8))
-    grouped = heads // random.choice((1, 2, 4)) if random.random() < 0.3 else heads
-    width = 64 if served else random.choice((32, 64, 96, 128, 256, 40))
-    rows = random.randint(128, 512) if served else random.randint(1, 700)
-    keys = rows if random.random() < 0.5 else random.randint(*((128, 512) if served else (1, 700)))
-    q = laid_out(batch, heads, rows, width, dtype)
-    k = laid_out(batch, grouped, keys, width, dtype)
-    v = laid_out(batch, grouped, keys, width, dtype)
-    settings: Row = {"enable_gqa": grouped != heads}
-    mask = random.choice(("none", "is_causal", "causal_top_left", "causal_bottom_right"))
-    if mask == "is_causal":
-        settings["is_causal"] = True
-    elif random.random() < 0.9:
-        settings["mask"] = mask
-    if random.random() < 0.3:
-        settings["scale"] = random.choice((0.05, 0.125, 1.0))
-    if random.random() < 0.3:
-        settings["return_lse"] = True
-    return q, k, v, settings
-
-
-def laid_out(batch: int, heads: int, rows: int, width: int, dtype: Any) -> Any:
-    """[B, H, S, D] in one of the layouts that models use, and some odd ones."""
-    import torch
-
-    def new(*shape: int) -> Any:
-        return torch.randn(shape, device="cuda").to(dtype)
-
-    kind = random.choice(("bhsd", "bhsd", "bshd", "qkv", "padded", "slice", "expanded", "odd"))
-    if kind == "bshd":
-        return new(batch, rows, heads, width).transpose(1, 2)
-    if kind == "qkv":
-        return new(batch, rows, 3, heads, width)[:, :, 1].transpose(1, 2)
-    if kind == "padded":
-        return new(batch, heads, rows, width + 8)[..., :width]
-    if kind == "slice":
-        return new(batch, heads, rows + 3, width)[:, :, 3:]
-    if kind == "expanded":
-        return new(1, heads, rows, width).expand(batch, heads, rows, width)
-    if kind == "odd":
-        return new(batch, heads, rows, width + 1)[..., 1:]  # misaligned, and strides of no 8
-    return new(batch, heads, rows, width)
+    mask = settings.get("mask") or ("causal_top_left" if settings.get("is_causal") else "none")
+    try:
+        torch_attention(q, k, v, mask, settings.get("scale"), lse=False, grouped=True)
+    except RuntimeError:
+        return True
+    return False
 
 
 _RATIO = [0.0]
