@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from bench.results import Row, write_json
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.render import RenderedSource, render
@@ -145,32 +146,23 @@ def drawn_points(space: Space, template: TemplateSpec, grid: bool) -> Iterator[t
     if not grid:
         return
     tiles = ((2, 128), (2, 160), (2, 192), (2, 224), (3, 64), (3, 96), (3, 128))
-    choices = product(
-        tiles,
-        (2, 3),
-        (32, 64, 128),
-        ("shared", "registers"),
-        (False, True),
-        (0, 1, 2),
-        ("grid", "persistent"),
+    # Each alone, and any two of them together.
+    changes: tuple[dict[str, Value], ...] = (
+        {"ordered": False},
+        {"skip_rescale": True},
+        {"stages": 3},
+        {"turned_stages": 3},
+        {"turned_keys": 64},
+        {"query": "registers"},
+        {"turns": True},
+        {"exp_polynomial": 1},
+        {"exp_polynomial": 2},
+        {"scheduler": "persistent"},
+        {"heads_together": 8},
     )
-    for (consumers, tile_n), stages, turned, query, turns, polynomial, scheduler in choices:
-        if (
-            sum((stages != 2, query == "registers", turns, polynomial != 0, scheduler != "grid"))
-            > 2
-        ):
-            continue
-        given = {
-            "consumers": consumers,
-            "tile_n": tile_n,
-            "stages": stages,
-            "turned_keys": turned,
-            "query": query,
-            "turns": turns,
-            "exp_polynomial": polynomial,
-            "scheduler": scheduler,
-            "heads_together": 32,
-        }
+    pairs = [{}, *changes, *({**a, **b} for a, b in combinations(changes, 2))]
+    for (consumers, tile_n), change in product(tiles, pairs):
+        given = {"consumers": consumers, "tile_n": tile_n, "heads_together": 32, **change}
         parameters = complete_parameters(template, given, space.compiled)
         if space.is_valid(parameters):
             yield "grid", parameters
