@@ -235,6 +235,8 @@ class SearchRun:
         self._started = time.monotonic()
         use_children()
         self.context.target.prepare()
+        if (checker := self.context.checker) is not None:
+            checker.expect_many()
         flights = Flights(self.plan.window, is_measured=self.context.target.measures)
         with LocalExecutor(flights.most) as executor, self.proposer:
             try:
