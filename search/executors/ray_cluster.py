@@ -6,6 +6,7 @@ Ray's own retries are off: `Work` repeats a lost task, so that every executor ke
 from __future__ import annotations
 
 import hashlib
+import socket
 import threading
 import time
 from collections import OrderedDict
@@ -18,7 +19,10 @@ from greenfast.search.errors import Fault, UsageError
 from greenfast.search.executors import gpu_actor, node
 from greenfast.search.executors.cluster import Actor, Cluster, MachineLost, Task
 from greenfast.search.executors.parcel import Parcel
+from greenfast.search.text import one_line, shortened
 
+CONNECT_S = 5.0
+LONGEST_REASON = 200  # characters, of Ray's
 LOOK_S = 1.0  # between two looks whether a machine is left
 NODES_KEPT_S = 1.0
 HELD_BYTES = 2**28  # of arrays that Ray keeps for later tasks
@@ -43,17 +47,16 @@ class RayCluster(Cluster):
     """A connection to a Ray cluster, of which this machine is a node."""
 
     def __init__(self, address: str) -> None:
-        """`address`: HOST:PORT of the head, `auto` for the cluster of this machine, or `local` for
-        a new one on this machine alone. UsageError where there is none."""
+        """`address`: HOST:PORT of the head, or `auto` for the cluster of this machine.
+
+        UsageError where there is none.
+        """
         self._ray = ray_module()
+        _require_answer(address)
         try:
             self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, ValueError, RuntimeError) as error:
-            raise UsageError(
-                f"no Ray cluster answers at {address!r}: {str(error).splitlines()[0]}",
-                code="no_cluster",
-                mend="start one with `ray start --head`, or name its HOST:PORT with --address",
-            ) from error
+            raise _no_cluster(address, one_line(str(error))) from error
         self._tasks: dict[str, Any] = {}
         self._arrays: OrderedDict[str, tuple[Any, int]] = OrderedDict()
         self._array_bytes = 0
@@ -184,6 +187,31 @@ class RayCluster(Cluster):
             raise error.as_instanceof_cause() from None
         except errors.RayError as error:  # a worker, its machine, or its memory is gone
             raise MachineLost(type(error).__name__) from error
+
+
+def _require_answer(address: str) -> None:
+    """UsageError at once for an address at which nothing listens: Ray would try for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or "/" in address:
+        raise UsageError(
+            f"{address!r} is no address of a Ray cluster",
+            code="bad_address",
+            mend="HOST:PORT of its head, or auto",
+        )
+    try:
+        socket.create_connection((host, int(port)), CONNECT_S).close()
+    except OSError as error:
+        raise _no_cluster(address, error.strerror or "no answer") from error
+
+
+def _no_cluster(address: str, why: str) -> UsageError:
+    return UsageError(
+        f"no Ray cluster answers at {address!r}: {shortened(why, LONGEST_REASON)}",
+        code="no_cluster",
+        mend="start one with `ray start --head`, or name its HOST:PORT with --address",
+    )
 
 
 def _on_machine(task: Task) -> Any:
