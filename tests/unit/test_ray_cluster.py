@@ -1,5 +1,7 @@
 """The executor on a real Ray cluster of two machines, one of which is killed in mid-search."""
 
+# ruff: noqa: F811 - fixtures of another file
+
 from __future__ import annotations
 
 import os
@@ -95,7 +97,7 @@ def machines(home, artifacts, tmp_path, monkeypatch):
 def test_a_search_whose_second_machine_is_killed_finds_what_one_here_finds(
     machines,
     search,
-    local_figures,  # noqa: F811
+    local_figures,
 ):
     executor, kill, _ = machines()
 
@@ -181,3 +183,4 @@ def test_a_gpu_of_a_killed_machine_drops_out_and_loses_nothing(
     assert result.ended is Ended.COMPLETED
     assert [trial.number for trial in sink.trials] == list(range(test_executor_gpus.TRIALS))
     assert not any(isinstance(trial.verdict, Faulted) for trial in sink.trials)
+    assert "(gpu_lost)" in result.closing
