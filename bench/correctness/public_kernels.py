@@ -1,7 +1,7 @@
 """How many kernels of public repositories does `greenfast check` run as they are?
 
-    python -m bench.correctness.public_kernels llm.c=PATH cuda-samples=PATH
-                                               [--only TEXT] [--first N] [--data FOLDER] [--jobs N] [--save]
+    python -m bench.correctness.public_kernels llm.c=PATH cuda-samples=PATH [--only TEXT]
+                                               [--first N] [--data FOLDER] [--jobs N] [--save]
 
 public_kernels.txt holds a launch of each kernel, and none of their text. Each kernel is checked
 from the command line. A kernel *ran* when the check ended with exit code 0 or 1. Prints the kernels
