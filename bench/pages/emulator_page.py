@@ -113,10 +113,11 @@ def speed_lines() -> list[Line]:
             )
         )
     ratios = checked_over_plain(rows("emulator"))
+    least, most = min(ratios.values()), max(ratios.values())
     lines.append(
         (
             f"a checked run's CPU time over a plain run's, mean of {len(ratios)} presets",
-            f"{mean(ratios.values()):.2f} ({min(ratios.values()):.2f} to {max(ratios.values()):.2f})",
+            f"{mean(ratios.values()):.2f} ({least:.2f} to {most:.2f})",
             "emulator",
         )
     )
