@@ -2,7 +2,7 @@
 
     python -m bench.gpu.ordered_wait OUT.json [--only TEXT] [--seconds 120]
 
-ptxas moves the wait for P V up over the softmax that is meant to run behind that product
+ptxas moves the wait for P V up over the softmax that was written before it. Both orders are right
 (gf/computed_before.cuh). Of each point, both forms are compiled, compared with torch in
 bf16, and timed in turns in this process, L2 hot. `ratio` is the kept form's time over the other's.
 """
