@@ -29,6 +29,7 @@ from greenfast.search.space.space import Space
 from greenfast.search.strategies.base import Objective, Proposal, Strategy, Told
 
 INFEASIBLE_LOG_RATIO = 10.0  # e^10 times the baseline: worse than any correct candidate
+INFEASIBLE = 1e9  # another objective
 CONSTRAINT = "right"
 CANDIDATE = "greenfast:candidate"  # attribute of a study's trial: the candidate's digest
 
@@ -72,7 +73,7 @@ class OptunaStrategy(Strategy):
         feasible = isinstance(told, Objective)
         self._study(proposal.candidate.template).add_trial(
             optuna.trial.create_trial(
-                value=told.log_ratio if isinstance(told, Objective) else INFEASIBLE_LOG_RATIO,
+                values=self._values(told),
                 params={
                     parameter.name: _encode(parameter, values[parameter.name])
                     for parameter in template.parameters
@@ -85,6 +86,12 @@ class OptunaStrategy(Strategy):
             )
         )
 
+    def _values(self, told: Told) -> list[float]:
+        """The objectives; a wrong candidate is worse than any correct one in all of them."""
+        if isinstance(told, Objective):
+            return list(told.values)
+        return [INFEASIBLE_LOG_RATIO] + [INFEASIBLE] * (self.options.objectives - 1)
+
     def _study(self, template: str) -> optuna.Study:
         if template not in self._studies:
             # The seed includes the number of known trials, so that a resumed search does not repeat
@@ -92,7 +99,10 @@ class OptunaStrategy(Strategy):
             seed = crc32(f"{self.seed}/{template}/{self._proposal_count}".encode())
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                self._studies[template] = optuna.create_study(sampler=self.sampler(seed))
+                self._studies[template] = optuna.create_study(
+                    sampler=self.sampler(seed),
+                    directions=["minimize"] * self.options.objectives,
+                )
         return self._studies[template]
 
     def origin(self, sampler: optuna.samplers.BaseSampler) -> Origin:
