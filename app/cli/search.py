@@ -9,7 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from greenfast.app.cli.options import AsJson, Seed, Target, WorkloadFile, Workloads
+from greenfast.app.cli.options import (
+    Address,
+    AsJson,
+    Executor,
+    Seed,
+    Target,
+    WorkloadFile,
+    Workloads,
+)
 from greenfast.app.cli.output import duration, microseconds, print_json
 from greenfast.app.cli.pareto import names_of
 from greenfast.app.cli.search_report import show_search
@@ -258,6 +266,8 @@ def search(
     ablation_seconds: AblationOption = None,
     resume: ResumeOption = None,
     extend: ExtendOption = None,
+    executor: Executor = None,
+    address: Address = None,
     as_json: AsJson = False,
 ) -> int:
     """Search for the fastest correct candidate of a kernel.
@@ -309,7 +319,7 @@ def search(
             population=population,
         )
     )
-    with opened_services() as services:
+    with opened_services(executor, address) as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
         if request is not None and workloads is not None:

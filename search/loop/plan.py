@@ -26,6 +26,7 @@ from greenfast.search.strategies import STRATEGIES
 from greenfast.search.strategies.objectives import TIME
 from greenfast.search.targets import check_target_name
 from greenfast.search.targets.base import GateLimits
+from greenfast.search.targets.elsewhere import device_elsewhere
 from greenfast.search.targets.replay import on_record, require_recorded
 from greenfast.search.text import shortened
 
@@ -288,6 +289,8 @@ def target_device(target: str) -> Device:
         return device(which)
     if family == "replay":
         return find_recording(which).heading.device
+    if (known := device_elsewhere(target)) is not None:
+        return known
     from greenfast.search.targets.cuda import open_device
 
     return open_device(which).device

@@ -274,7 +274,7 @@ def test_the_front_of_a_search_and_its_best(served):
 
 def test_page_and_rest_show_the_front(served):
     services, search_id = served
-    with TestClient(create_app(services)) as client:
+    with TestClient(create_app(services), base_url="http://127.0.0.1") as client:
         answer = client.get(f"/api/v1/searches/{search_id}/pareto?objectives=time&objectives=error")
         assert answer.status_code == 200 and answer.json()["objectives"] == ["time", "error"]
         page = client.get(f"/searches/{search_id}/pareto", headers={"accept": "text/html"})
@@ -284,3 +284,17 @@ def test_page_and_rest_show_the_front(served):
         assert unknown.status_code == 422 and unknown.json()["code"] == "unknown_objective"
         nowhere = client.get("/api/v1/searches/s_nowhere/pareto")
         assert nowhere.status_code == 404
+
+
+@pytest.mark.parametrize("name", sorted(SEVERAL_OBJECTIVES))
+def test_a_candidate_that_proves_wrong_leaves_the_front(name, spaces):
+    strategy = STRATEGIES[name]("attention", spaces, [], 5, Options(2))
+    proposals = _drive(strategy, 12)
+    fooled = proposals[-1]
+    strategy.correct(fooled, Objective(-9.0, (), (1.0,)))
+    assert strategy._front.members == [((-9.0, 1.0), "wmma")]
+    strategy.correct(fooled, Infeasible())
+    told = [_told(each.candidate) for each in proposals[:-1]]
+    rows = [each.values for each in told if isinstance(each, Objective)]
+    assert {row for row, _ in strategy._front.members} == {rows[at] for at in front_of(rows)}
+    assert len(_drive(strategy, 5)) == 5
