@@ -9,7 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from greenfast.app.cli.options import AsJson, Seed, Target, WorkloadFile, Workloads
+from greenfast.app.cli.options import (
+    Address,
+    AsJson,
+    Executor,
+    Seed,
+    Target,
+    WorkloadFile,
+    Workloads,
+)
 from greenfast.app.cli.output import duration, microseconds, print_json
 from greenfast.app.cli.search_report import show_search
 from greenfast.app.cli.services import opened_services
@@ -237,6 +245,8 @@ def search(
     ablation_seconds: AblationOption = None,
     resume: ResumeOption = None,
     extend: ExtendOption = None,
+    executor: Executor = None,
+    address: Address = None,
     as_json: AsJson = False,
 ) -> int:
     """Search for the fastest correct candidate of a kernel.
@@ -286,7 +296,7 @@ def search(
             cold=cold,
         )
     )
-    with opened_services() as services:
+    with opened_services(executor, address) as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
         if request is not None and workloads is not None:

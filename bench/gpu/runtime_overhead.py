@@ -105,7 +105,7 @@ def ways(notes: Row) -> dict[str, Callable[[], Any]]:
     plan.launch(addresses, stream)
     frame = plan._free[0]
     launch, (place, arguments) = plan.driver.launch, frame.calls[0]
-    assert frame.words[place] == stream
+    assert frame.memory[place] == stream
     sdpa = torch.nn.functional.scaled_dot_product_attention
     qg, x = q.clone().requires_grad_(), torch.randn(32, 4096, device="cuda").half()
     weight = torch.randn(4096, device="cuda").half()

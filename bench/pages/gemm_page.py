@@ -10,48 +10,39 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from bench.gpu.hopper_rows import GEMM
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
 from bench.results import Row, find_result
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
 PAGE = DOCS / "gemm.md"
-SEARCHES, SWEEP = "h200/hopper_rows", "h200/gemm_sweep"
-PEER = "cublaslt"
+CONFIRMED, SWEEP = "h200/gemm_confirm", "h200/gemm_sweep"
 
 
 def pages() -> dict[Path, str]:
-    sections = {"searches": searches, "sweep": sweep, "presets": presets}
+    sections = {"confirmed": confirmed, "sweep": sweep, "presets": presets}
     return {PAGE: filled_page(PAGE, "gemm_page", sections)}
 
 
-def searches() -> str:
-    """A line for each row of the aim that was searched, and the names of the others."""
-    measured = [row for row in rows(SEARCHES) if row["kernel"] == "gemm" and "error" not in row]
-    lines, done = [], set()
-    for row in measured:
-        name = row["workload"].removesuffix(",dtype=bf16")
-        peer = next((peer for peer in row["peers"] if peer["name"] == PEER), None)
-        if peer is None or peer["ratio"] is None:
-            continue
-        done.add(name)
-        lines.append(
-            (
-                f"`{name}`",
-                f"{row['time_median_us']:.1f}",
-                _tflops(name, row["time_median_us"]),
-                f"{peer['time_median_us']:.1f}",
-                f"{peer['ratio']:.3f} [{peer['ratio_low']:.3f}, {peer['ratio_high']:.3f}]",
-                "yes" if row["confirmed"] else "the baseline stayed the best",
-                row["preset"] or _tile(row["parameters"]),
-            )
+def confirmed() -> str:
+    """A line for each row of the aim: the sweep's pick in fresh processes."""
+    measured = rows(CONFIRMED)
+    lines = [
+        (
+            f"`{row['workload']}`",
+            f"{row['us']:.1f}",
+            _tflops(row["workload"], row["us"]),
+            f"{row['cublaslt_us']:.1f}",
+            f"{row['ratio']:.3f} [{row['ratio_low']:.3f}, {row['ratio_high']:.3f}]",
+            row["decision"],
+            _tile(row["parameters"]),
         )
-    titles = ("M, N, K", "winner, us", "TFLOP/s", "cuBLASLt, us", "winner / cuBLASLt", "confirmed")
-    text = table((*titles, "winner"), lines)
-    if lines:
-        text += f"\n\nH200, {_date(SEARCHES)}, bf16, L2 hot; {source_of(SEARCHES)}."
-    left = [f"`{name}`" for name, _ in GEMM if name not in done]
-    return text + (f"\n\nNot searched yet: {', '.join(left)}." if left and lines else "")
+        for row in measured
+    ]
+    titles = ("M, N, K", "ours, us", "TFLOP/s", "cuBLASLt, us", "ours / cuBLASLt", "decision")
+    text = table((*titles, "tile"), lines)
+    if not lines:
+        return text
+    return f"{text}\n\n{_summary([row['ratio'] for row in measured], CONFIRMED)}"
 
 
 def sweep() -> str:
@@ -72,11 +63,14 @@ def sweep() -> str:
     text = table(titles, lines)
     if not lines:
         return text
-    ratios = [point["ratio"] for _, point in best]
+    return f"{text}\n\n{_summary([point['ratio'] for _, point in best], SWEEP)}"
+
+
+def _summary(ratios: list[float], result: str) -> str:
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     return (
-        f"{text}\n\nGeometric mean {mean:.3f}, worst {max(ratios):.3f}. "
-        f"H200, {_date(SWEEP)}, bf16, L2 hot; {source_of(SWEEP)}."
+        f"Geometric mean {mean:.3f}, worst {max(ratios):.3f}. "
+        f"H200, {_date(result)}, bf16, L2 hot; {source_of(result)}."
     )
 
 

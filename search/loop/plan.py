@@ -24,6 +24,7 @@ from greenfast.search.space.space import Space, device_refusal
 from greenfast.search.strategies import STRATEGIES
 from greenfast.search.targets import check_target_name
 from greenfast.search.targets.base import GateLimits
+from greenfast.search.targets.elsewhere import device_elsewhere
 from greenfast.search.targets.replay import on_record
 from greenfast.search.text import shortened
 
@@ -276,6 +277,8 @@ def target_device(target: str) -> Device:
         return device(which)
     if family == "replay":
         return find_recording(which).heading.device
+    if (known := device_elsewhere(target)) is not None:
+        return known
     from greenfast.search.targets.cuda import open_device
 
     return open_device(which).device
