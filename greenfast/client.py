@@ -145,6 +145,16 @@ class Client:
             params={"replace": replace},
         )
 
+    def remove(self, search_id: str, number: int | None = None, *, dry_run: bool = False) -> JSON:
+        """Remove a search, or one trial of an ended search, for good; return the counts.
+
+        `dry_run`: only count.
+        """
+        trial = "" if number is None else f"/trials/{number}"
+        return self._json(
+            "DELETE", f"/api/v1/searches/{search_id}{trial}", params={"dry_run": dry_run}
+        )
+
     def champions(self, **query: Any) -> list[JSON]:
         """All champions; filters as in the API."""
         return self._all("/api/v1/champions", query)

@@ -10,6 +10,7 @@ from greenfast.app.routes import (
     events,
     ledger,
     records,
+    removing,
     searches,
     submissions,
     tunings,
@@ -41,7 +42,17 @@ def api() -> APIRouter:
             for status, words in ERRORS.items()
         },
     )
-    subjects = (comparing, ledger, choices, searches, submissions, tunings, events, records)
+    subjects = (
+        comparing,
+        ledger,
+        choices,
+        searches,
+        submissions,
+        tunings,
+        removing,
+        events,
+        records,
+    )
     for subject in subjects:
         router.include_router(subject.router)
     return router

@@ -49,6 +49,10 @@ CONFLICT = (
     "tuning_not_complete",
     "no_kernel",
     "jobs_busy",
+    "search_running",
+    "search_not_ended",
+    "search_of_tuning",
+    "trial_kept",
 )
 HTTP_CODES = {404: "unknown_path", 405: "bad_method", 400: "bad_request"}
 LONGEST_QUOTE = 300

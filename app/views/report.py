@@ -12,7 +12,7 @@ from greenfast.app.views.designs import Designs, written
 from greenfast.app.views.importances import importances
 from greenfast.app.views.ledger_memory import Reuse, reused_trials
 from greenfast.app.views.negatives import ThemeOut, themes_of
-from greenfast.app.views.progress import band_sentence, beats_baseline
+from greenfast.app.views.progress import beats_baseline, standing_of
 from greenfast.app.views.report_schemas import (
     CitedTrialOut,
     PointOut,
@@ -237,7 +237,7 @@ def _winner(store: Store, row: SearchRow, best: TrialRow | None, base: TrialRow 
         return "There is no correct candidate."
     if best.is_baseline:
         return "The baseline is the fastest correct candidate."
-    parts = [band_sentence(best, store.not_told_apart(best))]
+    parts = [standing_of(store, best)]
     if best.time_kind == "measured" and store.confirmation(row.id) is None:
         parts.append("It was not timed again in fresh processes.")
     if base is not None and best.ratio_to_baseline is not None:

@@ -274,6 +274,10 @@ class BestOut(TrialOut):
         description="other correct trials within `time_band` of this time, which is the lowest "
         "but not shown to be faster than theirs; 0 for measured times"
     )
+    ties: list[int] = Field(
+        description="other trials whose measured times do not tell them apart from this one, the "
+        "fastest first"
+    )
 
 
 class ProgressOut(Output):

@@ -1,10 +1,12 @@
 """A set of attention kernels from times on grids of shapes.
 
-    python -m bench.gpu.grid_set measure GRID.json [--seconds 200]     on a GPU
+    python -m bench.gpu.grid_set measure GRID.json [--seconds 200] [--from GRID]    on a GPU
     python -m bench.gpu.grid_set build GRID.json [--out FOLDER] [--all]    anywhere
 
 `measure` times, on each point of bench.gpu.grid_shapes, the kernels that were within 5 % of the
-fastest on one of the sixty shapes, new ones, and PyTorch. `build` gives a point's cell a kernel
+fastest on one of the sixty shapes, new ones, and PyTorch. --from (the recorded grid unless told
+otherwise) gives points that were measured before: they are kept and not measured again, and the
+file holds all of them. `build` gives a point's cell a kernel
 where that takes at most 0.97 of the time of PyTorch's default, which would run in its place, and is
 no slower than 1.05 of it on the points beside. A few percent are given up for fewer kernels. Where
 no grid was measured, those of the sixty shapes decide that may be tuned on (with --all: all), each
@@ -15,9 +17,10 @@ factor of 1.5. All other shapes go to the library.
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
@@ -30,13 +33,14 @@ from bench.gpu.runtime_calls import PEERS, environment, inputs, peers
 from bench.gpu.runtime_pool import TEMPLATES, Point, Pool, pool_points, valid_entry
 from bench.gpu.set_files import Built, built, bundle_bytes
 from bench.gpu.tuned_set import DIMS, GPU, SETS
-from bench.results import Row, read_json, read_result, write_json
+from bench.results import RESULTS, Row, read_json, read_result, write_json
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.toolchain import Toolchain
 
+RECORDED = RESULTS / "h200" / "runtime_grid.json.gz"
 WON = 0.97  # of the library's time, at most
 NEVER_ABOVE = 1.05  # of the library's time, on the points beside
 GIVEN_UP = 1.03  # for fewer kernels
@@ -55,10 +59,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=200.0)
     parser.add_argument("--out", type=Path, default=SETS)
     parser.add_argument("--all", action="store_true", help="make rules from all sixty shapes")
+    parser.add_argument("--from", dest="earlier", type=Path, default=RECORDED, metavar="GRID")
     options = parser.parse_args()
     if options.work == "measure":
         require_gpu()
-        return measure(options.grid, options.seconds)
+        return measure(options.grid, options.seconds, options.earlier)
     content, report = grid_set(read_json(options.grid)["rows"], sixty(options.all))
     (options.out / f"attention-{GPU}.zip").write_bytes(content)
     print(json.dumps(report))
@@ -78,26 +83,48 @@ def close_points(kernel: KernelSpec) -> dict[str, Point]:
     return {name: point for name, point in points.items() if name in close or name not in known}
 
 
-def measure(path: Path, seconds: float) -> int:
+def measure(path: Path, seconds: float, earlier: Path) -> int:
+    """Time the points that `earlier` lacks; the file has its rows, too."""
     import torch
 
     began = time.perf_counter()
+    kept, before = measured_before(earlier)
+    places = {place_of(row) for row in kept}
+    missing = [cell for cell in cells() if key(cell) not in places]
+    random.Random(1).shuffle(missing)  # a run that is cut short leaves gaps everywhere, not an end
     kernel = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
-    heads = tuple(dict.fromkeys((cell.width, cell.shape.mask) for cell in cells()))
+    heads = tuple(dict.fromkeys((cell.width, cell.shape.mask) for cell in missing))
     pool = Pool(close_points(kernel), heads)
     rows: list[Row] = []
-    for cell in cells():
+    result: Row = {"environment": environment(), "before": before}
+    for cell in missing:
         if time.perf_counter() - began > seconds:
-            print(f"no time is left after {len(rows)} of {len(cells())} points", flush=True)
+            print(f"no time is left after {len(rows)} of {len(missing)} points", flush=True)
             break
         with torch.no_grad():
             rows.append(measured(cell, pool))
-        if len(rows) % 100 == 0:
+        if len(rows) % 50 == 0:
             print(f"{len(rows)} points, {time.perf_counter() - began:.0f} s", flush=True)
-            write_json(path, {"environment": environment(), "rows": rows})
+            write_json(path, {**result, "rows": in_order([*kept, *rows])})
     took = {"seconds": round(time.perf_counter() - began, 1)}
-    write_json(path, {"environment": environment(), **took, "rows": rows})
+    write_json(path, {**result, **took, "rows": in_order([*kept, *rows])})
     return 0
+
+
+def measured_before(earlier: Path) -> tuple[list[Row], list[Row]]:
+    """Rows of points that are still on a grid, and the environments that they come from."""
+    if not earlier.exists():
+        return [], []
+    result = read_json(earlier)
+    on_grid = {key(cell) for cell in cells()}
+    rows = [row for row in result["rows"] if place_of(row) in on_grid]
+    environment_before = {**result["environment"], "points": len(rows)}
+    return rows, [*result.get("before", ()), environment_before]
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """By the grids' own order."""
+    return sorted(rows, key=place_of)
 
 
 def measured(cell: Cell, pool: Pool) -> Row:

@@ -1,10 +1,11 @@
 """greenfast.attention on a GPU: 500 random calls beside PyTorch, and 60 shapes beside its peers.
 
-    python -m bench.gpu.runtime_calls OUT.json [--calls 500] [--pool] [--seconds 240]
+    python -m bench.gpu.runtime_calls OUT.json [--calls 500] [--pool] [--seconds 240] [--dtype fp16]
 
-Every random call has a shape, mask, layout, type, scale and head grouping of its own, half of them
-inside what the shipped set covers. Its output is compared with float64 attention on the same
-inputs, and its error with that of PyTorch's own. The table times calls inside CUDA graphs.
+Every random call has a shape, mask, layout, type, scale and head grouping of its own; half of them
+lie inside the rules of the shipped set. Its output is compared with float64 attention on the same
+inputs, and its error with that of PyTorch's own. The table times calls inside CUDA graphs. A peer
+that is not installed, or does not serve a shape, is named in the row with the reason.
 
 --pool also times other kernels on each shape (the recorded winners and the presets of mma and
 wgmma), compiled here, from which bench.gpu.measured_set makes the next set.
@@ -12,14 +13,18 @@ wgmma), compiled here, from which bench.gpu.measured_set makes the next set.
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
 import json
 import random
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from bench.command_line import require_gpu, script_parser
 from bench.gpu.graph_times import times_us
+from bench.gpu.random_calls import random_call
 from bench.gpu.runtime_pool import Pool
 from bench.gpu.runtime_shapes import Shape, shapes
 from bench.results import Row, write_json
@@ -34,16 +39,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pool", action="store_true")
     parser.add_argument("--seconds", type=float, default=240.0, help="for the table")
+    parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16", help="of the table")
     options = parser.parse_args()
     require_gpu()
     result: Row = {"environment": environment(), "calls": calls(options.calls, options.seed)}
     write_json(options.out, result)
     print(json.dumps({"calls": result["calls"]["counts"]}), flush=True)
-    result["table"] = table(options.seconds, pool=options.pool)
+    result["table"] = table(options.seconds, pool=options.pool, dtype=options.dtype)
     result["summary"] = summary(result["table"])
     write_json(options.out, result)
     print(json.dumps(result["summary"]), flush=True)
-    return 0 if not result["calls"]["wrong"] else 1
+    return 1 if result["calls"]["wrong"] or result["calls"]["faults"] else 0
 
 
 def environment() -> Row:
@@ -57,6 +63,7 @@ def environment() -> Row:
         "torch": torch.__version__,
         "cudnn": torch.backends.cudnn.version(),
         "greenfast": greenfast.__version__,
+        FLASH_4: flash_attention_4_version(),
     }
 
 
@@ -70,17 +77,19 @@ def calls(count: int, seed: int) -> Row:
 
     random.seed(seed)
     torch.manual_seed(seed)
-    wrong, kernels, faults = [], 0, []
+    wrong, kernels, faults, refused = [], 0, [], []
+    gpu = torch.cuda.get_device_name()
     worst = 0.0
     for number in range(count):
-        q, k, v, settings = random_call()
+        q, k, v, settings = random_call(gpu)
         with torch.no_grad():
             explanation = greenfast.explain(greenfast.attention, q, k, v, **settings)
             kernels += explanation.kernel is not None
             try:
                 got = greenfast.attention(q, k, v, **settings)
             except Exception as error:  # what a call raises is the finding
-                faults.append(
+                kind = refused if torch_refuses(q, k, v, settings) else faults
+                kind.append(
                     {"call": number, "error": str(error)[:300], **described(q, k, settings)}
                 )
                 continue
@@ -99,10 +108,17 @@ def calls(count: int, seed: int) -> Row:
         "kernels": kernels,
         "fallbacks": count - kernels,
         "wrong": len(wrong),
+        "refused_by_torch": len(refused),
         "faults": len(faults),
         "worst_error_ratio": worst,
     }
-    return {"counts": counts, "wrong": wrong[:20], "faults": faults[:20], "seed": seed}
+    return {
+        "counts": counts,
+        "wrong": wrong[:20],
+        "faults": faults[:20],
+        "refused_by_torch": refused[:20],
+        "seed": seed,
+    }
 
 
 def described(q: Any, k: Any, settings: Row) -> Row:
@@ -113,56 +129,16 @@ def described(q: Any, k: Any, settings: Row) -> Row:
     }
 
 
-def random_call() -> tuple[Any, Any, Any, Row]:
-    """Inputs and settings; every second call is one that the shipped set may serve."""
-    import torch
+def torch_refuses(q: Any, k: Any, v: Any, settings: Row) -> bool:
+    """Whether PyTorch's own operation raises on these inputs, too."""
+    from greenfast.runtime.fallbacks import torch_attention
 
-    served = random.random() < 0.5
-    dtype = torch.bfloat16 if served or random.random() < 0.5 else torch.float16
-    if random.random() < 0.04:
-        dtype = torch.float32
-    batch, heads = random.choice((1, 2)), random.choice((4, 8))
-    grouped = heads // random.choice((1, 2, 4)) if random.random() < 0.3 else heads
-    width = 64 if served else random.choice((32, 64, 96, 128, 256, 40))
-    rows = random.randint(128, 512) if served else random.randint(1, 700)
-    keys = rows if random.random() < 0.5 else random.randint(*((128, 512) if served else (1, 700)))
-    q = laid_out(batch, heads, rows, width, dtype)
-    k = laid_out(batch, grouped, keys, width, dtype)
-    v = laid_out(batch, grouped, keys, width, dtype)
-    settings: Row = {"enable_gqa": grouped != heads}
-    mask = random.choice(("none", "is_causal", "causal_top_left", "causal_bottom_right"))
-    if mask == "is_causal":
-        settings["is_causal"] = True
-    elif random.random() < 0.9:
-        settings["mask"] = mask
-    if random.random() < 0.3:
-        settings["scale"] = random.choice((0.05, 0.125, 1.0))
-    if random.random() < 0.3:
-        settings["return_lse"] = True
-    return q, k, v, settings
-
-
-def laid_out(batch: int, heads: int, rows: int, width: int, dtype: Any) -> Any:
-    """[B, H, S, D] in one of the layouts that models use, and some odd ones."""
-    import torch
-
-    def new(*shape: int) -> Any:
-        return torch.randn(shape, device="cuda").to(dtype)
-
-    kind = random.choice(("bhsd", "bhsd", "bshd", "qkv", "padded", "slice", "expanded", "odd"))
-    if kind == "bshd":
-        return new(batch, rows, heads, width).transpose(1, 2)
-    if kind == "qkv":
-        return new(batch, rows, 3, heads, width)[:, :, 1].transpose(1, 2)
-    if kind == "padded":
-        return new(batch, heads, rows, width + 8)[..., :width]
-    if kind == "slice":
-        return new(batch, heads, rows + 3, width)[:, :, 3:]
-    if kind == "expanded":
-        return new(1, heads, rows, width).expand(batch, heads, rows, width)
-    if kind == "odd":
-        return new(batch, heads, rows, width + 1)[..., 1:]  # misaligned, and strides of no 8
-    return new(batch, heads, rows, width)
+    mask = settings.get("mask") or ("causal_top_left" if settings.get("is_causal") else "none")
+    try:
+        torch_attention(q, k, v, mask, settings.get("scale"), lse=False, grouped=True)
+    except RuntimeError:
+        return True
+    return False
 
 
 _RATIO = [0.0]
@@ -221,45 +197,49 @@ def exact_attention(q: Any, k: Any, v: Any, mask: str, scale: float | None) -> t
 # ---- the table ----
 
 
-def table(seconds: float, *, pool: bool) -> list[Row]:
+def table(seconds: float, *, pool: bool, dtype: str = "bf16") -> list[Row]:
     import torch
 
+    kernels = Pool(dtype=dtype) if pool else None
     rows, began = [], time.perf_counter()
-    kernels = Pool() if pool else None
     for shape in shapes():
         if time.perf_counter() - began > seconds:
             rows.append({"shape": shape.name, "skipped": "no time was left"})
             continue
         with torch.no_grad():
-            rows.append(measured(shape, kernels))
+            rows.append(measured(shape, kernels, dtype))
         print(json.dumps(brief(rows[-1])), flush=True)
     return rows
 
 
-def inputs(shape: Shape) -> tuple[Any, Any, Any]:
+def inputs(shape: Shape, dtype: str = "bf16") -> tuple[Any, Any, Any]:
     import torch
 
+    kind = {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
+
     def new(heads: int, rows: int) -> Any:
-        return torch.randn(shape.B, heads, rows, shape.D, device="cuda", dtype=torch.bfloat16)
+        return torch.randn(shape.B, heads, rows, shape.D, device="cuda", dtype=kind)
 
     return new(shape.H, shape.S_q), new(shape.H_kv, shape.S_kv), new(shape.H_kv, shape.S_kv)
 
 
-def measured(shape: Shape, pool: Pool | None) -> Row:
+def measured(shape: Shape, pool: Pool | None, dtype: str = "bf16") -> Row:
     import torch
 
     import greenfast
 
-    q, k, v = inputs(shape)
+    q, k, v = inputs(shape, dtype)
     settings = {"is_causal": shape.is_causal, "enable_gqa": shape.H_kv != shape.H}
     functions = {"greenfast": lambda: greenfast.attention(q, k, v, **settings)}
     notes: Row = {}
-    for name, function in peers(shape, q, k, v).items():
+    for name, function in peers(shape, q, k, v, notes).items():
         try:
-            function()
+            o = function()
             torch.cuda.synchronize()
+            if why := differs(o, q, k, v, shape):
+                raise ValueError(why)
         except Exception as error:  # a peer that does not serve the shape
-            notes[name] = str(error).strip().splitlines()[0][:160]
+            notes[name] = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
             continue
         functions[name] = function
     if pool is not None:
@@ -269,6 +249,7 @@ def measured(shape: Shape, pool: Pool | None) -> Row:
     return {
         "shape": shape.name,
         "dims": {name: getattr(shape, name) for name in ("B", "H", "H_kv", "S_q", "S_kv", "D")},
+        "dtype": dtype,
         "mask": shape.mask,
         "tuned": shape.tuned,
         "kernel": explanation.kernel,
@@ -278,7 +259,8 @@ def measured(shape: Shape, pool: Pool | None) -> Row:
     }
 
 
-def peers(shape: Shape, q: Any, k: Any, v: Any) -> dict[str, Any]:
+def peers(shape: Shape, q: Any, k: Any, v: Any, notes: Row | None = None) -> dict[str, Any]:
+    """Calls of the peers; `notes` takes the reason of one that cannot be called."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -297,17 +279,52 @@ def peers(shape: Shape, q: Any, k: Any, v: Any) -> dict[str, Any]:
         "torch-cudnn": backend(SDPBackend.CUDNN_ATTENTION),
         "torch-flash": backend(SDPBackend.FLASH_ATTENTION),
     }
-    if shape.mask == "none" or shape.S_q == shape.S_kv:
-        try:
-            from flash_attn.cute import flash_attn_func
-        except ImportError:
-            return functions
-        turned = [tensor.transpose(1, 2) for tensor in (q, k, v)]
-        functions["flash-attention-4"] = lambda: flash_attn_func(*turned, causal=shape.is_causal)
-    return functions
+    attend, why = flash_attention_4()
+    if shape.mask != "none" and shape.S_q != shape.S_kv:
+        attend, why = None, "its causal mask is aligned to the bottom right"
+    if attend is None:
+        if notes is not None:
+            notes[FLASH_4] = why
+        return functions
+
+    def flash_4() -> Any:
+        o = attend(*(tensor.transpose(1, 2) for tensor in (q, k, v)), causal=shape.is_causal)
+        return (o[0] if isinstance(o, tuple) else o).transpose(1, 2)
+
+    return {**functions, FLASH_4: flash_4}
 
 
-PEERS = ("torch-default", "torch-cudnn", "torch-flash", "flash-attention-4")
+@cache
+def flash_attention_4() -> tuple[Any, str]:
+    """FlashAttention-4's function, or None and why it cannot be called here."""
+    try:
+        return importlib.import_module("flash_attn.cute").flash_attn_func, ""
+    except Exception as error:  # its own imports fail in many ways beside other releases
+        return None, f"flash_attn.cute cannot be imported: {type(error).__name__}: {error}"[:200]
+
+
+def flash_attention_4_version() -> str | None:
+    if flash_attention_4()[0] is None:
+        return None
+    try:
+        return importlib.metadata.version("flash-attn-4")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def differs(o: Any, q: Any, k: Any, v: Any, shape: Shape) -> str:
+    """Why an output is not attention of these inputs; empty when it is close to PyTorch's."""
+    import torch
+
+    theirs = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, is_causal=shape.is_causal, enable_gqa=shape.H_kv != shape.H
+    )
+    error = (o.float() - theirs.float()).norm() / theirs.float().norm()
+    return "" if error.item() < 0.02 else f"wrong: relative error {error.item():.3g}"
+
+
+FLASH_4 = "flash-attention-4"
+PEERS = ("torch-default", "torch-cudnn", "torch-flash", FLASH_4)
 
 
 def brief(row: Row) -> Row:

@@ -105,7 +105,7 @@ def ways(notes: Row) -> dict[str, Callable[[], Any]]:
     plan.launch(addresses, stream)
     frame = plan._free[0]
     launch, (place, arguments) = plan.driver.launch, frame.calls[0]
-    assert frame.words[place] == stream
+    assert frame.memory[place] == stream
     sdpa = torch.nn.functional.scaled_dot_product_attention
     qg, x = q.clone().requires_grad_(), torch.randn(32, 4096, device="cuda").half()
     weight = torch.randn(4096, device="cuda").half()
@@ -176,8 +176,10 @@ def _custom_op(q: Any, k: Any, v: Any, plan: Any) -> Callable[[], Any]:
     """The same launch as torch.library.custom_op makes it."""
     import torch
 
-    @torch.library.custom_op("greenfast_bench::attention", mutates_args=())
-    def operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    schema = "(Tensor q, Tensor k, Tensor v) -> Tensor"
+
+    @torch.library.custom_op("greenfast_bench::attention", mutates_args=(), schema=schema)
+    def operator(q: Any, k: Any, v: Any) -> Any:
         o = torch.empty_like(q)
         plan.launch(
             (q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()),

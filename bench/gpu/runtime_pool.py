@@ -71,6 +71,7 @@ class Pool:
         points: dict[str, Point] | None = None,
         heads: tuple[tuple[int, str], ...] = (),
         gpu: str = "h200",
+        dtype: str = "bf16",
     ) -> None:
         catalogue = Catalogue([REPOSITORY_TEMPLATES])
         kernel = catalogue.kernel("attention")
@@ -78,7 +79,7 @@ class Pool:
         heads = heads or tuple(dict.fromkeys((shape.D, shape.mask) for shape in shapes()))
         entries: dict[Any, Entry] = {}
         for width, mask in heads:
-            compiled = (("D", width), ("dtype", "bf16"), ("mask", mask))
+            compiled = (("D", width), ("dtype", dtype), ("mask", mask))
             for label, point in points.items():
                 entry = valid_entry(kernel, point, dict(compiled), label, gpu)
                 if entry is not None:

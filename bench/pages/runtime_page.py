@@ -14,8 +14,8 @@ from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, t
 from bench.results import Row, find_result
 
 PAGE = DOCS / "runtime.md"
-OVERHEAD, TABLE, CALLS, MODELS, SHIPPED = (
-    f"h200/runtime_{name}" for name in ("overhead", "table", "calls", "end_to_end", "shipped")
+OVERHEAD, TABLE, CALLS, MODELS = (
+    f"h200/runtime_{name}" for name in ("overhead", "table", "calls", "end_to_end")
 )
 
 
@@ -42,8 +42,8 @@ def calls() -> str:
     return (
         f"Of {row['calls']} random calls (shapes, masks, strides, types, grouped heads), "
         f"{row['kernels']} were served by a kernel and {row['fallbacks']} by PyTorch; "
-        f"{row['wrong']} were wrong, and in {row['faults']} PyTorch's own operation refused the "
-        f"inputs ({source_of(CALLS)})."
+        f"{row['wrong']} were wrong, and in {row.get('refused_by_torch', row['faults'])} PyTorch's "
+        f"own operation refused the inputs ({source_of(CALLS)})."
     )
 
 
@@ -64,15 +64,6 @@ def shapes() -> str:
         )
     titles = ("shapes", "number", "by a kernel", "time / best peer, geometric mean", "worst")
     return f"{table(titles, lines)}\n\n{_from(TABLE)}"
-
-
-def shipped() -> str:
-    summary = find_result(SHIPPED)["summary"]
-    return (
-        f"A set made from all {summary['shapes']} shapes, without `decode`, took "
-        f"{summary['geometric_mean']:.3f} of the best peer's time on them, "
-        f"{summary['worst'][0]:.3f} at worst ({source_of(SHIPPED)})."
-    )
 
 
 def models() -> str:
@@ -98,7 +89,7 @@ def models() -> str:
 
 def pages() -> dict[Path, str]:
     sections = {"overhead": overhead, "calls": calls, "shapes": shapes}
-    sections |= {"shipped": shipped, "models": models}
+    sections["models"] = models
     return {PAGE: filled_page(PAGE, "runtime_page", sections)}
 
 

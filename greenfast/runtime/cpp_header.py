@@ -14,6 +14,7 @@ from pathlib import Path
 
 from greenfast.runtime.archive import read_archive
 from greenfast.runtime.cpp_expression import cpp, literal
+from greenfast.runtime.cpp_tensor_maps import ENCODE, map_lines, stride_lines
 from greenfast.runtime.kernel_set import LIBRARY, Group, KernelSet
 from greenfast.runtime.operation import Operation, ScalarArgument, TensorArgument
 from greenfast.runtime.program import LaunchForm, Program
@@ -37,6 +38,8 @@ def header(kernels: KernelSet) -> str:
         .replace("@SCALARS@", _call_scalars(operation))
         .replace("@TENSORS@", ", ".join(item.name for item in operation.tensors))
     ]
+    if any(program.tensor_maps for program in kernels.programs.values()):
+        parts.append(ENCODE)
     parts.append(_fits(operation))
     parts += [_images(number, item) for number, item in enumerate(kernels.programs.values())]
     parts.append(_pick(kernels))
@@ -67,11 +70,6 @@ def _call_scalars(operation: Operation) -> str:
 
 
 def _images(number: int, program: Program) -> str:
-    if program.tensor_maps:
-        raise UsageError(
-            f"{program.name} takes tensor maps, which this header does not encode",
-            code="no_header",
-        )
     if not program.cubins:
         raise UsageError(f"{program.name} has no machine code in this bundle", code="no_cubin")
     parts, rows = [], []
@@ -197,6 +195,7 @@ def _kernel(number: int, program: Program) -> str:
             f"    [[maybe_unused]] const double {name} = "
             f"std::isnan(call.{name}) ? double({default}) : call.{name};"
         )
+    lines += stride_lines(program)
     lines += _argument_lines(program, known)
     for launch in program.launches:
         lines += _launch_lines(number, launch, known)
@@ -204,7 +203,7 @@ def _kernel(number: int, program: Program) -> str:
 
 
 def _argument_lines(program: Program, known: Mapping[str, Value]) -> list[str]:
-    """Storage for every argument, and the list of addresses."""
+    """Storage for every argument and tensor map, and the list of addresses."""
     lines, names = [], []
     for argument in program.operation.arguments:
         name = f"argument_{argument.name}"
@@ -225,6 +224,8 @@ def _argument_lines(program: Program, known: Mapping[str, Value]) -> list[str]:
                 "        return status;"
             )
         lines.append(f"    at += padded({size});")
+    lines += map_lines(program, known)
+    names += [f"&argument_{form.name}" for form in program.tensor_maps]
     lines.append(f"    const void* arguments[] = {{{', '.join(names)}}};")
     return lines
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from greenfast.runtime.driver import Driver, LaunchConfig
@@ -22,25 +20,25 @@ STREAM_WORD = LaunchConfig.stream.offset // WORD
 class Frame:
     """The memory of one call in flight: argument slots, the list of their addresses, configs.
 
-    `words` is all of it as 64-bit words; the slots of tensors come first, in order.
+    `memory` is all of it as 64-bit words; the slots of tensors come first, in order. `first` is
+    what a plan's only launch needs: the memory, the place of its stream, and the driver's call.
     """
 
-    __slots__ = ("calls", "mapped", "maps", "maps_at", "memory", "words")
+    __slots__ = ("calls", "first", "mapped", "maps", "maps_at", "memory")
 
     def __init__(self, plan: CudaPlan) -> None:
         slots, count = plan.packed, len(plan.packed)
         configs_at = 2 * count
         self.memory = (ctypes.c_uint64 * (configs_at + CONFIG_WORDS * len(plan.launches)))()
-        self.words = memoryview(self.memory).cast("B").cast("Q")
         base = ctypes.addressof(self.memory)
         for number, data in enumerate(slots):
-            self.words[number] = int.from_bytes(data.ljust(WORD, b"\0"), "little")
-            self.words[count + number] = base + WORD * number
+            self.memory[number] = int.from_bytes(data.ljust(WORD, b"\0"), "little")
+            self.memory[count + number] = base + WORD * number
         self.maps = (ctypes.c_uint8 * (MAP_BYTES * (len(plan.maps) + 1)))()
         self.maps_at = -(-ctypes.addressof(self.maps) // MAP_BYTES) * MAP_BYTES
         self.mapped = [-1] * len(plan.maps)
         for number, (_, argument, _) in enumerate(plan.maps):
-            self.words[count + argument] = self.maps_at + MAP_BYTES * number
+            self.memory[count + argument] = self.maps_at + MAP_BYTES * number
         params = ctypes.c_void_p(base + WORD * count)
         calls: list[tuple[int, tuple[Any, ...]]] = []
         for number, launch in enumerate(plan.launches):
@@ -52,19 +50,14 @@ class Frame:
             call = ctypes.c_void_p(base + WORD * at), plan.functions[number], params, None
             calls.append((at + STREAM_WORD, call))
         self.calls = tuple(calls)  # each with the place of its stream
+        self.first = self.memory, *calls[0]
 
 
-def _filler(places: Sequence[int]) -> Callable[..., None]:
-    """Writes addresses to their slots."""
+def _slots(places: Sequence[int]) -> slice | tuple[int, ...]:
+    """Where addresses go: a slice, or each place where scalars lie between them."""
     if list(places) == list(range(len(places))):
-        return struct.Struct(f"={len(places)}Q").pack_into
-    return partial(_fill_each, tuple(places))
-
-
-def _fill_each(places: Sequence[int], memory: Any, _: int, *addresses: int) -> None:
-    """Where scalars lie between addresses: packing over them would clear them."""
-    for place, address in zip(places, addresses, strict=True):
-        memory[place] = address
+        return slice(0, len(places))
+    return tuple(places)
 
 
 class CudaPlan:
@@ -91,7 +84,7 @@ class CudaPlan:
             if isinstance(item, str)
         ]
         self.names = tuple(name for name, _ in places)
-        self._fill = _filler([number for _, number in places])
+        self._slots = _slots([number for _, number in places])
         # Each tensor map, its argument's number, and the place of its tensor among the addresses.
         self.maps = tuple(
             (item, number, self.names.index(item.buffer))
@@ -101,19 +94,46 @@ class CudaPlan:
         self.scratch = geometry.scratch_bytes
         self._free: list[Frame] = []
         self._launch: Callable[..., int] = driver.launch
+        # Queues every launch on a stream; nothing waits.
+        self.launch = self._each if self.maps or len(self.launches) != 1 else self._single()
 
-    def launch(self, addresses: Sequence[int], stream: int) -> None:
-        """Queue every launch on `stream`; nothing waits."""
+    def _single(self) -> Callable[[Sequence[int], int], None]:
+        """The launch of a plan that has one: `_each` without its loops and attributes."""
+        free, launch, again = self._free, self._launch, self._again
+        slots = self._slots
+        if not isinstance(slots, slice):
+            return self._each
+
+        def single(addresses: Sequence[int], stream: int) -> None:
+            try:
+                frame = free.pop()
+            except IndexError:
+                frame = Frame(self)
+            memory, place, call = frame.first
+            memory[slots] = addresses  # type: ignore[call-overload]
+            memory[place] = stream
+            status = launch(*call)
+            free.append(frame)
+            if status:
+                again(status, addresses, stream)
+
+        return single
+
+    def _each(self, addresses: Sequence[int], stream: int) -> None:
         try:
             frame = self._free.pop()  # of this thread until it is given back
         except IndexError:
             frame = Frame(self)
-        self._fill(frame.memory, 0, *addresses)
+        memory, launch, status = frame.memory, self._launch, 0
+        if isinstance(self._slots, slice):
+            memory[self._slots] = addresses  # type: ignore[call-overload]
+        else:
+            for place, address in zip(self._slots, addresses, strict=True):
+                memory[place] = address
         if self.maps:
             self._encode(frame, addresses)
-        words, launch, status = frame.words, self._launch, 0
         for place, call in frame.calls:
-            words[place] = stream
+            memory[place] = stream
             status = status or launch(*call)
         self._free.append(frame)
         if status:

@@ -58,7 +58,8 @@ class Strategy(ABC):
         self.kernel, self.spaces, self.seed = kernel, dict(spaces), seed
         self._seeds = deque(seeds)
         self.untried = {name: untried_of(space) for name, space in spaces.items()}
-        self._best: dict[str, float] = {}
+        self._known: dict[str, dict[Items, float]] = {}  # by template and point: the log ratio
+        self._best: dict[str, float] = {}  # by template
         self._proposal_count = 0
 
     def ask(self) -> Proposal | None:
@@ -79,6 +80,20 @@ class Strategy(ABC):
         self._note(proposal.candidate, told)
         if proposal.candidate.template in self.spaces:  # a baseline may be of another template
             self.learn(proposal, told)
+
+    def correct(self, proposal: Proposal, told: Told) -> None:
+        """Replace the outcome that was told of a candidate, such as of one that proved unsafe."""
+        candidate = proposal.candidate
+        if candidate.template not in self.spaces:
+            return
+        known = self._known.setdefault(candidate.template, {})
+        known.pop(candidate.parameters, None)
+        self._best.pop(candidate.template, None)
+        if known:
+            self._best[candidate.template] = min(known.values())
+        self._note(candidate, told)
+        self.unlearn(proposal)
+        self.learn(proposal, told)
 
     def is_seed(self, candidate: Candidate) -> bool:
         """Whether the candidate is among the seeds that were not asked for yet."""
@@ -110,6 +125,9 @@ class Strategy(ABC):
 
     def learn(self, proposal: Proposal, told: Told) -> None:  # noqa: B027  optional
         """Learn an outcome; strategies without a model do nothing."""
+
+    def unlearn(self, proposal: Proposal) -> None:  # noqa: B027  optional
+        """Forget the outcome of a candidate, if the strategy's model can."""
 
     def is_unseen(self, template: str, parameters: Items) -> bool:
         """Whether the point is valid and was never tried."""
@@ -157,6 +175,7 @@ class Strategy(ABC):
     def _note(self, candidate: Candidate, told: Told) -> None:
         self._mark(candidate)
         if candidate.template in self.spaces and isinstance(told, Objective):
+            self._known.setdefault(candidate.template, {})[candidate.parameters] = told.log_ratio
             best = self._best.get(candidate.template, told.log_ratio)
             self._best[candidate.template] = min(best, told.log_ratio)
 

@@ -92,6 +92,20 @@ class Island:
         if log_ratio < self.best:
             self.best, self.improved_at = log_ratio, len(self.tried)
 
+    def unlearn(self, candidate: Candidate) -> None:
+        """Forget a candidate that was learnt, and what the island gained by it."""
+        places = [
+            place
+            for place, tried in enumerate(self.tried)
+            if tried.parameters == candidate.parameters
+        ]
+        for place in reversed(places):
+            for outcomes in (self.tried, self.codes, self.logs, self.behaviours):
+                del outcomes[place]
+        right = [log for log in self.logs if log == log]
+        self.best = min(right, default=float("inf"))
+        self.improved_at = min(self.improved_at, len(self.tried))
+
     def is_far_phase(self) -> bool:
         """Whether the next point is one far from the others: at first, and when stuck."""
         if self.proposed < FIRST_POINTS or sum(log == log for log in self.logs) < 2:
@@ -165,6 +179,9 @@ class Evolution(Strategy):
 
     def learn(self, proposal: Proposal, told: Told) -> None:
         self._islands[proposal.candidate.template].learn(proposal.candidate, told)
+
+    def unlearn(self, proposal: Proposal) -> None:
+        self._islands[proposal.candidate.template].unlearn(proposal.candidate)
 
     def _far(self, template: str, rng: random.Random) -> Candidate:
         """The one of a few random points that is farthest from all that were tried."""

@@ -85,6 +85,20 @@ class OptunaStrategy(Strategy):
             )
         )
 
+    def unlearn(self, proposal: Proposal) -> None:
+        """A study forgets nothing, so another one takes its trials and its sampler."""
+        known = self._study(proposal.candidate.template)
+        digest = proposal.candidate.digest
+        study = optuna.create_study(sampler=known.sampler)
+        study.add_trials(
+            [
+                trial
+                for trial in known.get_trials(deepcopy=False)
+                if trial.system_attrs.get(CANDIDATE) != digest
+            ]
+        )
+        self._studies[proposal.candidate.template] = study
+
     def _study(self, template: str) -> optuna.Study:
         if template not in self._studies:
             # The seed includes the number of known trials, so that a resumed search does not repeat

@@ -59,7 +59,8 @@ def test_head_of_an_event_stream_ends(service, search_id):
     "path, allowed",
     [
         ("/api/v1/searches", "GET, HEAD, POST"),
-        ("/api/v1/searches/ID", "GET, HEAD"),
+        ("/api/v1/searches/ID", "GET, HEAD, DELETE"),
+        ("/api/v1/searches/ID/trials/0", "GET, HEAD, DELETE"),
         ("/api/v1/searches/ID/trials", "GET, HEAD"),
         ("/api/v1/searches/ID/cancel", "POST"),
         ("/api/v1/searches/ID/confirm", "POST"),

@@ -77,11 +77,11 @@ def use(stub: Stub, monkeypatch) -> None:
 
 
 def forget_driver() -> None:
-    from greenfast.runtime import modules
+    from greenfast.runtime import calls, modules
 
     driver_module.driver.cache_clear()
     driver_module.device_facts.cache_clear()
-    modules.MODULES = modules.Modules()
+    calls.MODULES = modules.MODULES = modules.Modules()
 
 
 def files_of(name: str) -> dict[str, bytes]:

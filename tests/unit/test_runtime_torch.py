@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import shutil
+from functools import cache
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from runtime_bundles import RECORDED, built_stub, use  # noqa: E402
+from runtime_bundles import RECORDED, SETS, built_stub, use  # noqa: E402
 
 import greenfast  # noqa: E402
-from greenfast.runtime import fallbacks, frameworks, torch_front  # noqa: E402
+from greenfast.runtime import fallbacks, frameworks, torch_front, tuned  # noqa: E402
 from greenfast.search.errors import UsageError  # noqa: E402
 
 ATTENTION_WORDS = 22
@@ -22,14 +24,27 @@ def stub_library(tmp_path_factory):
     return built_stub(tmp_path_factory.mktemp("stub"))
 
 
+@pytest.fixture(scope="session")
+def recorded_sets(tmp_path_factory):
+    """The attention set is the recorded one, whatever is shipped."""
+    folder = tmp_path_factory.mktemp("sets")
+    shutil.copy(RECORDED, folder / "attention-h200.zip")
+    shutil.copy(SETS / "rmsnorm-h200.zip", folder)
+    return folder
+
+
 @pytest.fixture
-def stub(stub_library, monkeypatch):
+def stub(stub_library, recorded_sets, monkeypatch):
     """CPU tensors count as those of an H200."""
     use(stub_library, monkeypatch)
+    monkeypatch.setattr(tuned, "FOLDER", recorded_sets)
+    monkeypatch.setattr(tuned, "shipped", cache(tuned.shipped.__wrapped__))
     monkeypatch.setattr(frameworks, "HOST_DEVICE", 0)
     monkeypatch.setattr(torch_front, "DEVICES", ("cuda", "cpu"))
     monkeypatch.setattr(torch_front, "_attention", {})
     monkeypatch.setattr(torch_front, "_rms_norm", {})
+    monkeypatch.setattr(torch_front, "_last_attention", [(None, None)])
+    monkeypatch.setattr(torch_front, "_last_rms_norm", [(None, None)])
     monkeypatch.setattr(fallbacks, "_TOLD", set())
     stub_library.reset(ATTENTION_WORDS)
     return stub_library

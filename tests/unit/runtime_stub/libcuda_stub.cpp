@@ -83,6 +83,9 @@ int cuMemsetD8Async(uint64_t, unsigned char, size_t, void*) { ++memset_count; re
 int cuTensorMapEncodeTiled(uint64_t* map, int type, unsigned rank, void* address, const uint64_t* sizes, const uint64_t* strides,
                            const unsigned* box, const unsigned*, int, int swizzle, int promotion, int fill)
 {
+    for (unsigned axis = 1; axis < rank; ++axis)
+        if (strides[axis - 1] >= uint64_t(1) << 40)
+            return 1;
     if (reinterpret_cast<uintptr_t>(map) % 64 != 0)
         return 1;
     ++encoded_count;
