@@ -45,7 +45,7 @@ def report_of(services: Services, name: str) -> ReportOut:
     if name.startswith(TUNING_PREFIX):
         tuning = store.tuning(name)
         ids = [search.id for search in tuning.searches]
-        title = f"{tuning.name}: {len(ids)} searches"
+        title = f"{tuning.name}: {len(ids)} {'search' if len(ids) == 1 else 'searches'}"
     else:
         ids = [search_named(store, name)]
         title = store.search(ids[0]).name

@@ -21,6 +21,10 @@ from greenfast.search.verdict import Reason, Rejected, Stage, Trial
 NOT_COMPILED = Rejected(Stage.COMPILE, Reason.COMPILE_ERROR, 'identifier "x" is undefined')
 # Text must be readable: WCAG 2.2, success criterion 1.4.3.
 LEAST_CONTRAST = 4.5
+# A peer's reason in a column of a few letters would be taller than the window.
+TALL_PX = 250
+TALLEST = """() => Math.max(0, ...[...document.querySelectorAll("table.again tr")]
+    .map((row) => row.offsetHeight))"""
 CONTRASTS = """() => {
     const light = (text) => {
         const parts = text.match(/[\\d.]+/g).map(Number);
@@ -130,6 +134,8 @@ def test_the_published_folder_is_readable_from_disk(ledger, chromium, tmp_path, 
             "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         )
         assert wider_px == 0, path.name
+        tallest_px = page.evaluate(TALLEST)
+        assert tallest_px < TALL_PX, path.name
         if path.parent.name != "kernels":
             faint = [text for text in page.evaluate(CONTRASTS) if text[0] < LEAST_CONTRAST]
             assert faint == [], path.name

@@ -76,6 +76,24 @@ def test_its_pages_show_the_table(service, done):
     )
 
 
+def test_its_report_is_the_lab_note_of_all_its_searches(service, done):
+    path = f"/tunings/{done['id']}/report"
+    report = httpx.get(f"{service.url}/api/v1{path}", trust_env=False).json()
+    assert [search["id"] for search in report["searches"]] == [
+        search["id"] for search in done["searches"]
+    ]
+    assert report["title"].endswith(": 2 searches")
+    for search in report["searches"]:
+        trials = service.trials(search["id"])
+        assert search["trials"] == len(trials)
+        times = {trial["number"]: trial["time_median_us"] for trial in trials}
+        assert all(stage["time_us"] == times[stage["number"]] for stage in search["stages"])
+    page = httpx.get(service.url + path, trust_env=False).text
+    note = httpx.get(f"{service.url}/api/v1{path}?form=markdown", trust_env=False).text
+    for search in done["searches"]:
+        assert search["id"] in page and f"{search['id']}/0" in note
+
+
 def test_its_bundle_holds_what_a_launch_needs(path):
     tuning = open_tuning(path)
     assert {group.compiled for group in tuning.table.groups} == {
