@@ -15,6 +15,7 @@ from greenfast.search.errors import UsageError
 from greenfast.search.targets import RUN_DEADLINE_S
 
 SHORTEST_TOKEN = 16
+EXECUTORS = ("local", "ray")
 DEFAULT_WINDOW = max(2, min(usable_cores(), 8))
 Number = TypeVar("Number", int, float)
 
@@ -41,6 +42,12 @@ def _connections(text: str) -> int:
 
 def _seconds(text: str) -> float:
     return _within(float(text), 0.1, 86400.0)
+
+
+def _executor(text: str) -> str:
+    if text not in EXECUTORS:
+        raise ValueError(" or ".join(EXECUTORS))
+    return text
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -125,6 +132,18 @@ class Settings:
         DEFAULT_WINDOW,
         _at_least_one,
         "candidates that one search evaluates at a time",
+    )
+    executor: str = _setting(
+        "GREENFAST_EXECUTOR",
+        EXECUTORS[0],
+        _executor,
+        "machines that compile, emulate and measure: local, or ray for those of a Ray cluster",
+    )
+    ray_address: str = _setting(
+        "GREENFAST_RAY_ADDRESS",
+        "auto",
+        str,
+        "HOST:PORT of the head of the Ray cluster; auto: the cluster that this machine is part of",
     )
     lease_s: float = _setting(
         "GREENFAST_LEASE_S",

@@ -19,6 +19,8 @@ from greenfast.db.neighbours import neighbours_of
 from greenfast.db.rows import Claim, SearchRow, TuningRow
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import UsageError
+from greenfast.search.executors.base import Executor
+from greenfast.search.executors.this_machine import ThisMachine
 from greenfast.search.gates.safety import like
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kernel_files
@@ -43,9 +45,9 @@ from greenfast.search.loop.tuning import (
 )
 from greenfast.search.peers.compare import compare_peers
 from greenfast.search.space.candidate import Candidate
-from greenfast.search.targets import TargetSettings, check_target_name, open_target
+from greenfast.search.targets import TargetSettings, check_target_name
 from greenfast.search.targets.base import Runner, Target, runner
-from greenfast.search.targets.cuda.driver import gpu_count
+from greenfast.search.targets.elsewhere import note_device
 from greenfast.search.targets.gpu_names import numbers_of
 from greenfast.search.toolchain import Toolchain
 from greenfast.search.toolchain.toolkit import toolkit_place
@@ -57,6 +59,7 @@ if TYPE_CHECKING:  # SQLAlchemy is imported when a command opens the database
     from greenfast.db.store import Store
 
 LARGEST_SEED = 2**31 - 1
+MOST_IN_FLIGHT = 512  # candidates of one search on a cluster
 IN_FLIGHT_PER_GPU = 4  # candidates: at least, whatever the number of cores
 
 
@@ -98,12 +101,23 @@ class Services:
         return store
 
     @cached_property
+    def executor(self) -> Executor:
+        """The machines that do the work; UsageError when they cannot be reached."""
+        if self.settings.executor == "local":
+            return ThisMachine()
+        from greenfast.search.executors.on_cluster import OnCluster
+        from greenfast.search.executors.ray_cluster import RayCluster
+
+        cluster = RayCluster(self.settings.ray_address)
+        return OnCluster(self.settings.executor, cluster, self.settings.run_deadline_s)
+
+    @cached_property
     def toolchain(self) -> Toolchain:
         self.settings.prepare_data()
-        return Toolchain(
+        return self.executor.toolchain(
             self.settings.cache,
             max(self.settings.window, usable_cores()),
-            place=toolkit_place(self.settings.data.absolute()),
+            toolkit_place(self.settings.data.absolute()),
         )
 
     def target(
@@ -128,7 +142,7 @@ class Services:
             if key not in self._targets:
                 self.settings.prepare_data()
                 workers = max(1, usable_cores() // self.settings.window)
-                self._targets[key] = open_target(
+                self._targets[key] = self.executor.target(
                     name,
                     TargetSettings(
                         self.settings.cache,
@@ -205,10 +219,12 @@ class Services:
             raise UsageError(
                 f"the seed {request.seed}", code="bad_seed", mend=f"0 to {LARGEST_SEED}"
             )
+        target = request.target or DEFAULT_TARGET
+        note_device(target, self.executor.device(target))
         return make_plan(
             request,
             catalogue or self.catalogue,
-            window=self._window(request.target or DEFAULT_TARGET),
+            window=self._window(target),
             champion_of=self._champion_of,
             neighbours_of=lambda plan: neighbours_of(
                 self.store, plan, target_device(plan.target).name
@@ -231,13 +247,19 @@ class Services:
 
         On GPUs the default is at least twice the number of cores, and enough for each GPU. One GPU
         needs all cores to keep it busy, and trials are recorded in order, so that one with a slow
-        safety check delays the trials behind it.
+        safety check delays the trials behind it. On a cluster each is a thread that waits, so
+        their number is limited.
         """
         window, (family, which) = self.settings.window, check_target_name(target)
-        if family != "cuda" or window != DEFAULT_WINDOW:
+        if window != DEFAULT_WINDOW or family == "replay":
             return window
-        gpus = len(numbers_of(which, gpu_count()))
-        return max(window, 2 * usable_cores(), IN_FLIGHT_PER_GPU * gpus)
+        cores = self.executor.cores()
+        if family == "cuda":
+            gpus = len(numbers_of(which, self.executor.gpu_count()))
+            window = max(window, 2 * cores, IN_FLIGHT_PER_GPU * gpus)
+        elif not self.executor.is_here:
+            window = cores
+        return window if self.executor.is_here else min(window, MOST_IN_FLIGHT)
 
     def context(self, plan: SearchPlan, catalogue: Catalogue | None = None) -> EvaluationContext:
         """The context of evaluating the plan's candidates.
@@ -261,7 +283,8 @@ class Services:
             plan.limits,
             plan.seed,
             checker=self._checker(target, files.include_dirs) if measures else None,
-            compare_peers=compare_peers if measures else None,
+            # A peer runs beside the GPU, in a process of this machine.
+            compare_peers=compare_peers if measures and self.executor.is_here else None,
             closing_checks=todays_checks(self.catalogue, kernel),
             sizes_secret=plan.sizes_secret,
         )
@@ -311,6 +334,7 @@ class Services:
             "greenfast": own_version(),
             "python": platform.python_version(),
             "machine": f"{platform.machine()}, {usable_cores()} cores",
+            **({} if self.executor.is_here else {"executor": self.executor.name}),
         }
 
     def sink(self, claim: Claim) -> StoreSink:
@@ -327,6 +351,8 @@ class Services:
         """End all children and close the database."""
         for part in self._opened():
             part.close()
+        if "executor" in self.__dict__:
+            self.executor.close()
         self.give_back_gpus()
         if "_store" in self.__dict__:
             self._store.close()

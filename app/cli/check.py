@@ -252,7 +252,7 @@ def show(outcome: CheckOutcome, form: Format, output: Path | None) -> None:
     """Print the report, or write it to `output`."""
     if form is Format.TEXT:
         if output is not None:
-            write_output(output, "\n".join(report_lines(outcome)) + "\n")
+            write_output(output, visible("\n".join(report_lines(outcome)) + "\n"))
             return
         for line in report_lines(outcome):
             print(visible(line))

@@ -62,6 +62,24 @@ Target = Annotated[
         "several GPUs of one model: cuda:0,1 or cuda:all. [default: emulator:h200]",
     ),
 ]
+Executor = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        metavar="NAME",
+        help="The machines that compile, emulate and measure: local, or ray for those of a Ray "
+        "cluster. [default: local]",
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="The head of the Ray cluster, with --executor ray. [default: auto, the cluster that "
+        "this machine is part of]",
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option("--seed", metavar="N", help="The seed of the inputs and of the choices."),

@@ -9,8 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from greenfast.app.cli.options import AsJson, Seed, Target, WorkloadFile, Workloads
+from greenfast.app.cli.options import (
+    Address,
+    AsJson,
+    Executor,
+    Seed,
+    Target,
+    WorkloadFile,
+    Workloads,
+)
 from greenfast.app.cli.output import duration, microseconds, print_json
+from greenfast.app.cli.pareto import names_of
 from greenfast.app.cli.search_report import show_search
 from greenfast.app.cli.services import opened_services
 from greenfast.app.service.worker import Left, RunReport, Stop, run_claim, worker_name
@@ -30,6 +39,7 @@ from greenfast.search.loop.run import Ended, weak_tests_of
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.status import SearchStatus
 from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies.objectives import OBJECTIVES
 from greenfast.search.text import shortened
 from greenfast.search.verdict import Rejected, Trial, verdict_name
 
@@ -88,6 +98,23 @@ StrategyOption = Annotated[
         metavar="NAME",
         help=f"How candidates are chosen: {', '.join(sorted(STRATEGIES))}. "
         f"[default: {DEFAULT_STRATEGY}]",
+    ),
+]
+ObjectivesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--objectives",
+        metavar="NAMES",
+        help=f"What the strategy minimises, among {', '.join(OBJECTIVES)}. The best stays the "
+        "fastest correct candidate; `greenfast pareto` shows the others. [default: time]",
+    ),
+]
+PopulationOption = Annotated[
+    int | None,
+    typer.Option(
+        "--population",
+        metavar="N",
+        help="The population of a strategy that has one. [default: the strategy's own]",
     ),
 ]
 BaselineOption = Annotated[
@@ -220,6 +247,8 @@ def search(
     no_gain: NoGainOption = None,
     within: WithinOption = None,
     strategy: StrategyOption = None,
+    objectives: ObjectivesOption = None,
+    population: PopulationOption = None,
     seed: Seed = None,
     baseline: BaselineOption = None,
     min_gain: MinGainOption = None,
@@ -237,6 +266,8 @@ def search(
     ablation_seconds: AblationOption = None,
     resume: ResumeOption = None,
     extend: ExtendOption = None,
+    executor: Executor = None,
+    address: Address = None,
     as_json: AsJson = False,
 ) -> int:
     """Search for the fastest correct candidate of a kernel.
@@ -284,9 +315,11 @@ def search(
             no_gain=no_gain,
             bound_percent=within,
             cold=cold,
+            objectives=names_of(objectives),
+            population=population,
         )
     )
-    with opened_services() as services:
+    with opened_services(executor, address) as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
         if request is not None and workloads is not None:

@@ -16,6 +16,7 @@ from greenfast.app.cli.tables import peers_table, workloads_table
 from greenfast.app.views.designs import Designs, written
 from greenfast.app.views.progress import band_sentence, queue_words
 from greenfast.app.views.schemas import SearchDetailOut, TrialOut
+from greenfast.app.views.ties import ties_sentence
 from greenfast.db.rows import QueueState
 from greenfast.search.status import SearchStatus
 from greenfast.search.text import one_line
@@ -93,6 +94,7 @@ def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
         remarks.append(NOT_SAFE if unsafe else NOT_FASTER)
     if best is not None:
         remarks.append(band_sentence(best, best.not_told_apart))
+        remarks.append(ties_sentence(best.ties, f"Trial {best.number}"))
     if detail.expectation is not None:
         remarks.append(one_line(detail.expectation.sentence))
     if closing:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from greenfast.app.cli.options import Address, Executor
 from greenfast.app.cli.services import opened_services
 from greenfast.app.service.worker import Stop, Worker, end_with
 from greenfast.app.settings import Settings
@@ -69,6 +70,8 @@ def serve(
 
 def worker(
     once: Annotated[bool, typer.Option("--once", help="Exit when no search is queued.")] = False,
+    executor: Executor = None,
+    address: Address = None,
     lifeline: Annotated[int | None, typer.Option("--lifeline", hidden=True)] = None,
 ) -> int:
     """Run queued searches, one after another.
@@ -76,7 +79,7 @@ def worker(
     `greenfast serve` starts workers of its own; this command adds one, also on another machine that
     uses the same database. SIGTERM or Ctrl-C queues the running search again and exits with 0.
     """
-    with opened_services() as services:
+    with opened_services(executor, address) as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
         if lifeline is not None:

@@ -18,7 +18,7 @@ from greenfast.app.views.by_workload import results_by_workload
 from greenfast.app.views.confirmations import confirmation_out, peer_out, ranked
 from greenfast.app.views.designs import Designs
 from greenfast.app.views.expectations import expectation_of
-from greenfast.app.views.progress import band_sentence, beats_baseline, progress
+from greenfast.app.views.progress import beats_baseline, progress, standing_of
 from greenfast.app.views.start import start_of
 from greenfast.app.wiring import Services
 from greenfast.db.extension import EXTENDABLE
@@ -195,7 +195,7 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "live": row.status not in ENDED,
         "expectation": expectation_of(store.plan(row.id), best),
         "comparison": comparison(store, row, best, baseline),
-        "standing": (band_sentence(best, store.not_told_apart(best)) or overtaken(best, points))
+        "standing": " ".join(filter(None, (standing_of(store, best), overtaken(best, points))))
         if best
         else "",
         "design": designs_of(services, row).of(best.template, best.parameters) if best else None,

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from greenfast.app.views.ablations import each_trial
+from greenfast.app.views.ledger_reasons import rejection_problem
 from greenfast.app.views.schemas import Output, ScalarValue
 from greenfast.app.wiring import own_version
 from greenfast.db.store import Store
@@ -99,6 +100,8 @@ class LedgerRecord(BaseModel):
             raise ValueError("a rejected trial has a reason, and only a rejected one")
         if (self.reason is None) != (self.stage is None):
             raise ValueError("a reason and a failing stage belong together")
+        if self.stage is not None and self.reason is not None:
+            self._could_be_rejected_so(self.stage, self.reason)
         if self.verdict is VerdictName.ACCEPTED:
             self._was_shown_to_be_faster()
         if self.time_kind in TARGETS and not self.target.startswith(TARGETS[self.time_kind]):
@@ -112,6 +115,16 @@ class LedgerRecord(BaseModel):
         if self.ratio_to_baseline is not None and self.time_median_us is None:
             raise ValueError("a ratio without a time")
         return self
+
+    def _could_be_rejected_so(self, stage: Stage, reason: Reason) -> None:
+        problem = rejection_problem(
+            stage,
+            reason,
+            has_time=self.time_median_us is not None,
+            has_registers=self.registers is not None,
+        )
+        if problem is not None:
+            raise ValueError(problem)
 
     def _was_shown_to_be_faster(self) -> None:
         if self.time_kind is not TimeKind.MEASURED:

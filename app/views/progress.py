@@ -17,6 +17,7 @@ from greenfast.app.views.schemas import (
     TrialOut,
 )
 from greenfast.app.views.start import start_of
+from greenfast.app.views.ties import ties_of, ties_sentence
 from greenfast.db.rows import QueueState, SearchRow, TrialRow, beats
 from greenfast.search.errors import UsageError
 from greenfast.search.status import SearchStatus
@@ -51,6 +52,7 @@ def search_detail(store: Store, search_id: str) -> SearchDetailOut:
         confirmation=confirmation_out(confirmation) if confirmation else None,
         peers=[peer_out(peer) for peer in store.peers(search_id)],
         start=start_of(store.plan(search_id)),
+        objectives=list(store.plan(search_id).objectives),
         by_workload=results_by_workload(store, row, best.number if best else None),
     )
 
@@ -88,7 +90,15 @@ def best_out(store: Store, row: SearchRow) -> BestOut | None:
         **TrialOut.model_validate(best).model_dump(),
         beats_baseline=beats_baseline(store, row, best),
         not_told_apart=store.not_told_apart(best),
+        ties=list(ties_of(store, best)),
     )
+
+
+def standing_of(store: Store, best: TrialRow) -> str:
+    """How far the times show that `best` is the fastest: its measured ties, or its band."""
+    if best.time_kind == "measured":
+        return ties_sentence(ties_of(store, best))
+    return band_sentence(best, store.not_told_apart(best))
 
 
 def band_sentence(best: TrialRow | BestOut, not_told_apart: int) -> str:

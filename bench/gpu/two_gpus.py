@@ -78,7 +78,7 @@ def main() -> None:
     }
     request |= {"strategy": options.strategy, "seed": SEED, "confirm": False}
     with tempfile.TemporaryDirectory(prefix="greenfast-two-gpus-") as folder:
-        setting = _setting(catalogue, request, options.gpus, Path(folder))
+        setting = with_checker(catalogue, request, 2 * usable_cores(), Path(folder))
         try:
             result = measured(setting, options.gpus, options.seconds)
         finally:
@@ -106,7 +106,9 @@ def _first(gpus: str) -> str:
     return "0" if gpus == "all" else gpus.split(",")[0]
 
 
-def _setting(catalogue: Catalogue, request: dict[str, Any], gpus: str, folder: Path) -> Setting:
+def with_checker(
+    catalogue: Catalogue, request: dict[str, Any], window: int, folder: Path
+) -> Setting:
     """With the emulator built, so that no search pays for it."""
     cores = usable_cores()
     settings = TargetSettings(folder / "emulator", catalogue.include_dirs, max(1, cores // 8))
@@ -115,7 +117,7 @@ def _setting(catalogue: Catalogue, request: dict[str, Any], gpus: str, folder: P
     _progress("building the emulator")
     checker.prepare()
     assert isinstance(checker, Runner)
-    return Setting(catalogue, request, checker, 2 * cores)
+    return Setting(catalogue, request, checker, window)
 
 
 def measured(setting: Setting, gpus: str, seconds: float) -> Row:
@@ -154,15 +156,15 @@ def searched(setting: Setting, name: str, seconds: float, *, kills: bool = False
                 setting.catalogue,
                 window=setting.window,
             )
-            context = _context(setting, plan, target, toolchain)
-            row, trials = _run(plan, context, kills=kills)
+            context = search_context(setting, plan, target, toolchain)
+            row, trials = run_row(plan, context, Recorder(), kills=kills)
             return Searched(row, trials, target_environment(toolchain, target))
         finally:
             target.close()
             toolchain.close()
 
 
-def _context(
+def search_context(
     setting: Setting, plan: SearchPlan, target: Target, toolchain: Toolchain
 ) -> EvaluationContext:
     kernel = setting.catalogue.kernel(plan.kernel)
@@ -181,8 +183,11 @@ def _context(
     )
 
 
-def _run(plan: SearchPlan, context: EvaluationContext, *, kills: bool) -> tuple[Row, list[Trial]]:
-    recorder, gpus = Recorder(), gpus_of(context.target)
+def run_row(
+    plan: SearchPlan, context: EvaluationContext, recorder: Recorder, *, kills: bool = False
+) -> tuple[Row, list[Trial]]:
+    """The search's row of the result, and its trials."""
+    gpus = gpus_of(context.target)
     assert plan.seconds is not None, "searches of this script have a budget of seconds"
     killed: list[int] = []
     killer = threading.Timer(plan.seconds / 2, lambda: killed.extend(_kill(gpus[-1])))

@@ -36,6 +36,7 @@ CAPTIONS = {
     "search/recordings": "recorded sweeps of real GPUs",
     "search/targets": "where candidates run: CUDA, emulator, replay",
     "search/gates": "ptxas, correctness, performance, safety",
+    "search/executors": "whose cores and GPUs: this machine's, a cluster's",
     "search/dispatch": "which kernels serve a set of workloads",
     "search/loop": "plan, evaluate, run, confirm",
     "search/diagnose": "check, probe, profile, the album",

@@ -15,7 +15,13 @@ from greenfast.search.diagnose.explanation_error import (
     error_of_subject,
     with_length,
 )
-from greenfast.search.diagnose.explanation_stage import ACCESS, PROBES, SAFETY, first_stage
+from greenfast.search.diagnose.explanation_stage import (
+    ACCESS,
+    PROBES,
+    SAFETY,
+    first_stage,
+    probe_tiles,
+)
 from greenfast.search.diagnose.ladder import Ladder, climb
 from greenfast.search.diagnose.probes import ProbeReport, probe_candidate
 from greenfast.search.errors import GreenfastError, UsageError
@@ -106,8 +112,9 @@ def explain(
         )
     template = context.kernel.template(candidate.template)
     point = resolve(template, candidate.parameters, context.compiled, context.target.device)
+    tiles = {**point.tiles, **probe_tiles(template, {**point.values, **point.tiles})}
     stage, shown_by, why_stage = first_stage(
-        context.kernel, template, point.tiles, reports, found, verdict.sentence
+        context.kernel, template, tiles, reports, found, verdict.sentence
     )
     explanation = Explanation(
         str(verdict.stage),

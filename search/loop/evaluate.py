@@ -239,10 +239,12 @@ def evaluate(
     context: EvaluationContext,
     baseline_times: BaselineTimes = no_baseline,
     rendered: RenderedSource | RenderFailed | None = None,
+    on_timed: Callable[[Verdict], None] = lambda verdict: None,
 ) -> Evaluated:
     """Take `candidate` through all steps. Our faults are retried, then returned as such.
 
     `baseline_times` is called, and may wait, when the baseline's times are needed and no sooner.
+    `on_timed` gets the verdict so far when only a check on another target is to come.
     """
     started = time.monotonic()
     attempt = 0
@@ -254,7 +256,7 @@ def evaluate(
         except Fault as fault:
             verdict = Faulted(Stage.RENDER, fault.code, str(fault))
         else:
-            verdict = _verdict(candidate, context, rendered, baseline_times)
+            verdict = _verdict(candidate, context, rendered, baseline_times, on_timed)
         source = rendered if isinstance(rendered, RenderedSource) else None
         if not _is_repeated(verdict) or attempt > FAULT_RETRIES or context.stop.is_set():
             return Evaluated(verdict, source, time.monotonic() - started, attempt)
@@ -270,6 +272,7 @@ def _verdict(
     context: EvaluationContext,
     rendered: RenderedSource | RenderFailed,
     baseline_times: BaselineTimes,
+    on_timed: Callable[[Verdict], None],
 ) -> Verdict:
     """The target's answer where it has one, else the gates' verdict."""
     if isinstance(rendered, RenderFailed):
@@ -282,11 +285,14 @@ def _verdict(
         return Faulted(Stage.COMPILE, fault.code, str(fault))
     if isinstance(subject, Rejected):
         return subject
-    return _through_gates(subject, context, baseline_times)
+    return _through_gates(subject, context, baseline_times, on_timed)
 
 
 def _through_gates(
-    subject: Subject, context: EvaluationContext, baseline_times: BaselineTimes
+    subject: Subject,
+    context: EvaluationContext,
+    baseline_times: BaselineTimes,
+    on_timed: Callable[[Verdict], None],
 ) -> Verdict:
     results: list[GateResult] = []
     times: tuple[Timing, ...] | None = None
@@ -295,6 +301,8 @@ def _through_gates(
             times = baseline_times() if gate.compares else times
             baseline = _baseline(context, times) if gate.compares else None
             if gate.name == Stage.SAFETY:
+                if context.target.measures:
+                    on_timed(_right(tuple(results)))
                 result = _safety(gate, subject, context, results, times)
             else:
                 result = gate.judge(subject, baseline)

@@ -66,6 +66,10 @@ class Proposer:
         """Report a trial's outcome; None for a fault, which the strategy does not hear of."""
         self._thread.submit(self._told, proposal, source_digest, told)
 
+    def correct(self, proposal: Proposal, source_digest: str | None, told: Told | None) -> None:
+        """Replace the outcome that was told of a trial, such as of one that proved unsafe."""
+        self._thread.submit(self._corrected, proposal, source_digest, told)
+
     def remember(self, source_digest: str, told: Told | None) -> None:
         """Note a stored trial's outcome, before the first question."""
         self._sources[source_digest] = told
@@ -97,11 +101,19 @@ class Proposer:
         return Proposed(proposal, rendered)
 
     def _told(self, proposal: Proposal, source_digest: str | None, told: Told | None) -> None:
+        self._heard(source_digest, told, lambda told: self._strategy.tell(proposal, told))
+
+    def _corrected(self, proposal: Proposal, source_digest: str | None, told: Told | None) -> None:
+        self._heard(source_digest, told, lambda told: self._strategy.correct(proposal, told))
+
+    def _heard(
+        self, source_digest: str | None, told: Told | None, pass_on: Callable[[Told], None]
+    ) -> None:
         try:
             if source_digest is not None:
                 self._sources[source_digest] = told
             if told is not None:
-                self._strategy.tell(proposal, told)
+                pass_on(told)
         except BaseException as error:
             self._failure = error
 

@@ -13,10 +13,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from greenfast.search.acceptance import weights_of
@@ -37,7 +36,9 @@ from greenfast.search.loop.evaluate import (
     timings_of,
 )
 from greenfast.search.loop.executor import LocalExecutor
-from greenfast.search.loop.memory import Memory, NoMemory, Recalled
+from greenfast.search.loop.flights import Flight, Flights, Heard, set_once
+from greenfast.search.loop.memory import Memory, NoMemory
+from greenfast.search.loop.objectives import others_of
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
 from greenfast.search.loop.stopping import Stopping
@@ -50,6 +51,7 @@ from greenfast.search.strategies import (
     STRATEGIES,
     Infeasible,
     Objective,
+    Options,
     Past,
     Proposal,
     Strategy,
@@ -150,15 +152,6 @@ class RunResult:
 
 
 @dataclass
-class _Flight:
-    number: int
-    proposal: Proposal
-    source: RenderedSource | None
-    future: Future[Evaluated]
-    recalled: Recalled | None = None  # the verdict is that of an earlier search
-
-
-@dataclass
 class _Asked:
     """A trial that begins when its proposal has come."""
 
@@ -244,8 +237,10 @@ class SearchRun:
         self._started = time.monotonic()
         use_children()
         self.context.target.prepare()
-        flights: deque[_Flight] = deque()
-        with LocalExecutor(self.plan.window) as executor, self.proposer:
+        if (checker := self.context.checker) is not None:
+            checker.expect_many()
+        flights = Flights(self.plan.window, is_measured=self.context.target.measures)
+        with LocalExecutor(flights.most) as executor, self.proposer:
             try:
                 result = self._loop(executor, flights)
                 if result.ended is Ended.COMPLETED:
@@ -255,7 +250,7 @@ class SearchRun:
                 if flights:  # cancelled, interrupted or broken: their results are no longer needed
                     self._interrupt()
 
-    def _loop(self, executor: LocalExecutor, flights: deque[_Flight]) -> RunResult:
+    def _loop(self, executor: LocalExecutor, flights: Flights) -> RunResult:
         asked: deque[_Asked] = deque()  # proposals to come, each with room for it
         exhausted = False
         while True:
@@ -263,20 +258,23 @@ class SearchRun:
             if control is Control.CANCEL:
                 return RunResult(Ended.CANCELLED, "cancelled")
             is_open = control is Control.RUN and not exhausted
-            while is_open and len(flights) + len(asked) < self.plan.window and self._budget_left():
+            while is_open and flights.has_room(len(asked)) and self._budget_left():
                 asked.append(self._ask())
+                flights.watch(asked[-1].future)
             while is_open and asked and asked[0].future.done():
                 flight = self._begin(executor, asked.popleft())
                 is_open = flight is not None
                 exhausted = not is_open
                 if flight is not None:
-                    flights.append(flight)
+                    flights.add(flight)
             if not flights and not (is_open and asked):
                 return self._ended(control, exhausted)
-            self._wait(flights, asked[0].future if is_open and asked else None)
-            if flights and flights[0].future.done():
-                self._record(flights[0], flights[0].future.result())
-                flights.popleft()
+            flights.wait(CONTROL_INTERVAL_S)
+            for flight in flights.news():
+                self._tell(flight)
+            if (flight := flights.done()) is not None:
+                flights.wake()  # the next one may be done as well
+                self._record(flight, flight.future.result())
                 self._hear_remarks()
                 if self.faults_in_a_row >= FAULTS_IN_A_ROW:
                     return RunResult(Ended.FAILED, self._failure())
@@ -403,7 +401,7 @@ class SearchRun:
             return _Asked(number, self.proposer.render(proposal))
         return _Asked(number, self.proposer.ask())
 
-    def _begin(self, executor: LocalExecutor, asked: _Asked) -> _Flight | None:
+    def _begin(self, executor: LocalExecutor, asked: _Asked) -> Flight | None:
         """Begin a trial whose proposal has come; None when no valid point is left."""
         proposed = asked.future.result()
         if proposed is None:
@@ -411,7 +409,7 @@ class SearchRun:
         self.sink.begin(asked.number, proposed.proposal)
         if asked.attempts >= DEATHS:
             died = _known(Evaluated(_died(asked.attempts), None, 0.0))
-            return _Flight(asked.number, proposed.proposal, None, died)
+            return Flight(asked.number, proposed.proposal, None, died)
         return self._submit(executor, asked.number, proposed.proposal, proposed.rendered)
 
     def _submit(
@@ -420,29 +418,32 @@ class SearchRun:
         number: int,
         proposal: Proposal,
         rendered: RenderedSource | RenderFailed | None,
-    ) -> _Flight:
+    ) -> Flight:
         source = rendered if isinstance(rendered, RenderedSource) else None
         context, baseline = self.context, self._timed_baseline
         is_baseline = self._is_baseline(number)
         recalled = self.memory.recall(proposal.candidate, source, is_baseline=is_baseline)
         if recalled is not None:
             known = _known(Evaluated(recalled.verdict, source, 0.0))
-            return _Flight(number, proposal, source, known, recalled)
+            return Flight(number, proposal, source, known, recalled)
         if is_baseline:
             context, baseline = replace(context, on_result=self._hear_baseline), no_baseline
-        future = executor.submit(evaluate, proposal.candidate, context, baseline, rendered)
-        return _Flight(number, proposal, source, future)
-
-    def _wait(self, flights: deque[_Flight], asked: Future[Proposed | None] | None) -> None:
-        """Wait for the first trial's end or the next proposal, but no longer than flags may."""
-        futures: list[Future[Any]] = [flight.future for flight in islice(flights, 1)]
-        wait(
-            [*futures, *([asked] if asked is not None else [])],
-            CONTROL_INTERVAL_S,
-            FIRST_COMPLETED,
+        timed: Future[Verdict] = Future()
+        future = executor.submit(
+            evaluate, proposal.candidate, context, baseline, rendered, set_once(timed)
         )
+        return Flight(number, proposal, source, future, timed=timed)
 
-    def _record(self, flight: _Flight, done: Evaluated) -> None:
+    def _tell(self, flight: Flight) -> None:
+        """Let the strategy hear of a trial before it is recorded."""
+        assert flight.outcome is not None, "there is news of the trial"
+        candidate, sampler = flight.proposal.candidate, flight.proposal.sampler
+        digest = flight.source.digest if flight.source else None
+        trial = Trial(flight.number, candidate, flight.outcome, digest, 0.0, sampler)
+        flight.heard = Heard(told_of(trial, self.plan))
+        self.proposer.tell(flight.proposal, digest, flight.heard.told)
+
+    def _record(self, flight: Flight, done: Evaluated) -> None:
         trial = self.siblings.held(
             Trial(
                 flight.number,
@@ -457,11 +458,11 @@ class SearchRun:
             self.memory.used(flight.number, flight.recalled)
         self.sink.record(trial, flight.source)
         self._learn(trial)
-        self.proposer.tell(
-            Proposal(trial.candidate, trial.sampler),
-            trial.source_digest,
-            told_of(trial, self.plan),
-        )
+        told = told_of(trial, self.plan)
+        if flight.heard is None:
+            self.proposer.tell(flight.proposal, trial.source_digest, told)
+        elif flight.heard.told != told:
+            self.proposer.correct(flight.proposal, trial.source_digest, told)
         self.on_trial(trial)
 
     def _learn(self, trial: Trial) -> None:
@@ -544,7 +545,8 @@ def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
         for seed in seeds
         if seed.template in spaces and spaces[seed.template].why_not(seed.parameters) is None
     ]
-    return STRATEGIES[plan.strategy](context.kernel.name, spaces, valid, plan.seed)
+    options = Options(len(plan.objectives), plan.population)
+    return STRATEGIES[plan.strategy](context.kernel.name, spaces, valid, plan.seed, options)
 
 
 def baseline_candidate(plan: SearchPlan, context: EvaluationContext) -> Candidate:
@@ -566,10 +568,20 @@ def told_of(trial: Trial, plan: SearchPlan) -> Told | None:
             is_baseline = trial.number == 0 and plan.baseline != NO_BASELINE
             if is_baseline and plan.cold:
                 return None  # it may be a preset or a champion
-            return Objective(0.0) if is_baseline else _objective(trial.verdict)
+            timed = Objective(0.0) if is_baseline else _objective(trial.verdict)
+            return _with_others(timed, trial.verdict, plan)
         case Rejected(stage=Stage.PERFORMANCE, reason=reason) if reason is not Reason.IMPLAUSIBLE:
-            return _objective(trial.verdict) or Infeasible()
+            timed = _objective(trial.verdict)
+            return _with_others(timed, trial.verdict, plan) if timed else Infeasible()
     return Infeasible()
+
+
+def _with_others(told: Objective | None, verdict: Verdict, plan: SearchPlan) -> Objective | None:
+    """With the plan's other objectives; None where one is not known."""
+    if told is None or len(plan.objectives) == 1:
+        return told
+    others = others_of(verdict, plan.objectives)
+    return None if others is None else replace(told, others=others)
 
 
 def _objective(verdict: Verdict) -> Objective | None:

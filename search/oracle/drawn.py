@@ -15,7 +15,9 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from greenfast.search.errors import SpecError
@@ -31,6 +33,7 @@ LEAST_FLOP = 2e5  # which a drawn case may always need
 DRAWN_ELEMENTS = 2**19  # of all tensors of a case
 ATTEMPTS = 1000  # for all cases together; what no attempt gives is left out
 LARGEST_RATIO = 4  # of a dim to one that divides it
+ANSWERS_KEPT = 512
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,34 @@ class _Range:
         return size
 
 
+class _Kept:
+    """The last answers: candidates with the same tiles have the same cases, drawn in 20 ms.
+
+    Keys use id(kernel), because hashing a kernel walks its whole specification. An answer holds its
+    kernel, so that the id is not reused.
+    """
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[Hashable, tuple[KernelSpec, tuple[Case, ...]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> tuple[Case, ...] | None:
+        with self._lock:
+            _, cases = self._answers.get(key, (None, None))
+            if cases is not None:
+                self._answers.move_to_end(key)
+            return cases
+
+    def put(self, key: Hashable, kernel: KernelSpec, cases: tuple[Case, ...]) -> None:
+        with self._lock:
+            self._answers[key] = kernel, cases
+            while len(self._answers) > ANSWERS_KEPT:
+                self._answers.popitem(last=False)
+
+
+_KEPT = _Kept()
+
+
 def drawn_cases(
     kernel: KernelSpec, compiled: Items, derived: Sequence[Case], secret: int, seed: int
 ) -> tuple[Case, ...]:
@@ -80,6 +111,17 @@ def drawn_cases(
     """
     if not derived:
         return ()
+    key = id(kernel), compiled, tuple(derived), secret, seed
+    cases = _KEPT.get(key)
+    if cases is None:
+        cases = _drawn(kernel, compiled, derived, secret, seed)
+        _KEPT.put(key, kernel, cases)
+    return cases
+
+
+def _drawn(
+    kernel: KernelSpec, compiled: Items, derived: Sequence[Case], secret: int, seed: int
+) -> tuple[Case, ...]:
     draws = random.Random(f"sizes/{secret}/{kernel.name}")
     known = {case.dims for case in derived}
     padded_flop = _padded_flop(kernel, derived)

@@ -69,6 +69,11 @@ class Portfolio(Strategy):
         for name, member in self._members.items():
             member.learn(_own(proposal, name), told)
 
+    def unlearn(self, proposal: Proposal) -> None:
+        """The members forget; what the candidate earned fades by itself."""
+        for name, member in self._members.items():
+            member.unlearn(_own(proposal, name))
+
     def _earned(self, told: Told) -> float:
         if not isinstance(told, Objective):
             return 0.0

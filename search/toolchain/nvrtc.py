@@ -10,6 +10,7 @@ import re
 import signal
 import threading
 import zlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -148,7 +149,7 @@ class Toolchain:
             return CompileFailed(source.digest, Reason.COMPILE_ERROR, shortened(sentence), sentence)
         request = {"source": marked, "name": name, "arch": arch, "log_bytes": LOG_BYTES}
         try:
-            reply = beside_others(lambda: self._call(request), "NVRTC")
+            reply = beside_others(lambda: self.ask(request), "NVRTC")
         except ChildTimeout:
             return CompileFailed(
                 source.digest,
@@ -195,7 +196,8 @@ class Toolchain:
     def close(self) -> None:
         self.interrupt()
 
-    def _call(self, request: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """A child's reply to a request. ChildDied, ChildTimeout or Starved without one."""
         child = self._idle.get()
         try:
             if child is not None and not child.alive:  # an interrupt ends idle children, too

@@ -67,6 +67,7 @@ def _served(kernel, template):
 WITHOUT_PROBES = {
     ("attention", "decode"),
     ("attention", "wgmma"),
+    ("attention_fp8", "wgmma"),
     ("gemm", "mma"),
     ("gemm", "wgmma"),
 }

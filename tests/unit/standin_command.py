@@ -20,11 +20,12 @@ def main() -> None:
         standin_gpus.install(patch, Path.cwd() / "tmp", gpus)
         from greenfast.app import wiring
         from greenfast.db.device_turns import DeviceTurns
+        from greenfast.search.executors import this_machine
 
         # A killed process leaves its lease of a GPU, and the next one waits for its end.
         patch.setitem(DeviceTurns.__init__.__kwdefaults__, "lease_s", 1.0)
         patch.setattr(wiring.Services, "_checker", lambda *_: None)
-        patch.setattr(wiring, "gpu_count", lambda: len(gpus))
+        patch.setattr(this_machine, "gpu_count", lambda: len(gpus))
         from greenfast.app.cli.main import main as command
 
         command()

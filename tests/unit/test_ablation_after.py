@@ -2,72 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from types import SimpleNamespace
-
 import pytest
-from confirmed_searches import ScatteringGpu, by_threads
+from stored_searches import stored_search
 
-from greenfast.app.service.worker import Stop, StoppableSink
 from greenfast.app.views.ablation_after import ablate_after
 from greenfast.app.views.ablations import run_ablation, stored_ablation
-from greenfast.db.sink import StoreSink
-from greenfast.db.store import Store
-from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault
-from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import Ended, SearchRun
+from greenfast.search.loop.run import Ended
 
 FAST = {(128, 1): 8.0, (64, 1): 6.0, (256, 1): 8.0, (64, 2): 7.0, (32, 1): 9.0}
 
 
 @pytest.fixture
 def finished(tmp_path, album, toolchain, monkeypatch):
-    """(services, search id) of a completed search on drawn times."""
-    monkeypatch.setattr("greenfast.search.loop.plan.target_device", lambda target: device("h200"))
-    request = SearchRequest(
-        "axpy",
-        workloads=("line",),
-        templates=("right",),
-        target="cuda:0",
-        strategy="exhaustive",
-        seed=3,
-        mode="hot",
-    )
-    plan = make_plan(request, album, window=1)
-    kernel, gpu = album.kernel("axpy"), ScatteringGpu(by_threads(FAST))
-
-    def context(plan, catalogue):
-        return EvaluationContext(
-            kernel,
-            plan.compiled,
-            (kernel.workload("line"),),
-            gpu,
-            toolchain,
-            album.include_dirs,
-            plan.limits,
-            plan.seed,
-        )
-
-    with closing(Store.open(f"sqlite:///{tmp_path / 'searches.sqlite3'}")) as store:
-        services = SimpleNamespace(
-            store=store,
-            settings=SimpleNamespace(ablation_s=60.0),
-            catalogue_of=lambda search_id: album,
-            context=context,
-            environment=lambda context: {"device": "h200", "driver": "1"},
-            give_back_gpus=lambda: None,
-        )
-        search_id = store.submit(plan).id
-        claim = store.claim("test", 30.0, search_id)
-        store.describe(claim, {"device": "h200", "toolchain": "nvrtc 1"})
-        sink = StoppableSink(StoreSink(store, claim, 30.0), Stop(10.0))
-        run = SearchRun(plan, context(plan, album), sink, store.history(claim))
-        result = run.run()
-        assert result.ended is Ended.COMPLETED
-        store.finish(claim, result.ended, result.why, result.closing)
-        yield services, search_id, gpu
+    """(services, search id, GPU) of a completed search on drawn times."""
+    with stored_search(tmp_path, album, toolchain, monkeypatch, FAST) as search:
+        yield search
 
 
 def test_a_confirmed_winner_is_ablated_and_the_command_only_tunes_what_matters(finished):

@@ -45,6 +45,9 @@ KERNEL_FLAGS = (
     "-ffp-contract=fast",  # nvcc contracts a * b + c
     "-fno-plt",
     "-fno-optimize-sibling-calls",  # a call's return address must lie in the kernel
+    # Equal calls at the ends of two paths would share one line.
+    "-fno-tree-tail-merge",
+    "-fno-crossjumping",
     "-fstack-clash-protection",  # a large frame must meet its stack's guard page
     # Ubuntu's g++ turns it on, but not with -nostdlib: the precompiled prelude would not match.
     "-fno-stack-protector",

@@ -40,6 +40,16 @@ _PRODUCTS = {
     ("m16n8k32", "e4m3"): (4, 4, 2),
     ("m16n8k32", "e5m2"): (4, 4, 2),
 }
+# Products of integers: rows of A and the depth, by their shape and the bits of an element.
+_INTEGER_PRODUCTS = {
+    ("m8n8k16", 8): (8, 16),
+    ("m16n8k16", 8): (16, 16),
+    ("m16n8k32", 8): (16, 32),
+    ("m8n8k32", 4): (8, 32),
+    ("m16n8k32", 4): (16, 32),
+    ("m16n8k64", 4): (16, 64),
+}
+_INTEGERS = {"s8": "int8", "u8": "uint8", "s4": "int4", "u4": "uint4"}
 
 
 def _shuffle(instruction: Instruction, values: Values) -> str:
@@ -167,6 +177,8 @@ def _product(instruction: Instruction, values: Values) -> str:
     if "sync" not in modifiers or len(instruction.operands) != 4 or "col" not in modifiers:
         raise Unsupported("of that form")
     of_d, of_a, of_b, of_c = kinds
+    if of_a in _INTEGERS and of_b in _INTEGERS and of_d == of_c == "s32":
+        return _integer_product(instruction, values, shape)
     counts = _PRODUCTS.get((shape, of_a))
     is_half = of_d == of_c == "f16" and of_a == of_b == "f16"
     pairs_of_types = {of_a, of_b} <= {"e4m3", "e5m2"} or of_a == of_b
@@ -189,6 +201,35 @@ def _product(instruction: Instruction, values: Values) -> str:
             f"gf_emulator::TileShape::{shape}, {element}{_ELEMENTS[of_a]}, "
             f"{element}{_ELEMENTS[of_b]}, "
             f"{element}{_ELEMENTS[of_d]}, gf_emulator::Collective::mma);"
+        ),
+        *(values.write(part, f"gf_emulator_d[{index}]") for index, part in enumerate(d)),
+        "}",
+    ]
+    return " ".join(lines)
+
+
+def _integer_product(instruction: Instruction, values: Values, shape: str) -> str:
+    _, of_a, of_b, _ = instruction.modifiers[-4:]
+    bits = int(of_a[1:])
+    if (shape, bits) not in _INTEGER_PRODUCTS or int(of_b[1:]) != bits:
+        raise Unsupported("of that shape and these types")
+    rows, depth = _INTEGER_PRODUCTS[shape, bits]
+    d, a, b, c = (vector(operand) for operand in instruction.operands)
+    sums, in_a, in_b = rows // 4, rows * depth * bits // 1024, depth * bits // 128
+    if (len(d), len(a), len(b), len(c)) != (sums, in_a, in_b, sums):
+        raise NotPtx(f"`{instruction}` has other counts of registers")
+    operand = "gf_emulator::PlainOperand::"
+    saturates = "true" if "satfinite" in instruction.modifiers else "false"
+    lines = [
+        "{",
+        _array("u32", "gf_emulator_a", a, values),
+        _array("u32", "gf_emulator_b", b, values),
+        _array("s32", "gf_emulator_c", c, values),
+        f"int gf_emulator_d[{sums}];",
+        (
+            "gf_emulator_integer_product(gf_emulator_d, gf_emulator_a, gf_emulator_b, "
+            f"gf_emulator_c, {rows}, {depth}, {operand}{_INTEGERS[of_a]}, "
+            f"{operand}{_INTEGERS[of_b]}, {saturates});"
         ),
         *(values.write(part, f"gf_emulator_d[{index}]") for index, part in enumerate(d)),
         "}",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.errors import Fault
@@ -33,12 +34,13 @@ from greenfast.search.targets.bound import bound_us
 from greenfast.search.targets.emulator import compiler_process
 from greenfast.search.targets.emulator import execute as native
 from greenfast.search.targets.emulator.build import REFUSED, EmulatorBuild, Module
+from greenfast.search.targets.emulator.examination import COMPILE_DEADLINE_S, refusal
+from greenfast.search.targets.emulator.examiners import Examiners, children_for
 from greenfast.search.targets.emulator.far_buffers import tensor_buffers, whole_outputs
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.targets.emulator.model import BAND, model
 from greenfast.search.targets.emulator.runs import Argument
 from greenfast.search.targets.emulator.source_text import Refused
-from greenfast.search.targets.emulator.source_tokens import line_directive
 from greenfast.search.targets.emulator.work import (
     estimated_mixes,
     launch_works,
@@ -61,7 +63,6 @@ CHECK_FLOP_LIMIT = 400e6  # about half a second on one core
 SAME_VALUE_WRITES = "same_value_writes"  # a note's kind in native/checker.cpp
 FIRST_BATCH = 4  # most wrong candidates fail in the first runs
 SAMPLED_BLOCKS = 16  # counted for the modelled time
-COMPILE_DEADLINE_S = 60.0
 # The deadline of a checked run, in deadlines of a plain run: slow checks are not the candidate's.
 CHECKED_PATIENCE = 4.0
 MEMORY_BYTES = 4 * 2**30
@@ -130,6 +131,7 @@ class EmulatorTarget(Runner):
         self._cache_folder, self._include_dirs, self._workers = cache_folder, include_dirs, workers
         self._run_deadline_s = run_deadline_s
         self._build: EmulatorBuild | None = None
+        self._examiners: Examiners | None = None
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
@@ -144,14 +146,28 @@ class EmulatorTarget(Runner):
             return self._build
 
     def examine(self, source: RenderedSource) -> None:
-        if (directive := line_directive(source.text)) is not None:
-            line = source.lines[min(directive[0], len(source.lines)) - 1]
-            raise SourceRefused(f"{line.file}:{line.number}: {directive[1]}")
-        text = self._prepared().examined(
-            source.unit, arch=self._arch(source), deadline_s=COMPILE_DEADLINE_S
-        )
-        if isinstance(text, Refused):
-            raise SourceRefused(text.sentence)
+        build, arch, examiners = self._prepared(), self._arch(source), self._examiners
+        known = examiners.known(source.text, source.unit, arch) if examiners is not None else None
+        if known is None:
+            known = (refusal(build, source.text, source.unit, arch),)
+        (refused,) = known
+        if refused is None:
+            return
+        if refused.line is None:
+            raise SourceRefused(refused.sentence)
+        line = source.lines[min(refused.line, len(source.lines)) - 1]
+        raise SourceRefused(f"{line.file}:{line.number}: {refused.sentence}")
+
+    def expect_many(self) -> None:
+        with self._lock:
+            if self._examiners is None and (count := children_for(usable_cores())):
+                self._examiners = Examiners(count, self._cache_folder, self._include_dirs)
+
+    def close(self) -> None:
+        with self._lock:
+            examiners, self._examiners = self._examiners, None
+        if examiners is not None:
+            examiners.close()
 
     @property
     def headers(self) -> frozenset[str]:

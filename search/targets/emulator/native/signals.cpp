@@ -13,6 +13,7 @@
 #include "loading.h"
 #include "memory_map.h"
 #include "own_calls.h"
+#include "watchdog.h"
 #include "worker.h"
 
 namespace gf_emulator {
@@ -70,6 +71,7 @@ void on_crash(int signal_number, siginfo_t* info, void* context) {
     if (signal_number == SIGFPE && Worker::exists() && in_kernel_library(Worker::current(), program_counter(context)) &&
         complete_division(context))
         return;
+    if (signal_number == SIGTRAP && is_watchdog_step(context)) return;
     report_alone();
     if (loading().in_progress()) crash_in_loading(signal_number);
     if (!Worker::exists() || !Worker::current().block().inside_fiber()) {

@@ -20,17 +20,39 @@ namespace {
 constexpr int timer_signal = SIGALRM;
 constexpr long period_ns = 10 * 1000 * 1000;
 
-// The runtime may hold locks, so the report is made while the thread is in the kernel's own code. A loop that never
-// is there at a tick is left to the parent, which waits somewhat longer.
+// Of the thread, until it is back in the kernel's code, or in vain.
+constexpr unsigned most_steps = 1 << 16;
+thread_local unsigned steps_left __attribute__((tls_model("initial-exec"))) = 0;
+
+void set_single_step([[maybe_unused]] void* context, [[maybe_unused]] bool steps) {
+#if defined(__x86_64__)
+    constexpr greg_t trap_flag = 0x100;
+    greg_t& flags = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL];
+    flags = steps ? flags | trap_flag : flags & ~trap_flag;
+#endif
+}
+
+// The runtime may hold locks, so the report is made while the thread is in the kernel's own code.
+void report_in_kernel(Worker& worker, void* context) {
+    const char* counter = static_cast<const char*>(program_counter(context));
+    if (!worker.block().inside_fiber() || !in_kernel_library(worker, counter)) return;
+    report_alone();
+    worker.report_timeout(counter + 1);
+    end_process(exit_code_crash);
+}
+
+// Most of a checked loop's time is the runtime's, and ticks may miss the kernel's code for seconds. So the thread goes
+// on by single instructions until it returns there. Where processors cannot do that, later ticks try again, and the
+// parent waits somewhat longer.
 void on_tick(int, siginfo_t*, void* context) {
     if (!Worker::exists()) return;
     Worker& worker = Worker::current();
     if (!worker.overdue() || !worker.block().inside_fiber()) return;
-    const char* counter = static_cast<const char*>(program_counter(context));
-    if (!in_kernel_library(worker, counter)) return;
-    report_alone();
-    worker.report_timeout(counter + 1);
-    end_process(exit_code_crash);
+    report_in_kernel(worker, context);
+    // In a handler of that signal a step would end the process.
+    if (steps_left != 0 || sigismember(&static_cast<ucontext_t*>(context)->uc_sigmask, SIGTRAP)) return;
+    steps_left = most_steps;
+    set_single_step(context, true);
 }
 
 }  // namespace
@@ -40,6 +62,13 @@ void catch_timers() {
     action.sa_sigaction = on_tick;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
     sigaction(timer_signal, &action, nullptr);
+}
+
+bool is_watchdog_step(void* context) {
+    if (steps_left == 0) return false;
+    report_in_kernel(Worker::current(), context);
+    if (--steps_left == 0) set_single_step(context, false);
+    return true;
 }
 
 void start_watchdog() {

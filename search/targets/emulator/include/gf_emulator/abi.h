@@ -72,7 +72,7 @@ enum class Rounding : int { to_zero, up, down };
 enum class TileShape : int { m16n16k16, m32n8k16, m8n32k16, m16n8k16, m16n16k8, m16n8k8, m16n8k32 };
 enum class TileUse : int { matrix_a, matrix_b, accumulator };
 enum class Element : int { float16, bfloat16, float32, tf32, float8_e4m3, float8_e5m2 };
-// What gf_emulator_plain_product multiplies.
+// What gf_emulator_plain_product and gf_emulator_integer_product multiply.
 enum class PlainOperand : int { int8, uint8, float64, bits, uint4, int4 };
 
 }  // namespace gf_emulator
@@ -122,6 +122,9 @@ void gf_emulator_matrix_multiply(void* d, const void* a, const void* b, const vo
 // The same on integers, doubles and bits (xor, or and), whose lanes hold the matrices' rows one after the other.
 void gf_emulator_plain_product(void* d, const void* a, const void* b, const void* c, int rows, int columns, int depth,
                                gf_emulator::PlainOperand operand, bool by_and);
+// mma.sync of integers, with the lanes' registers as PTX has them; `rows` of A, 8 columns of B.
+void gf_emulator_integer_product(int* d, const unsigned* a, const unsigned* b, const int* c, int rows, int depth,
+                                 gf_emulator::PlainOperand input_a, gf_emulator::PlainOperand input_b, bool saturates);
 void gf_emulator_ldmatrix(unsigned* registers, const void* row, int matrix_count, bool transposed);
 void gf_emulator_stmatrix(void* row, const unsigned* registers, int matrix_count, bool transposed);
 

@@ -1,0 +1,13 @@
+#pragma once
+
+namespace gf {
+
+// Keeps the arithmetic that `value` comes from before what follows. ptxas moves a wgmma_wait up over arithmetic that was
+// written before it, since no register ties them together; it moves nothing over a sleep. Both orders are right, and
+// either may be faster. The sleep never comes where the value is never negative, and does no harm where it is. Plain
+// CUDA, so that every target has this one form.
+__device__ __forceinline__ void computed_before(float value) {
+    if (value < 0.0f) __nanosleep(1);
+}
+
+}  // namespace gf

@@ -1,0 +1,1 @@
+"""Where a search's work is done: on this machine, or on the machines of a Ray cluster."""

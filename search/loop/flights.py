@@ -1,0 +1,119 @@
+"""The trials of a search that are begun and not recorded, in the order of their numbers.
+
+Where times are measured, a trial whose time is known makes room for another one, and the strategy
+hears of it. Its safety check, and the checks of trials before it, may last longer: they need
+neither the compiler nor the GPU. Elsewhere each trial keeps its room until it is recorded, so that
+the same plan makes the same choices.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from greenfast.search.loop.evaluate import Evaluated
+from greenfast.search.loop.memory import Recalled
+from greenfast.search.render import RenderedSource
+from greenfast.search.strategies import Proposal, Told
+from greenfast.search.verdict import Verdict
+
+BEHIND = 4  # times the window: trials that are not recorded, with those that only wait for it
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What the strategy was told of a trial; None: nothing, as of a fault."""
+
+    told: Told | None
+
+
+@dataclass(eq=False)
+class Flight:
+    """A trial that is being evaluated, or waits for its turn to be recorded."""
+
+    number: int
+    proposal: Proposal
+    source: RenderedSource | None
+    future: Future[Evaluated]
+    recalled: Recalled | None = None  # the verdict is that of an earlier search
+    # The verdict before the safety check, from the moment at which the time is known.
+    timed: Future[Verdict] = field(default_factory=Future)
+    heard: Heard | None = None  # None: the strategy was not told yet
+
+    @property
+    def outcome(self) -> Verdict | None:
+        """The verdict, or the one so far; None: it is neither known nor likely yet."""
+        if self.future.done():
+            return self.future.result().verdict
+        return self.timed.result() if self.timed.done() else None
+
+
+def set_once(future: Future[Verdict]) -> Callable[[Verdict], None]:
+    """Gives `future` its result; a repeated evaluation does so again, and is not heard."""
+
+    def hear(verdict: Verdict) -> None:
+        if not future.done():
+            future.set_result(verdict)
+
+    return hear
+
+
+class Flights:
+    """A queue of trials with room for `window` that are compiled, checked and timed."""
+
+    def __init__(self, window: int, *, is_measured: bool) -> None:
+        """`is_measured`: those whose time is known take no room."""
+        self.window, self._is_measured = window, is_measured
+        self.most = BEHIND * window if is_measured else window
+        self._queue: deque[Flight] = deque()
+        self._changed = threading.Event()
+
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
+    def has_room(self, asked: int) -> bool:
+        """Whether another trial may begin beside `asked` whose proposals are to come."""
+        if len(self._queue) + asked >= self.most:
+            return False
+        if not self._is_measured:
+            return True
+        under_way = sum(flight.outcome is None for flight in self._queue)
+        return under_way + asked < self.window
+
+    def add(self, flight: Flight) -> None:
+        self._queue.append(flight)
+        self.watch(flight.future)
+        self.watch(flight.timed)
+
+    def watch(self, future: Future[Any]) -> None:
+        """Let `wait` end when this future has its result."""
+        future.add_done_callback(lambda _: self._changed.set())
+
+    def wait(self, longest_s: float) -> None:
+        """Wait until a result has come since the last call."""
+        self._changed.wait(longest_s)
+        self._changed.clear()
+
+    def wake(self) -> None:
+        """Let the next `wait` end at once."""
+        self._changed.set()
+
+    def news(self) -> Iterator[Flight]:
+        """The trials that the strategy is to hear of now, in order: not past an unknown one."""
+        if not self._is_measured:
+            return
+        for flight in self._queue:
+            if flight.outcome is None:
+                return
+            if flight.heard is None:
+                yield flight
+
+    def done(self) -> Flight | None:
+        """Take the first trial, if its evaluation has ended."""
+        if self._queue and self._queue[0].future.done():
+            return self._queue.popleft()
+        return None
