@@ -8,6 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from greenfast.app.cli.import_in_out import (
+    COPY_THREADS,
+    copied,
+    copy_entry,
+    copy_grid,
+    with_copies,
+)
 from greenfast.app.cli.import_source import Entry, ImportedArgument, Tuning
 from greenfast.search.diagnose.plain_reference import own_defines_off
 from greenfast.search.kernels.expressions import Value
@@ -147,6 +154,16 @@ def _template_toml(imported: Imported) -> str:
     for text in imported.tuning.restrictions:
         lines += ["", "[[constraints]]", f"expr = {_toml(text)}"]
         lines.append(f"because = {_toml(f'the restriction {text} does not hold')}")
+    if copied(imported.arguments):
+        grid = [copy_grid(imported.arguments), "1", "1"]
+        lines += [
+            "",
+            "[[launches]]",
+            f"entry = {_toml(copy_entry(imported.entry))}",
+            f"grid = {json.dumps(grid)}",
+            f"block = {json.dumps([str(COPY_THREADS), '1', '1'])}",
+            'smem_dynamic_bytes = "0"',
+        ]
     lines += [
         "",
         "[[launches]]",
@@ -165,6 +182,7 @@ def _template_toml(imported: Imported) -> str:
 def _with_extern_c(imported: Imported) -> str:
     """The text with the entry's name as it is, and without its own values of parameters."""
     text = own_defines_off(imported.text, set(imported.defines.values()))
+    text = with_copies(text, imported.entry, imported.arguments)
     if imported.entry.is_extern_c:
         return text
     pattern = rf"__global__(?=[^;{{}}]*\b{imported.entry.name}\s*\()"
@@ -208,6 +226,9 @@ def _reference(imported: Imported) -> str:
     returned = ", ".join(
         f"{argument.name!r}: ({argument.dtype!r}, {_shape(argument)})" for argument in outputs
     )
+    first = ""
+    if copied(imported.arguments):
+        first = f"\n        first_entry={copy_entry(imported.entry)!r},"
     return f'''"""Inputs and outputs of {imported.name}, imported from {_comment(imported.source)}.
 
 {_sentence(imported.truth)}
@@ -261,7 +282,7 @@ def launch(dims):
         {imported.entry.name!r},
         grid=three([{_sizes(imported.grid)}]),
         block=three([{_sizes(imported.block)}]),
-        smem_dynamic_bytes=int({_size(imported.smem)}),
+        smem_dynamic_bytes=int({_size(imported.smem)}),{first}
     )
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from greenfast.app.cli.import_files import Imported, imported_files
+from greenfast.app.cli.import_in_out import copied, split_in_out
 from greenfast.app.cli.import_launch import default_grid, in_small_letters, respelt
 from greenfast.app.cli.import_source import (
     C_TYPES,
@@ -40,9 +41,10 @@ from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.expressions import Value, expression, require_names
 from greenfast.search.text import visible
 
+_ROLES = {"in": "input", "out": "output"}  # as `greenfast check` spells them
 _ARGUMENT = re.compile(
     r"(?P<name>\w+):(?P<dtype>\w+)(?:\[(?P<shape>[\w\s,]+)\])?"
-    r"(?::(?P<role>input|output))?(?:=(?P<value>.+))?\Z"
+    r"(?::(?P<role>input|output|inout|in|out))?(?:=(?P<value>.+))?\Z"
 )
 
 
@@ -74,8 +76,8 @@ def import_(
         typer.Option(
             "--arg",
             metavar="SPEC",
-            help="A parameter of the entry: x:float32[n]:input, y:float32[n,64]:output, or "
-            "n:int32=4096; one for each.",
+            help="A parameter of the entry: x:float32[n]:input, y:float32[n,64]:output, "
+            "z:float32[n]:inout (read and written), or n:int32=4096; one for each.",
         ),
     ] = None,
     grid: Annotated[
@@ -163,6 +165,11 @@ def import_(
         return 0
     for path in sorted(written.iterdir()):
         print(shown(path))
+    for argument in copied(imported.arguments):
+        print(
+            f"\n{argument.name} is read and written: a first launch copies {argument.before} to "
+            "it, and times include the copy"
+        )
     print(f"\n{imported.truth}\n\nNext:")
     for command in commands:
         print(f"  {command}")
@@ -209,9 +216,9 @@ def _arguments(texts: list[str], entry: Entry, file: str) -> tuple[ImportedArgum
                     code="bad_argument",
                     mend="known: " + (", ".join(sorted(scalars)) or "none"),
                 )
-    if not any(argument.role == "output" for argument in arguments):
+    if not any(argument.role in ("output", "inout") for argument in arguments):
         raise UsageError("no --arg is an output", code="bad_argument", mend="end it with :output")
-    return arguments
+    return split_in_out(arguments, file)
 
 
 def _argument(text: str) -> ImportedArgument:
@@ -224,8 +231,8 @@ def _argument(text: str) -> ImportedArgument:
         raise UsageError(
             f"--arg {visible(text)!r} is not understood",
             code="bad_argument",
-            mend="write x:float32[4096]:input, y:float32[n]:output or n:int32=4096; types are "
-            + ", ".join(dict.fromkeys(C_TYPES.values())),
+            mend="write x:float32[4096]:input, y:float32[n]:output, z:float32[n]:inout or "
+            "n:int32=4096; types are " + ", ".join(dict.fromkeys(C_TYPES.values())),
         )
     if match["shape"] is not None:
         shape = tuple(size.strip() for size in match["shape"].split(","))
@@ -233,7 +240,8 @@ def _argument(text: str) -> ImportedArgument:
             raise UsageError(
                 f"--arg {visible(text)!r}: a size is missing or 0", code="bad_argument"
             )
-        return ImportedArgument(match["name"], match["dtype"], shape, match["role"] or "input")
+        role = match["role"] or "input"
+        return ImportedArgument(match["name"], match["dtype"], shape, _ROLES.get(role, role))
     try:
         value: int | float = (
             float(match["value"]) if match["dtype"] == "float32" else int(match["value"])
@@ -261,7 +269,7 @@ def _check_type(declared: Declared, argument: ImportedArgument, file: str) -> No
             code="bad_argument",
             mend=f"for example {_example(declared)}",
         )
-    if declared.is_pointer and declared.is_const and argument.role == "output":
+    if declared.is_pointer and declared.is_const and argument.role in ("output", "inout"):
         raise UsageError(
             f"--arg {argument.name}: {file} declares it const, so it is no output",
             code="bad_argument",

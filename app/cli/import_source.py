@@ -19,7 +19,7 @@ IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,47}\Z", re.ASCII)
 MOST_INCLUDES = 32
 _LOCAL_INCLUDE = re.compile(r'\s*#\s*include\s+"(?!gf/)([^"]*)"')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_ENTRY = re.compile(
+ENTRY = re.compile(
     r"__global__\b(?P<between>[^;{}()]*(?:__launch_bounds__\s*\([^)]*\)[^;{}()]*)?)"
     r"\b(?P<name>\w+)\s*\((?P<parameters>[^)]*)\)\s*\{"
 )
@@ -66,8 +66,9 @@ class ImportedArgument:
     name: str
     dtype: str
     shape: tuple[str, ...]  # numbers, or names of scalars
-    role: str  # "input" | "output" | "scalar"
+    role: str  # "input" | "output" | "inout" | "scalar"
     value: int | float = 0
+    before: str = ""  # of an output: the input that it begins as a copy of
 
     @property
     def is_size(self) -> bool:
@@ -135,10 +136,15 @@ def _with_includes(path: Path, file: str, known: list[Path]) -> str:
     return "\n".join(lines)
 
 
+def without_comments(text: str) -> str:
+    """The text with blanks in place of comments."""
+    return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+
+
 def read_entry(text: str, wanted: str | None, file: str) -> Entry:
     """The entry of that name, or the only one."""
-    bare = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
-    entries = {match["name"]: match for match in _ENTRY.finditer(bare)}
+    bare = without_comments(text)
+    entries = {match["name"]: match for match in ENTRY.finditer(bare)}
     if wanted is None and len(entries) != 1:
         raise UsageError(
             f"{file} has {len(entries)} __global__ functions"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 
 import pytest
@@ -243,3 +244,58 @@ def test_a_script_of_another_tuner_brings_the_space_and_the_grid(run):
     text = Path("kernels/saxpy/plain.cu.j2").read_text()
     assert "#define BLOCK {{ block }}\n#define N {{ n_value }}\n" in text
     assert "(above)" in text and "pragma once" not in text
+
+
+SCALE = """#define threads 64
+extern "C" __global__ void scale(float* __restrict__ x, const float* w, /* inner */ int n) {
+    int i = blockIdx.x * threads + threadIdx.x;
+    if (i < n) x[i] *= w[i];  // a comment, (with a bracket
+}
+"""
+IN_OUT = (
+    "import", "scale.cu", "--tune", "threads=32,64", "--block", "threads",
+    "--grid", "ceil_div(n, threads)", "--arg", "x:float32[n]:inout", "--arg", "w:float32[n]:in",
+)  # fmt: skip
+
+
+def test_a_tensor_that_is_read_and_written_begins_as_a_copy_of_an_input(run):
+    Path("scale.cu").write_text(SCALE)
+    code, out, err = run(*IN_OUT, "--arg", "n:int32=1000")
+    assert code == 0, err
+    assert "x is read and written: a first launch copies x_before to it" in out
+    kernel = load_kernel(Path("kernels/scale"))
+    kinds = {argument.name: argument.kind for argument in kernel.arguments}
+    assert kinds == {"x_before": "input", "x": "output", "w": "input", "n": "scalar"}
+    text = Path("kernels/scale/plain.cu.j2").read_text()
+    assert "scale(const float* __restrict__ x_before, float* __restrict__ x, const float* w" in text
+    assert [launch.entry for launch in kernel.templates[0].launches] == ["scale_copy", "scale"]
+
+
+@pytest.mark.slow
+def test_the_truth_of_an_in_out_tensor_is_the_plain_kernels_from_its_first_value(run):
+    Path("scale.cu").write_text(SCALE)
+    assert run(*IN_OUT, "--arg", "n:int32=1000")[0] == 0
+    reference = runpy.run_path("kernels/scale/reference.py")
+    inputs = reference["make_inputs"]({"n": 70}, {}, None, 1, {})
+    outputs = reference["reference"]({"n": 70}, {}, inputs)
+    expected = inputs["x_before"].astype("float64") * inputs["w"]
+    assert abs(outputs["x"]["value"] - expected).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--arg", "x:float32[n]:inout", "--arg", "w:float32[n]:inout"), "declares it const"),
+        (("--arg", "x:float32[n]:both", "--arg", "w:float32[n]"), "z:float32[n]:inout"),
+    ],
+)
+def test_what_cannot_be_read_and_written_is_told(run, arguments, sentence):
+    Path("scale.cu").write_text(SCALE)
+    code, _, err = run(*IN_OUT[:8], *arguments, "--arg", "n:int32=1000")
+    assert code == 2 and sentence in err and not Path("kernels").exists()
+
+
+def test_a_name_that_the_first_value_would_take_is_refused(run):
+    Path("scale.cu").write_text(SCALE.replace("w", "x_before"))
+    code, _, err = run(*IN_OUT[:10], "--arg", "x_before:float32[n]", "--arg", "n:int32=1000")
+    assert code == 2 and "rename the parameter x_before" in err
