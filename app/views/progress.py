@@ -52,6 +52,7 @@ def search_detail(store: Store, search_id: str) -> SearchDetailOut:
         confirmation=confirmation_out(confirmation) if confirmation else None,
         peers=[peer_out(peer) for peer in store.peers(search_id)],
         start=start_of(store.plan(search_id)),
+        objectives=list(store.plan(search_id).objectives),
         by_workload=results_by_workload(store, row, best.number if best else None),
     )
 

@@ -31,6 +31,7 @@ from greenfast.search.strategies.base import Objective, Proposal, Strategy, Told
 
 FULL_AT = 1.5  # times `kept`: a study that has so many trials is made smaller
 INFEASIBLE_LOG_RATIO = 10.0  # e^10 times the baseline: worse than any correct candidate
+INFEASIBLE = 1e9  # another objective
 CONSTRAINT = "right"
 CANDIDATE = "greenfast:candidate"  # attribute of a study's trial: the candidate's digest
 
@@ -77,7 +78,7 @@ class OptunaStrategy(Strategy):
         feasible = isinstance(told, Objective)
         self._study(proposal.candidate.template).add_trial(
             optuna.trial.create_trial(
-                value=told.log_ratio if isinstance(told, Objective) else INFEASIBLE_LOG_RATIO,
+                values=self._values(told),
                 params={
                     parameter.name: _encode(parameter, values[parameter.name])
                     for parameter in template.parameters
@@ -89,6 +90,12 @@ class OptunaStrategy(Strategy):
                 constraints={CONSTRAINT: -1.0 if feasible else 1.0},
             )
         )
+
+    def _values(self, told: Told) -> list[float]:
+        """The objectives; a wrong candidate is worse than any correct one in all of them."""
+        if isinstance(told, Objective):
+            return list(told.values)
+        return [INFEASIBLE_LOG_RATIO] + [INFEASIBLE] * (self.options.objectives - 1)
 
     def unlearn(self, proposal: Proposal) -> None:
         template, digest = proposal.candidate.template, proposal.candidate.digest
@@ -115,7 +122,10 @@ class OptunaStrategy(Strategy):
 
     def _replace(self, template: str, trials: Sequence[FrozenTrial]) -> None:
         """A study forgets nothing, so another one takes its sampler and these trials."""
-        study = optuna.create_study(sampler=self._study(template).sampler)
+        study = optuna.create_study(
+            sampler=self._study(template).sampler,
+            directions=["minimize"] * self.options.objectives,
+        )
         study.add_trials(trials)
         self._studies[template] = study
 
@@ -126,7 +136,10 @@ class OptunaStrategy(Strategy):
             seed = crc32(f"{self.seed}/{template}/{self._proposal_count}".encode())
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                self._studies[template] = optuna.create_study(sampler=self.sampler(seed))
+                self._studies[template] = optuna.create_study(
+                    sampler=self.sampler(seed),
+                    directions=["minimize"] * self.options.objectives,
+                )
         return self._studies[template]
 
     def origin(self, sampler: optuna.samplers.BaseSampler) -> Origin:
