@@ -97,7 +97,7 @@ def best_out(store: Store, row: SearchRow) -> BestOut | None:
 def standing_of(store: Store, best: TrialRow) -> str:
     """How far the times show that `best` is the fastest: its measured ties, or its band."""
     if best.time_kind == "measured":
-        return ties_sentence(ties_of(store, best), best.number)
+        return ties_sentence(ties_of(store, best))
     return band_sentence(best, store.not_told_apart(best))
 
 

@@ -268,7 +268,8 @@ def modelled(logs: Sequence[float], rng: random.Random) -> list[int]:
     """The outcomes that the model learns from: all, or the best, the last, and random others."""
     if len(logs) <= MODELLED:
         return list(range(len(logs)))
-    best = sorted(range(len(logs)), key=lambda at: (np.isnan(logs[at]), logs[at]))
+    # A NaN differs from itself; np.isnan of one number takes twenty times as long.
+    best = sorted(range(len(logs)), key=lambda at: (logs[at] != logs[at], logs[at]))
     kept = {*best[: MODELLED // 2], *range(len(logs) - MODELLED // 4, len(logs))}
     others = [at for at in range(len(logs)) if at not in kept]
     kept.update(rng.sample(others, MODELLED - len(kept)))
