@@ -100,7 +100,7 @@ def test_the_front_is_that_of_comparing_all_with_all():
 
 
 @pytest.mark.parametrize("name", sorted(SEVERAL_OBJECTIVES))
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_proposals_are_valid_new_and_the_same_for_a_seed(name, count, spaces):
     runs = []
     for _ in range(2):
@@ -124,6 +124,7 @@ def test_a_resumed_search_of_several_objectives_goes_on_alike(name, spaces):
     assert rest == [each.candidate for each in whole[24:]]
 
 
+@pytest.mark.slow
 def test_evolution_finds_more_of_the_front_than_a_random_search(spaces):
     def volume(proposals):
         """The area that the front dominates, below a fixed corner."""
