@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import random
+import re
 
 import numpy as np
 import optuna
@@ -24,6 +25,7 @@ from greenfast.search.errors import UsageError
 from greenfast.search.loop import objectives as rules
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import make_strategy, told_of
+from greenfast.search.space.candidate import Origin, OriginKind
 from greenfast.search.space.space import Space
 from greenfast.search.strategies import (
     SEVERAL_OBJECTIVES,
@@ -33,6 +35,7 @@ from greenfast.search.strategies import (
     Objective,
     Options,
     Past,
+    Proposal,
 )
 from greenfast.search.strategies.nsga2 import POPULATION
 from greenfast.search.strategies.objectives import Front, dominates, front_of
@@ -97,7 +100,7 @@ def test_the_front_is_that_of_comparing_all_with_all():
 
 
 @pytest.mark.parametrize("name", sorted(SEVERAL_OBJECTIVES))
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_proposals_are_valid_new_and_the_same_for_a_seed(name, count, spaces):
     runs = []
     for _ in range(2):
@@ -121,6 +124,7 @@ def test_a_resumed_search_of_several_objectives_goes_on_alike(name, spaces):
     assert rest == [each.candidate for each in whole[24:]]
 
 
+@pytest.mark.slow
 def test_evolution_finds_more_of_the_front_than_a_random_search(spaces):
     def volume(proposals):
         """The area that the front dominates, below a fixed corner."""
@@ -298,3 +302,34 @@ def test_a_candidate_that_proves_wrong_leaves_the_front(name, spaces):
     rows = [each.values for each in told if isinstance(each, Objective)]
     assert {row for row, _ in strategy._front.members} == {rows[at] for at in front_of(rows)}
     assert len(_drive(strategy, 5)) == 5
+
+
+# ---- lineage ----
+
+
+def test_a_winners_lineage_can_be_walked_by_links(tmp_path):
+    """From the winner's page to its parents' pages, and on to a trial without parents."""
+    services = Services(Settings.from_environment({"GREENFAST_DATA": str(tmp_path)}))
+    search = services.store.submit(values.plan())
+    claim = services.store.claim("worker", values.LEASE_S)
+    parents: tuple[str, ...] = ()
+    for number in range(4):
+        trial = values.trial(number, values.accepted(number, 100.0 - number))
+        kind = OriginKind.MUTATED if parents else OriginKind.SAMPLED
+        candidate = dataclasses.replace(trial.candidate, origin=Origin(kind, parents))
+        trial = dataclasses.replace(trial, candidate=candidate)
+        services.store.begin(claim, number, Proposal(candidate, trial.sampler))
+        services.store.record(claim, trial, values.source(number))
+        parents = (candidate.digest,)
+    walked, path = [], f"/searches/{search.id}/trials/3"
+    with TestClient(create_app(services), base_url="http://127.0.0.1") as client:
+        while path:
+            page = client.get(path, headers={"accept": "text/html"})
+            assert page.status_code == 200
+            walked.append(int(path.rsplit("/", 1)[1]))
+            origin = re.search(r'id="origin".*?</div>', page.text, re.S)
+            links = re.findall(r'href="([^"]+/trials/\d+)"', origin.group(0))
+            path = links[0] if links else ""
+            assert len(walked) < 5
+    services.close()
+    assert walked == [3, 2, 1, 0]
