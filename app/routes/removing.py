@@ -62,5 +62,5 @@ def remove_trial(
 @router.delete("/tunings/{tuning}")
 def remove_tuning(tuning: str, store: TheStore, dry_run: DryRun = False) -> RemovedOut:
     """Remove a tuning with all its searches."""
-    searches = [(row.id, None) for row in store.tuning(tuning).searches]
+    searches: list[Named] = [(row.id, None) for row in store.tuning(tuning).searches]
     return removed(store, searches, dry_run=dry_run)

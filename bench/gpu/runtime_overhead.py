@@ -176,8 +176,10 @@ def _custom_op(q: Any, k: Any, v: Any, plan: Any) -> Callable[[], Any]:
     """The same launch as torch.library.custom_op makes it."""
     import torch
 
-    @torch.library.custom_op("greenfast_bench::attention", mutates_args=())
-    def operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    schema = "(Tensor q, Tensor k, Tensor v) -> Tensor"
+
+    @torch.library.custom_op("greenfast_bench::attention", mutates_args=(), schema=schema)
+    def operator(q: Any, k: Any, v: Any) -> Any:
         o = torch.empty_like(q)
         plan.launch(
             (q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()),

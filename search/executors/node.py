@@ -114,6 +114,11 @@ def emulate(parcel: Parcel, *arrays: np.ndarray) -> Parcel:
     return replied(lambda: _on_emulator(wanted.setup, results))
 
 
+def answer_nothing(parcel: Parcel, *arrays: np.ndarray) -> Parcel:
+    """A task that does nothing, to measure what a task costs."""
+    return replied(lambda: None)
+
+
 def own_version() -> str:
     """The installed version of greenfast; a bare checkout has none."""
     try:

@@ -38,6 +38,7 @@ class OnCluster(Executor):
         self.work = Work(cluster)
         self._gpu_setup = GpuSetup(run_deadline_s, own_version(), opened)
         self._gpus: list[tuple[Actor, GpuFacts]] | None = None
+        self._models: list[Device] = []  # of the GPUs that were free at the last look
         self._lock = threading.Lock()
 
     def cores(self) -> int:
@@ -47,10 +48,20 @@ class OnCluster(Executor):
         return self.work.cluster.gpu_count()
 
     def device(self, target: str) -> Device | None:
+        """A look at the GPUs takes them for a moment only: a service plans what workers run."""
         family, which = check_target_name(target)
         if family != "cuda":
             return None
-        return self._selected(which)[0][1][1].device
+        with self._lock:
+            if self._gpus is None and not self._models:
+                gpus = self._opened()
+                self._models = [facts.device for _, facts in gpus]
+                for actor, _ in gpus:
+                    actor.end()
+            elif self._gpus is not None:
+                self._models = [facts.device for _, facts in self._gpus]
+        numbers = self._numbers(which, len(self._models))
+        return self._models[numbers[0]]
 
     def toolchain(self, cache_folder: Path, children: int, place: Place | None) -> Toolchain:
         return RemoteToolchain(self.work, cache_folder, place)
@@ -83,16 +94,19 @@ class OnCluster(Executor):
             if self._gpus is None:
                 self._gpus = self._opened()
             gpus = self._gpus
-        numbers = numbers_of(which, len(gpus))
-        missing = next((number for number in numbers if number >= len(gpus)), None)
-        if not numbers or missing is not None:
+        numbers = self._numbers(which, len(gpus))
+        require_one_model(which, [(number, gpus[number][1].device) for number in numbers])
+        return [(number, gpus[number]) for number in numbers]
+
+    def _numbers(self, which: str, free: int) -> tuple[int, ...]:
+        numbers = numbers_of(which, free)
+        if not numbers or max(numbers) >= free:
             raise UsageError(
-                f"cuda:{which} cannot be used: {len(gpus)} GPUs of the cluster are free",
+                f"cuda:{which} cannot be used: {free} GPUs of the cluster are free",
                 code="no_gpu",
                 mend="use emulator:h200, or add machines with GPUs to the cluster",
             )
-        require_one_model(which, [(number, gpus[number][1].device) for number in numbers])
-        return [(number, gpus[number]) for number in numbers]
+        return numbers
 
     def _opened(self) -> list[tuple[Actor, GpuFacts]]:
         """An actor for each free GPU, in the order of machines and boards."""

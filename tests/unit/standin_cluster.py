@@ -26,7 +26,7 @@ class StandInCluster(Cluster):
     def __init__(self, machines, openers=()):
         """`openers`: one for each GPU."""
         self.machines, self.openers = list(machines), list(openers)
-        self.sent = []  # digests, in order
+        self.opened_actors = []
         self._lock = threading.Lock()
         self._turn = 0
 
@@ -45,7 +45,6 @@ class StandInCluster(Cluster):
             machine = alive[self._turn % len(alive)]
             machine.tasks.append(task.__name__)
             dies = len(machine.tasks) >= machine.dies_at
-            self.sent += parcel.digests
         if machine.differs:
             return replied(lambda: Differs(machine.name, f"{machine.name} differs"))
         node.be_machine(machine.name)
@@ -55,7 +54,9 @@ class StandInCluster(Cluster):
         return reply
 
     def actors(self, setup):
-        return [StandInActor(opener, setup) for opener in self.openers]
+        actors = [StandInActor(opener, setup) for opener in self.openers]
+        self.opened_actors += actors
+        return actors
 
     def interrupt(self):
         pass
@@ -75,7 +76,7 @@ class StandInActor(Actor):
     """An actor in this process; `opener.dies_at` is the call at which its machine dies."""
 
     def __init__(self, opener, setup):
-        self._opener, self._calls = opener, 0
+        self._opener, self._calls, self.has_ended = opener, 0, False
         self._gpu = GpuActor(type(setup)(setup.run_deadline_s, setup.version, opener.opened))
 
     def call(self, method, parcel, arrays):
@@ -85,6 +86,7 @@ class StandInActor(Actor):
         return self._gpu.answer(method, parcel, *(arrays[digest] for digest in parcel.digests))
 
     def end(self):
+        self.has_ended = True
         self._gpu._target.close()
 
 

@@ -98,9 +98,12 @@ def test_a_gpu_whose_machine_dies_drops_out_and_loses_nothing(cluster, album, to
 
 def test_a_plan_knows_the_model_of_a_gpu_that_this_machine_does_not_have(cluster):
     executor = cluster({0: {"model": "l4"}})
+    actors = executor.work.cluster.opened_actors
     try:
         note_device("cuda:0", executor.device("cuda:0"))
         assert target_device("cuda:0").name == "l4"
+        assert len(actors) == 1 and actors[0].has_ended  # another process may take the GPU
+        assert executor.device("cuda:0").name == "l4" and len(actors) == 1
     finally:
         note_device("cuda:0", None)
 
