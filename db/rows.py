@@ -155,6 +155,16 @@ class Point:
 
 
 @dataclass(frozen=True)
+class OutcomeRow:
+    """A correct trial and its figures, in the order of the objectives that were asked for."""
+
+    number: int
+    template: str
+    verdict: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class NegativeRow:
     """A valid negative: a change against the baseline, its scope and the result."""
 

@@ -9,6 +9,7 @@
     Claims         claim, renew, renew_lease, describe, finish, release, history, silence
     Recording      begin, record, settle
     Trials         trials, trial, recorded, best, not_told_apart, best_so_far, counts
+    Fronts         outcomes
     Negatives      negatives
     Ledger         note, notes, known_trials, import_foreign, foreign
     Sources        source
@@ -36,6 +37,7 @@ from greenfast.db.confirmations import Confirmations
 from greenfast.db.devices import Devices
 from greenfast.db.dialects import make_engine, parse_url, sqlite_path
 from greenfast.db.extension import Extensions
+from greenfast.db.fronts import Fronts
 from greenfast.db.kernel_files import FrozenFiles
 from greenfast.db.ledger import Ledger
 from greenfast.db.migrate import prepare
@@ -66,6 +68,7 @@ class Store(
     Claims,
     Recording,
     Trials,
+    Fronts,
     Negatives,
     Ledger,
     Sources,

@@ -57,6 +57,10 @@ class Reason(StrEnum):
     DIVERGENCE = "divergence"
 
 
+# Rejections of a correct candidate by its time alone.
+COMPARED = (Reason.SLOWER, Reason.SAME, Reason.AMBIGUOUS, Reason.TOO_NOISY)
+
+
 class TimeKind(StrEnum):
     MEASURED = "measured"
     MODELLED = "modelled"

@@ -60,6 +60,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
         Command("trials", "trials", "List, select and sort the trials of a search."),
         Command("compare", "compare", "Compare two trials, or the best of two searches."),
         Command("importance", "importance", "Show which parameters the times depend on."),
+        Command("pareto", "pareto", "Show the trials that no other beats in every objective."),
         Command("negatives", "negatives", "List ideas that were tried and did not help."),
         Command("recheck", "recheck", "Evaluate old negatives again, with today's files."),
         Command("ablate", "ablate", "Switch each feature of a winner off, one at a time."),

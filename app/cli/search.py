@@ -19,6 +19,7 @@ from greenfast.app.cli.options import (
     Workloads,
 )
 from greenfast.app.cli.output import duration, microseconds, print_json
+from greenfast.app.cli.pareto import names_of
 from greenfast.app.cli.search_report import show_search
 from greenfast.app.cli.services import opened_services
 from greenfast.app.service.worker import Left, RunReport, Stop, run_claim, worker_name
@@ -38,6 +39,7 @@ from greenfast.search.loop.run import Ended, weak_tests_of
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.status import SearchStatus
 from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies.objectives import OBJECTIVES
 from greenfast.search.text import shortened
 from greenfast.search.verdict import Rejected, Trial, verdict_name
 
@@ -96,6 +98,23 @@ StrategyOption = Annotated[
         metavar="NAME",
         help=f"How candidates are chosen: {', '.join(sorted(STRATEGIES))}. "
         f"[default: {DEFAULT_STRATEGY}]",
+    ),
+]
+ObjectivesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--objectives",
+        metavar="NAMES",
+        help=f"What the strategy minimises, among {', '.join(OBJECTIVES)}. The best stays the "
+        "fastest correct candidate; `greenfast pareto` shows the others. [default: time]",
+    ),
+]
+PopulationOption = Annotated[
+    int | None,
+    typer.Option(
+        "--population",
+        metavar="N",
+        help="The population of a strategy that has one. [default: the strategy's own]",
     ),
 ]
 BaselineOption = Annotated[
@@ -228,6 +247,8 @@ def search(
     no_gain: NoGainOption = None,
     within: WithinOption = None,
     strategy: StrategyOption = None,
+    objectives: ObjectivesOption = None,
+    population: PopulationOption = None,
     seed: Seed = None,
     baseline: BaselineOption = None,
     min_gain: MinGainOption = None,
@@ -294,6 +315,8 @@ def search(
             no_gain=no_gain,
             bound_percent=within,
             cold=cold,
+            objectives=names_of(objectives),
+            population=population,
         )
     )
     with opened_services(executor, address) as services:

@@ -94,7 +94,7 @@ def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
         remarks.append(NOT_SAFE if unsafe else NOT_FASTER)
     if best is not None:
         remarks.append(band_sentence(best, best.not_told_apart))
-        remarks.append(ties_sentence(best.ties, best.number))
+        remarks.append(ties_sentence(best.ties, f"Trial {best.number}"))
     if detail.expectation is not None:
         remarks.append(one_line(detail.expectation.sentence))
     if closing:

@@ -58,6 +58,7 @@ def _show_search(services: Services, search_id: str, as_json: bool) -> int:
         ("target", detail.target),
         ("strategy", detail.strategy),
         ("start", detail.start),
+        *([("objectives", ", ".join(detail.objectives))] if detail.objectives[1:] else []),
         ("baseline", detail.baseline),
         ("seed", detail.seed),
         ("created", detail.created_at),
@@ -68,6 +69,8 @@ def _show_search(services: Services, search_id: str, as_json: bool) -> int:
     out.print(facts_table)
     out.print()
     show_search(detail, Designs(services.catalogue, plan.kernel, plan.compiled))
+    if detail.objectives[1:]:
+        out.print(f"Its Pareto front: greenfast pareto {detail.id}")
     return 0
 
 

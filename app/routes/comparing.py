@@ -10,6 +10,7 @@ from greenfast.app.routes.access import TheServices, TheStore
 from greenfast.app.views.compare_schemas import CompareOut, ExtensionIn, ImportancesOut
 from greenfast.app.views.comparing import compare
 from greenfast.app.views.importances import importances
+from greenfast.app.views.pareto import ParetoOut, pareto
 from greenfast.app.views.schemas import SearchOut
 from greenfast.app.views.trial_names import LONGEST, trial_named
 
@@ -33,6 +34,19 @@ def compare_trials(a: TrialText, b: TrialText, store: TheStore) -> CompareOut:
 def importance(search: str, store: TheStore) -> ImportancesOut:
     """The parameters on which the times of a search depend, by template."""
     return importances(store, search)
+
+
+@router.get("/searches/{search}/pareto", tags=["searches"])
+def pareto_front(
+    search: str,
+    store: TheStore,
+    objectives: Annotated[
+        list[str] | None,
+        Query(description="time, registers, shared_memory, error; default: the search's own"),
+    ] = None,
+) -> ParetoOut:
+    """The correct trials that no other beats in every objective."""
+    return pareto(store, search, objectives)
 
 
 @router.post("/searches/{search}/extend", tags=["searches"])

@@ -23,7 +23,7 @@ def expectation_of(plan: SearchPlan, best: BestOut | TrialRow | None) -> Expecta
 
 
 def _sentence(plan: SearchPlan, gain: float | None, kind: str) -> str:
-    parts = [f"Hypothesis: {plan.hypothesis}."] if plan.hypothesis else []
+    parts = [f"Hypothesis: {plan.hypothesis.rstrip('.')}."] if plan.hypothesis else []
     came_out = f"the {kind} gain is {gain:.1%}" if gain is not None else "no gain is known"
     expected = (
         f"{plan.expected_gain:.1%} was expected, and " if plan.expected_gain is not None else ""

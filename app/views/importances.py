@@ -109,7 +109,8 @@ def _of_template(name: str, trials: Sequence[TrialRow]) -> TemplateImportancesOu
 def _sentence(timed: int, shares: Shares | None) -> str:
     if shares is None:
         return (
-            f"{timed} correct trials with a time are too few to tell what matters; "
+            f"{timed} correct trial{'' if timed == 1 else 's'} with a time "
+            f"{'is' if timed == 1 else 'are'} too few to tell what matters; "
             f"{FEWEST_TRIALS} are needed."
         )
     if not shares.by_name:

@@ -28,7 +28,7 @@ REASONS: dict[Stage, frozenset[Reason]] = {
     Stage.RENDER: frozenset({Reason.RENDER_ERROR}),
     Stage.COMPILE: COMPILED,
     Stage.PTXAS: ASSEMBLED,
-    Stage.CORRECTNESS: LAUNCHED,
+    Stage.CORRECTNESS: LAUNCHED | WATCHED,  # some faults end a plain run of the emulator, too
     Stage.PERFORMANCE: LAUNCHED | TIMED,
     Stage.SAFETY: LAUNCHED | WATCHED,
 }

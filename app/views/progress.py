@@ -52,6 +52,7 @@ def search_detail(store: Store, search_id: str) -> SearchDetailOut:
         confirmation=confirmation_out(confirmation) if confirmation else None,
         peers=[peer_out(peer) for peer in store.peers(search_id)],
         start=start_of(store.plan(search_id)),
+        objectives=list(store.plan(search_id).objectives),
         by_workload=results_by_workload(store, row, best.number if best else None),
     )
 
@@ -96,7 +97,7 @@ def best_out(store: Store, row: SearchRow) -> BestOut | None:
 def standing_of(store: Store, best: TrialRow) -> str:
     """How far the times show that `best` is the fastest: its measured ties, or its band."""
     if best.time_kind == "measured":
-        return ties_sentence(ties_of(store, best), best.number)
+        return ties_sentence(ties_of(store, best))
     return band_sentence(best, store.not_told_apart(best))
 
 

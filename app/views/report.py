@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from greenfast.app.views.ablation_schemas import AblationOut
 from greenfast.app.views.ablations import each_trial, stored_ablation
-from greenfast.app.views.confirmations import confirmation_out, peer_out
+from greenfast.app.views.confirmations import confirmation_out, peer_out, ranked
 from greenfast.app.views.designs import Designs, written
 from greenfast.app.views.importances import importances
 from greenfast.app.views.ledger_memory import Reuse, reused_trials
@@ -21,12 +21,14 @@ from greenfast.app.views.report_schemas import (
     SearchReportOut,
     StageOut,
 )
+from greenfast.app.views.report_state import fault_counts, state_sentence
 from greenfast.app.views.schemas import FunnelStep
 from greenfast.app.views.start import start_of
 from greenfast.app.views.trial_names import search_named
 from greenfast.app.wiring import Services, own_version
-from greenfast.db.rows import SearchRow, TrialRow
+from greenfast.db.rows import ConfirmationRow, SearchRow, TrialRow
 from greenfast.db.store import Store
+from greenfast.search.diagnose.explanation import EXPLAINED
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.status import SearchStatus
@@ -74,6 +76,7 @@ def search_report(services: Services, search_id: str) -> SearchReportOut:
         name=row.name,
         status=row.status,
         kernel=row.kernel,
+        state=state_sentence(row),
         question=_question(store, row, plan, best, base),
         setup=list(_setup(store, row, plan, trials)),
         trials=len(trials),
@@ -85,11 +88,12 @@ def search_report(services: Services, search_id: str) -> SearchReportOut:
             for stage, reached, passed in counts.funnel
         ],
         by_reason=counts.by_reason,
+        faulted=fault_counts(trials),
         stages=stages,
         winner=best.number if best is not None else None,
         winner_sentence=_winner(store, row, best, base),
         confirmation=confirmation_out(confirmation) if confirmation else None,
-        peers=[peer_out(peer) for peer in store.peers(search_id)],
+        peers=ranked([peer_out(peer) for peer in store.peers(search_id)]),
         ablation=ablation,
         themes=themes,
         importances=report.templates,
@@ -98,7 +102,7 @@ def search_report(services: Services, search_id: str) -> SearchReportOut:
             PointOut(number=point.number, time_us=point.time_median_us, best_us=point.best_us)
             for point in store.best_so_far(search_id)
         ],
-        cited=_cited(trials, stages, themes, best, ablation, kept),
+        cited=_cited(trials, stages, themes, best, ablation, kept, compared_trials(confirmation)),
     )
 
 
@@ -256,9 +260,8 @@ def next_steps(
 ) -> Iterator[str]:
     """What to try next, each with its reason."""
     if best is None:
-        wrong = next((trial for trial in trials if trial.verdict == VerdictName.REJECTED), None)
-        if wrong is not None:
-            yield f"No candidate is correct. `greenfast explain {row.id}/{wrong.number}` looks why."
+        yield from _without_a_correct_candidate(row, trials)
+        yield from _going_on(row)
         return
     if row.time_kind != "measured":
         yield (
@@ -287,6 +290,33 @@ def next_steps(
             f"The space has untried points: `greenfast search --resume {row.id} --extend "
             f"{max(10, len(trials) // 2)}` goes on."
         )
+    yield from _going_on(row)
+
+
+def _without_a_correct_candidate(row: SearchRow, trials: list[TrialRow]) -> Iterator[str]:
+    """The first wrong trial: explained where it ran, shown where it did not come so far."""
+    rejected = [trial for trial in trials if trial.verdict == VerdictName.REJECTED]
+    ran = next((trial for trial in rejected if trial.stage in EXPLAINED), None)
+    if ran is not None:
+        yield f"No candidate is correct. `greenfast explain {row.id}/{ran.number}` looks why."
+    elif rejected:
+        first = rejected[0]
+        yield (
+            f"No candidate came to run. `greenfast show {row.id}/{first.number}` has the whole "
+            f"message of {first.stage}."
+        )
+
+
+def _going_on(row: SearchRow) -> Iterator[str]:
+    """A search that stopped before its end can continue."""
+    if row.status in (SearchStatus.PAUSED, SearchStatus.FAILED):
+        yield f"The search stopped before its end: `greenfast search --resume {row.id}` goes on."
+
+
+def compared_trials(confirmation: ConfirmationRow | None) -> set[int]:
+    """The trials that the winner was timed against in fresh processes."""
+    comparisons = confirmation.confirmation.comparisons if confirmation is not None else ()
+    return {each.other_trial for each in comparisons if each.other_trial is not None}
 
 
 def _cited(
@@ -296,9 +326,10 @@ def _cited(
     best: TrialRow | None,
     ablation: AblationOut | None,
     kept: Mapping[int, Reuse],
+    compared: Collection[int],
 ) -> list[CitedTrialOut]:
     """Every trial that the report names, in order."""
-    numbers = {stage.number for stage in stages}
+    numbers = {stage.number for stage in stages} | set(compared)
     numbers |= {theme.example for theme in themes}
     numbers |= {best.number} if best is not None else set()
     numbers |= {ablation.number} if ablation is not None else set()

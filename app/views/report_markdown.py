@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from greenfast.app.views.designs import written
 from greenfast.app.views.report_schemas import ReportOut, SearchReportOut, StageOut
+from greenfast.app.views.report_state import faults_sentence
 from greenfast.app.views.schemas import ComparisonOut, FunnelStep
 from greenfast.search.text import visible
 
@@ -57,7 +58,12 @@ def _search(search: SearchReportOut, *, several: bool) -> Iterator[str]:
             else ""
         )
         cost = f" Cost: {plain(question.cost)}." if question.cost else ""
-        yield from (f"**Hypothesis.** {plain(question.hypothesis)}.{expected}{cost}", "")
+        yield from (
+            f"**Hypothesis.** {plain(question.hypothesis.rstrip('.'))}.{expected}{cost}",
+            "",
+        )
+    if search.state:
+        yield from (f"**State.** {plain(search.state)}", "")
     yield from (f"**Answer.** {plain(question.answer)}", "")
     yield from ("### Set-up", "")
     yield from _table(("", ""), [(name, plain(value)) for name, value in search.setup])
@@ -72,6 +78,8 @@ def _search(search: SearchReportOut, *, several: bool) -> Iterator[str]:
     if search.by_reason:
         reasons = ", ".join(f"{count} {reason}" for reason, count in search.by_reason.items())
         yield from (f"Rejected: {reasons}.", "")
+    if search.faulted:
+        yield from (plain(faults_sentence(search.faulted)), "")
     if search.reused:
         yield from (
             f"{search.reused} of {search.trials} trials repeat the verdict of an earlier search.",
@@ -82,7 +90,12 @@ def _search(search: SearchReportOut, *, several: bool) -> Iterator[str]:
         ("trial", "", "design", "time", "of baseline", "registers", "shared", "spills", "status"),
         [_stage(search, stage) for stage in search.stages],
     )
-    yield from ("### Winner", "", plain(search.winner_sentence), "")
+    name = (
+        f"{_link(search, search.winner, f'trial {search.winner}')}. "
+        if search.winner is not None
+        else ""
+    )
+    yield from ("### Winner", "", f"{name}{plain(search.winner_sentence)}", "")
     yield from _compared(search)
     yield from _ablation(search)
     yield from _negatives(search)
@@ -144,7 +157,11 @@ def _compared(search: SearchReportOut) -> Iterator[str]:
     rows = []
     if search.confirmation is not None:
         for comparison in search.confirmation.comparisons:
-            rows.append((plain(comparison.against), "", *_ratio(comparison)))
+            other = comparison.other_trial
+            against = plain(comparison.against)
+            if other is not None:
+                against += f", {_link(search, other, f'trial {other}')}"
+            rows.append((against, "", *_ratio(comparison)))
         yield from (plain(search.confirmation.sentence), "")
     for peer in search.peers:
         if peer.comparison is not None:

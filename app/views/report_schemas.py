@@ -68,6 +68,7 @@ class SearchReportOut(Output):
     name: str
     status: str
     kernel: str
+    state: str = Field(description="how far the search has come; empty for a completed one")
     question: QuestionOut
     setup: list[tuple[str, str]]
     trials: int
@@ -76,6 +77,7 @@ class SearchReportOut(Output):
     band: float
     funnel: list[FunnelStep]
     by_reason: dict[str, int]
+    faulted: dict[str, int] = Field(description="trials by the code of the fault that ended them")
     stages: list[StageOut]
     winner: int | None
     winner_sentence: str

@@ -121,6 +121,15 @@ class SearchSubmission(Input):
         description="begin without presets, earlier verdicts, champions and the best candidates "
         "of other scopes",
     )
+    objectives: list[str] | None = Field(
+        None,
+        min_length=1,
+        description="time, registers, shared_memory, error: those with a front; default: time. "
+        "The best is the fastest correct candidate in any case",
+    )
+    population: int | None = Field(
+        None, description="of a strategy that has one; default: the strategy's own"
+    )
 
     def request(self) -> SearchRequest:
         given = {
@@ -141,6 +150,7 @@ class SearchSubmission(Input):
                 "expected_gain",
                 "cost",
                 "cold",
+                "population",
             )
         }
         return SearchRequest(
@@ -162,6 +172,7 @@ class SearchSubmission(Input):
                 for workload in self.workloads
             ),
             templates=tuple(self.templates) if self.templates is not None else None,
+            objectives=tuple(self.objectives) if self.objectives is not None else None,
         )
 
 
@@ -423,6 +434,7 @@ class SearchDetailOut(SearchOut):
     baseline_trial: TrialOut | None
     confirmation: ConfirmationOut | None = Field(description="null: the winner was not timed again")
     peers: list[PeerOut]
+    objectives: list[str] = Field(description="of the strategy; the best is the fastest correct")
     start: str = Field(
         description="cold, or warm: what the strategy began with, such as presets and the best "
         "candidates of other scopes"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from greenfast.app.views.submission_feedback import feedback
@@ -33,8 +37,10 @@ if TYPE_CHECKING:
     from greenfast.db.store import Store
 
 JSON = dict[str, Any]
-# Of this process: clients that send one source at the same time get one search.
+# Clients that send one source at the same time get one search: of this process, and of all that
+# share its data folder. The kernel frees the file's lock when a process is killed.
 _ONE_AT_A_TIME = threading.Lock()
+LOCK = "submissions.lock"
 MOST_REPEATS = 20  # earlier searches of one source that are compared
 WAITING = (SearchStatus.QUEUED, SearchStatus.RUNNING)
 # What decides a verdict beside the source and its launches. A seed decides where it is asked for.
@@ -90,12 +96,19 @@ def submit_source(services: Services, request: JudgeRequest, name: str = "") -> 
     plan = _plan(services, request, submission, files, kernel.folder.name)
     plan = replace(plan, name=name or plan.name)
     champion = services.files_of(plan, catalogue)
-    with _ONE_AT_A_TIME:
+    with _ONE_AT_A_TIME, _alone_in(services.settings.data):
         if (earlier := _judged_before(services, plan, files, request.seed)) is not None:
             return Ticket(earlier, repeated=True)
         if plan.champion is not None:
             files = with_template(files, champion, plan.champion.template)
         return Ticket(services.store.submit(plan, files).id, repeated=False)
+
+
+@contextmanager
+def _alone_in(data: Path) -> Iterator[None]:
+    with (data / LOCK).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _with_parent(services: Services, submission: Submission) -> Submission:

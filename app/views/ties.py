@@ -27,26 +27,30 @@ NEAR_MISSES = (Reason.SAME, Reason.AMBIGUOUS)
 
 
 def ties_of(store: Store, best: TrialRow) -> tuple[int, ...]:
-    """The numbers of the trials that tie with `best`, the fastest first; () unless measured."""
-    own = _interval(store, best) if best.time_kind == "measured" else None
-    if own is None:
+    """The numbers of the trials that tie with `best`; () unless measured.
+
+    Those of a direct comparison come first, then the others, the fastest first.
+    """
+    if best.time_kind != "measured":
         return ()
-    direct = _direct(store.confirmation(best.search_id), best.number)
-    return tuple(
+    own, direct = _interval(store, best), _direct(store.confirmation(best.search_id), best.number)
+    ties = [number for number, is_one in direct.items() if is_one]
+    ties += [
         trial.number
         for trial in _near(store, best)
-        if direct.get(trial.number, _ties(own, _interval(store, trial)))
-    )
+        if trial.number not in direct and _ties(own, _interval(store, trial))
+    ]
+    return tuple(ties)
 
 
-def ties_sentence(ties: tuple[int, ...] | list[int], best: int) -> str:
+def ties_sentence(ties: tuple[int, ...] | list[int], subject: str = "It") -> str:
     """The tie in words; empty where there is none."""
     if not ties:
         return ""
     names = ", ".join(map(str, ties[:MOST_NAMED])) + (", ..." if len(ties) > MOST_NAMED else "")
     others = f"trial {names}" if len(ties) == 1 else f"{len(ties)} other trials ({names})"
     return (
-        f"Trial {best} ties with {others}: measured times do not show which of them is the "
+        f"{subject} ties with {others}: measured times do not show which of them is the "
         "fastest, so another search may pick another."
     )
 
@@ -67,8 +71,8 @@ def _is_eligible(trial: TrialRow) -> bool:
     return trial.verdict in CORRECT or is_near_miss
 
 
-def _ties(own: Interval, other: Interval | None) -> bool:
-    return other is not None and is_tie(own, other)
+def _ties(own: Interval | None, other: Interval | None) -> bool:
+    return own is not None and other is not None and is_tie(own, other)
 
 
 def _interval(store: Store, trial: TrialRow) -> Interval | None:

@@ -93,6 +93,18 @@ RIGHT_STAGES: dict[str, tuple[str, ...]] = {
     "mma_blocks_leave_while_others_add_up": END,
     "row_offset_in_32_bits": END,
     "batch_offset_in_unsigned_32_bits": ("qk",),
+    "decode_share_published_without_a_fence": END,
+    "decode_last_block_reads_without_a_fence": END,
+    "decode_row_tiles_share_a_ticket": END,
+    "decode_query_of_another_head": ("qk",),
+    "decode_mask_by_packed_row": ("softmax",),
+    "decode_last_split_leaves_tiles_out": ("state", *END),
+    "decode_shift_of_no_key": ("softmax", "state"),
+    "decode_place_refilled_while_it_is_read": TILES,
+    "decode_two_groups_of_warps_on_a_ring": TILES,
+    "decode_blocks_sum_over_maxima_that_are_read": END,
+    "decode_blocks_leave_while_others_add_up": END,
+    "decode_inbox_read_before_all_have_sent": END,
 }
 
 

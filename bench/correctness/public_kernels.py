@@ -1,12 +1,12 @@
 """How many kernels of public repositories does `greenfast check` run as they are?
 
-    python -m bench.correctness.public_kernels llm.c=PATH cuda-samples=PATH
-                                               [--only TEXT] [--data FOLDER] [--jobs N] [--save]
+    python -m bench.correctness.public_kernels llm.c=PATH cuda-samples=PATH [--only TEXT]
+                                               [--first N] [--data FOLDER] [--jobs N] [--save]
 
 public_kernels.txt holds a launch of each kernel, and none of their text. Each kernel is checked
 from the command line. A kernel *ran* when the check ended with exit code 0 or 1. Prints the kernels
 that did not, and why, and the findings. With --save the rows are stored as the result
-`public_kernels`; paths of checkouts are not.
+`public_kernels`, beside those of kernels that did not run now; paths of checkouts are not.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from bench.command_line import add_save, run_greenfast, script_parser
@@ -87,6 +88,7 @@ def main() -> int:
     parser = script_parser(__doc__)
     parser.add_argument("checkouts", nargs="+", metavar="SUITE=PATH")
     parser.add_argument("--only", default="", help="only kernels whose file and entry contain this")
+    parser.add_argument("--first", type=int, default=1, help="the list's kernels from this one on")
     parser.add_argument("--data", help="greenfast's data folder; its compiled emulator is kept")
     parser.add_argument("--jobs", type=int, default=1)
     add_save(parser)
@@ -94,7 +96,7 @@ def main() -> int:
     checkouts = dict(text.split("=", 1) for text in arguments.checkouts)
     kernels = [
         kernel
-        for kernel in table()
+        for kernel in islice(table(), arguments.first - 1, None)
         if kernel.suite in checkouts and arguments.only in f"{kernel.file} {kernel.entry}"
     ]
     with (
@@ -112,19 +114,25 @@ def main() -> int:
         of_suite = [row for row in rows if row["suite"] == suite]
         print(f"{suite}: {sum(row['ran'] for row in of_suite)} of {len(of_suite)} ran")
     if arguments.save:
-        write_result("public_kernels", _with_other_suites(rows, set(checkouts)))
+        write_result("public_kernels", _with_other_kernels(rows))
     return 0
 
 
-def _with_other_suites(rows: list[Row], suites: set[str]) -> Row:
-    """The rows, and those that are stored of other suites; `commits` has what each ran with."""
+def _with_other_kernels(rows: list[Row]) -> Row:
+    """The rows, and those that are stored of the list's other kernels; each has its commit."""
     now, stored = environment(), read_result("public_kernels")
-    commits = stored.get("commits") or {
-        row["suite"]: stored["environment"]["commit"] for row in stored["rows"]
+    commits = stored.get("commits", {})  # of rows that were stored before rows had their own
+    latest = {
+        _key(row): {**row, "commit": row.get("commit") or commits[row["suite"]]}
+        for row in stored["rows"]
     }
-    kept = [row for row in stored["rows"] if row["suite"] not in suites]
-    commits |= dict.fromkeys(suites, now["commit"])
-    return {"environment": now, "commits": commits, "rows": [*kept, *rows]}
+    latest |= {_key(row): {**row, "commit": now["commit"]} for row in rows}
+    keys = [(kernel.suite, kernel.file, kernel.entry) for kernel in table()]
+    return {"environment": now, "rows": [latest[key] for key in keys if key in latest]}
+
+
+def _key(row: Row) -> tuple[str, str, str]:
+    return row["suite"], row["file"], row["entry"]
 
 
 def _line(row: Row) -> str:

@@ -148,7 +148,7 @@ def drawn_points(space: Space, template: TemplateSpec, grid: bool) -> Iterator[t
     tiles = ((2, 128), (2, 160), (2, 192), (2, 224), (3, 64), (3, 96), (3, 128))
     # Each alone, and any two of them together.
     changes: tuple[dict[str, Value], ...] = (
-        {"ordered": False},
+        {"ordered": True},
         {"skip_rescale": True},
         {"stages": 3},
         {"turned_stages": 3},

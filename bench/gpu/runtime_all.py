@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.command_line import require_gpu, script_parser
-from bench.gpu import end_to_end, runtime_calls, runtime_overhead
+from bench.gpu import checked_calls, end_to_end, runtime_calls, runtime_overhead
 from bench.results import Row, write_json
 
 
@@ -68,8 +68,8 @@ def _rows(rows: list[Row], notes: Row) -> Row:
 
 
 def _calls(count: int, seed: int) -> Row:
-    outcome = runtime_calls.calls(count, seed)
-    return {"rows": [outcome["counts"]], "wrong": outcome["wrong"], "faults": outcome["faults"]}
+    outcome = checked_calls.calls_in_children(count, seed)
+    return {"rows": [outcome.pop("counts")], **outcome}
 
 
 def _table(seconds: float, pool: bool) -> Row:

@@ -16,20 +16,17 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
-import random
 import time
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from bench.command_line import require_gpu, script_parser
+from bench.gpu.checked_calls import calls_in_children
 from bench.gpu.graph_times import times_us
-from bench.gpu.random_calls import random_call
 from bench.gpu.runtime_pool import Pool
 from bench.gpu.runtime_shapes import Shape, shapes
 from bench.results import Row, write_json
-
-LARGEST_ERROR = 2.0  # in errors of PyTorch's own operation on the same inputs
 
 
 def main() -> int:
@@ -42,14 +39,15 @@ def main() -> int:
     parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16", help="of the table")
     options = parser.parse_args()
     require_gpu()
-    result: Row = {"environment": environment(), "calls": calls(options.calls, options.seed)}
+    called = calls_in_children(options.calls, options.seed)
+    result: Row = {"environment": environment(), "calls": called}
     write_json(options.out, result)
     print(json.dumps({"calls": result["calls"]["counts"]}), flush=True)
     result["table"] = table(options.seconds, pool=options.pool, dtype=options.dtype)
     result["summary"] = summary(result["table"])
     write_json(options.out, result)
     print(json.dumps(result["summary"]), flush=True)
-    return 1 if result["calls"]["wrong"] or result["calls"]["faults"] else 0
+    return 1 if any(called["counts"][name] for name in ("wrong", "faults", "died")) else 0
 
 
 def environment() -> Row:
@@ -65,133 +63,6 @@ def environment() -> Row:
         "greenfast": greenfast.__version__,
         FLASH_4: flash_attention_4_version(),
     }
-
-
-# ---- random calls ----
-
-
-def calls(count: int, seed: int) -> Row:
-    import torch
-
-    import greenfast
-
-    random.seed(seed)
-    torch.manual_seed(seed)
-    wrong, kernels, faults, refused = [], 0, [], []
-    gpu = torch.cuda.get_device_name()
-    worst = 0.0
-    for number in range(count):
-        q, k, v, settings = random_call(gpu)
-        with torch.no_grad():
-            explanation = greenfast.explain(greenfast.attention, q, k, v, **settings)
-            kernels += explanation.kernel is not None
-            try:
-                got = greenfast.attention(q, k, v, **settings)
-            except Exception as error:  # what a call raises is the finding
-                kind = refused if torch_refuses(q, k, v, settings) else faults
-                kind.append(
-                    {"call": number, "error": str(error)[:300], **described(q, k, settings)}
-                )
-                continue
-        for problem in problems(q, k, v, settings, got):
-            wrong.append(
-                {
-                    "call": number,
-                    "why": problem,
-                    "said": str(explanation),
-                    **described(q, k, settings),
-                }
-            )
-        worst = max(worst, last_ratio())
-    counts = {
-        "calls": count,
-        "kernels": kernels,
-        "fallbacks": count - kernels,
-        "wrong": len(wrong),
-        "refused_by_torch": len(refused),
-        "faults": len(faults),
-        "worst_error_ratio": worst,
-    }
-    return {
-        "counts": counts,
-        "wrong": wrong[:20],
-        "faults": faults[:20],
-        "refused_by_torch": refused[:20],
-        "seed": seed,
-    }
-
-
-def described(q: Any, k: Any, settings: Row) -> Row:
-    return {
-        "q": [list(q.shape), list(q.stride()), str(q.dtype)],
-        "k": [list(k.shape), list(k.stride())],
-        "settings": {name: str(value)[:40] for name, value in settings.items()},
-    }
-
-
-def torch_refuses(q: Any, k: Any, v: Any, settings: Row) -> bool:
-    """Whether PyTorch's own operation raises on these inputs, too."""
-    from greenfast.runtime.fallbacks import torch_attention
-
-    mask = settings.get("mask") or ("causal_top_left" if settings.get("is_causal") else "none")
-    try:
-        torch_attention(q, k, v, mask, settings.get("scale"), lse=False, grouped=True)
-    except RuntimeError:
-        return True
-    return False
-
-
-_RATIO = [0.0]
-
-
-def last_ratio() -> float:
-    return _RATIO[0]
-
-
-def problems(q: Any, k: Any, v: Any, settings: Row, got: Any) -> list[str]:
-    """What is wrong with a result: shape, type, NaN, or an error beyond PyTorch's."""
-    import torch
-
-    from greenfast.runtime.fallbacks import torch_attention
-
-    mask = settings.get("mask") or ("causal_top_left" if settings.get("is_causal") else "none")
-    exact, exact_lse = exact_attention(q, k, v, mask, settings.get("scale"))
-    lse = settings.get("return_lse", False)
-    o = got[0] if lse else got
-    with torch.no_grad():
-        torchs = torch_attention(q, k, v, mask, settings.get("scale"), lse=False, grouped=True)["o"]
-    faults_seen = []
-    if o.shape != q.shape or o.dtype != q.dtype:
-        faults_seen.append(f"o is {o.dtype} {tuple(o.shape)}")
-        return faults_seen
-    error = (o.double() - exact).norm().item()
-    own = (torchs.double() - exact).norm().item()
-    floor = 1e-3 * exact.norm().item() * (1e-3 if q.dtype == torch.float32 else 1.0)
-    _RATIO[0] = error / max(own, floor, 1e-12)
-    if not error <= LARGEST_ERROR * max(own, floor):
-        faults_seen.append(f"error {error:.3g}; PyTorch's {own:.3g}")
-    if lse:
-        finite = torch.isfinite(exact_lse)
-        same = torch.isclose(got[1].double(), exact_lse, rtol=1e-3, atol=2e-2)
-        if not bool((same | (~finite & (got[1].double() == exact_lse))).all()):
-            faults_seen.append("lse differs")
-    return faults_seen
-
-
-def exact_attention(q: Any, k: Any, v: Any, mask: str, scale: float | None) -> tuple[Any, Any]:
-    """Attention in float64; rows without keys give 0 and -inf."""
-    import torch
-
-    repeats = q.shape[1] // k.shape[1]
-    keys, values = (tensor.double().repeat_interleave(repeats, 1) for tensor in (k, v))
-    scores = q.double() @ keys.transpose(-1, -2) * (scale or q.shape[-1] ** -0.5)
-    if mask != "none":
-        diagonal = k.shape[2] - q.shape[2] if mask == "causal_bottom_right" else 0
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril(diagonal)
-        scores = scores.masked_fill(~seen, float("-inf"))
-    lse = torch.logsumexp(scores, -1)
-    weights = torch.exp(scores - lse.masked_fill(torch.isneginf(lse), 0.0)[..., None])
-    return weights @ values, lse
 
 
 # ---- the table ----

@@ -2,6 +2,7 @@
 
     python -m bench.gpu.search_rate OUT.json [--seconds 60] [--trials 300] [--target cuda:0]
                                     [--strategy evolution] [--window N] [--workload mission]
+                                    [--switch-ms 5]
 
 All gates run, safety on the emulator; the caches are empty. The emulator is built before the clock
 starts. Prints trials a minute, the idle share of each GPU, and by stage what threads did, also
@@ -46,6 +47,7 @@ PARTS = 6  # of a search, in the result
 def main() -> None:
     options = _options()
     require_gpu()
+    sys.setswitchinterval(options.switch_ms / 1e3)
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     request = {
         "kernel": "attention",
@@ -77,6 +79,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--strategy", default="evolution")
     parser.add_argument("--window", type=int, default=2 * usable_cores())
     parser.add_argument("--workload", default="mission")
+    parser.add_argument(
+        "--switch-ms", type=float, default=1e3 * sys.getswitchinterval(), help="of Python's threads"
+    )
     return parser.parse_args()
 
 
@@ -112,6 +117,7 @@ def measured(setting: Setting) -> Row:
     return {
         "environment": {**environment, "cores": usable_cores()},
         "plan": {**setting.request, "window": setting.window},
+        "switch_ms": round(1e3 * sys.getswitchinterval(), 3),
         **row,
         **_spent(spans, names, period),
     }

@@ -6,10 +6,12 @@ python -m bench.pages.emulator_page [--save]
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import mean
 
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
 from bench.pages.suite_tables import suite_tables
 from bench.results import Row
+from bench.speed.emulator import checked_over_plain
 
 PAGE = DOCS / "emulator.md"
 TIMED_PRESETS = ("wmma:stage2", "wmma:fragments", "scalar:vec")
@@ -110,6 +112,15 @@ def speed_lines() -> list[Line]:
                 "emulator",
             )
         )
+    ratios = checked_over_plain(rows("emulator"))
+    least, most = min(ratios.values()), max(ratios.values())
+    lines.append(
+        (
+            f"a checked run's CPU time over a plain run's, mean of {len(ratios)} presets",
+            f"{mean(ratios.values()):.2f} ({least:.2f} to {most:.2f})",
+            "emulator",
+        )
+    )
     compile_s = sorted(row["compile_s"] for row in speed.values())
     median_s = compile_s[len(compile_s) // 2]
     return [*lines, ("compiling a candidate, median", f"{median_s:.2f} s", "emulator")]

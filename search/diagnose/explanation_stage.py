@@ -36,7 +36,7 @@ def first_stage(
     """(stage, what shows it, why another stage than the probes' first); empty for none."""
     order = [*(probe.name for probe in kernel.probes), OUTPUT]
     first = first_wrong(reports)
-    of_finding, kind = _of_findings(template, order, findings)
+    of_finding, kind = _of_findings(kernel, template, order, findings)
     if first is not None and first.outcome == "wrong" and first.suspect != BETWEEN:
         own = _own_array(findings)
         if own is not None and _is_probed_beside(template, first.probe, own):
@@ -99,12 +99,18 @@ def _is_probed_beside(template: TemplateSpec, probe: str, place: tuple[str, int]
 
 
 def _of_findings(
-    template: TemplateSpec, order: Sequence[str], findings: Sequence[SafetyFinding]
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    order: Sequence[str],
+    findings: Sequence[SafetyFinding],
 ) -> tuple[str, str]:
     """(stage, kind) of the first finding whose line is known."""
     for finding in findings:
         for place in (finding.where, finding.other_where):
-            if place is not None and (stage := stage_of_line(template, order, place)):
+            if place is None:
+                continue
+            stage = stage_of_line(template, order, place)
+            if stage or (stage := stage_of_twin(kernel, template, order, place)):
                 return stage, finding.kind
     return "", ""
 
@@ -112,8 +118,9 @@ def _of_findings(
 def stage_of_line(template: TemplateSpec, order: Sequence[str], place: tuple[str, int]) -> str:
     """The stage to which a line belongs: the first in `order` of the probes that follow it.
 
-    A function without probes belongs to the stage after which its file is named, or where it is
-    called. `output` behind the last probe; empty for a template without probes, or an unknown line.
+    A function without probes belongs where it is called, or to the stage after which its file is
+    named if it is called before. `output` behind the last probe; empty for a template without
+    probes, or an unknown line.
     """
     text = template.text.split("\n")
     if not any(_PROBE.search(line) for line in text):
@@ -122,6 +129,60 @@ def stage_of_line(template: TemplateSpec, order: Sequence[str], place: tuple[str
     if at is None:
         return ""
     return _stage_at(text, order, at, DEEPEST_CALL, _stage_of_file(order, place[0]))
+
+
+def stage_of_twin(
+    kernel: KernelSpec, template: TemplateSpec, order: Sequence[str], place: tuple[str, int]
+) -> str:
+    """The stage of a line of a template without probes, by a template of the kernel that has some.
+
+    Its twin is the function of the same name, or that of the function from which it is called; else
+    the file of the same name. Empty where there is none.
+    """
+    text, at = template.text.split("\n"), _line_of(template, place)
+    probed = [each for each in kernel.templates if each.probes]
+    if template.probes or not probed or at is None:
+        return ""
+    for _ in range(DEEPEST_CALL):
+        _, end, name = _function(text, at)
+        for other in probed:
+            if name and (twin := _body_of(other, name)) is not None:
+                return _stage_at(
+                    other.text.split("\n"),
+                    order,
+                    twin,
+                    DEEPEST_CALL,
+                    _stage_of_file(order, other.lines[twin].file),
+                )
+        call = re.compile(rf"\b{re.escape(name)}\b[^;]*\(")
+        at = next((n for n in range(end + 1, len(text)) if name and call.search(text[n])), -1)
+        if at < 0:
+            break
+    return next(filter(None, (_stage_of_same_file(each, order, place[0]) for each in probed)), "")
+
+
+def _body_of(template: TemplateSpec, name: str) -> int | None:
+    """A line in the body of the function of this name."""
+    text = template.text.split("\n")
+    for number, line in enumerate(text):
+        match = _DEFINITION.search(line) if line[:1].strip() else None
+        if match is not None and match[1] == name and not line.startswith(("//", "#", "{")):
+            begin = next((n for n in range(number, len(text)) if text[n].rstrip() == "{"), None)
+            return begin + 1 if begin is not None else None
+    return None
+
+
+def _stage_of_same_file(template: TemplateSpec, order: Sequence[str], file: str) -> str:
+    """The stage of the last function in the template's file of the same name."""
+    stem = file.rpartition("/")[2]
+    last = [n for n, line in enumerate(template.lines) if line.file.rpartition("/")[2] == stem]
+    text = template.text.split("\n")
+    inside = next((n for n in reversed(last) if text[n][:1] == " "), None)
+    return stage_of_line(template, order, _place(template, inside)) if inside is not None else ""
+
+
+def _place(template: TemplateSpec, number: int) -> tuple[str, int]:
+    return template.lines[number].file, template.lines[number].number
 
 
 def _line_of(template: TemplateSpec, place: tuple[str, int]) -> int | None:
@@ -146,8 +207,17 @@ def _stage_at(
     # A probe may declare something before the stage that precedes it has ended.
     if known := [probe for probe in following if probe in order]:
         return min(known, key=order.index)
-    if named:
+    called = _stage_of_call(text, order, end, name, depth)
+    # What is called before the stage of its file prepares that stage.
+    if named and (called == OUTPUT or order.index(called) < order.index(named)):
         return named
+    return called
+
+
+def _stage_of_call(
+    text: Sequence[str], order: Sequence[str], end: int, name: str, depth: int
+) -> str:
+    """The stage in which the function that ends at a line is called first."""
     if depth and name:
         call = re.compile(rf"\b{re.escape(name)}\b[^;]*[(<{{]")
         for number, line in enumerate(text):

@@ -111,7 +111,9 @@ def _problems(subject: Subject) -> list[Problem]:
     secret = subject.conditions.sizes_secret
     if secret is not None:
         cases += drawn_cases(subject.kernel, subject.compiled, derived, secret, subject.seed)
-    cases += not_finite_cases(subject.kernel, derived, lambda case: _reference_takes(subject, case))
+    planted_cases = not_finite_cases(subject.kernel, derived, lambda case: True)
+    precompute(subject.kernel, [*cases, *planted_cases])
+    cases += [case for case in planted_cases if _reference_takes(subject, case)]
     if subject.target.reserves_addresses:
         cases += far_cases(subject.kernel, derived)
     for workload in subject.workloads:

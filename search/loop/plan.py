@@ -15,6 +15,7 @@ from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items, Workload, WorkloadValues
 from greenfast.search.loop.limits import require_grid, require_memory, require_tensor_maps
+from greenfast.search.loop.objectives import objectives_of, population_of, require_conditions
 from greenfast.search.loop.stopping import stopping_rules
 from greenfast.search.recordings.imported import recorded_space
 from greenfast.search.recordings.shelf import find_recording
@@ -22,10 +23,11 @@ from greenfast.search.recordings.space import RecordedSpace
 from greenfast.search.space.candidate import Candidate, complete_parameters
 from greenfast.search.space.space import Space, device_refusal
 from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies.objectives import TIME
 from greenfast.search.targets import check_target_name
 from greenfast.search.targets.base import GateLimits
 from greenfast.search.targets.elsewhere import device_elsewhere
-from greenfast.search.targets.replay import on_record
+from greenfast.search.targets.replay import on_record, require_recorded
 from greenfast.search.text import shortened
 
 DEFAULT_TARGET = "emulator:h200"
@@ -76,6 +78,8 @@ class SearchRequest:
     no_gain: int | None = None  # end after so many trials without a better candidate
     bound_percent: float | None = None  # end when the best is this close to the physical bound
     cold: bool = False  # begin without presets, history or candidates of other scopes
+    objectives: tuple[str, ...] | None = None  # of strategies/objectives.py; default: time
+    population: int | None = None  # of a strategy that has one
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,8 @@ class SearchPlan:
     bound_percent: float | None = None
     cold: bool = False
     neighbours: tuple[Neighbour, ...] = ()  # the best of other scopes, tried first
+    objectives: tuple[str, ...] = (TIME,)
+    population: int | None = None
 
 
 ChampionOf = Callable[
@@ -161,6 +167,9 @@ def make_plan(
     strategy = request.strategy or DEFAULT_STRATEGY
     if strategy not in STRATEGIES:
         raise unknown_name("strategy", strategy, STRATEGIES)
+    objectives = objectives_of(request.objectives, strategy)
+    if family == "replay":
+        require_recorded(which, objectives)
     workloads = [kernel.workload(name) for name in request.workloads or default_workloads(kernel)]
     compiled = shared_compile_time(kernel, workloads)
     for workload in workloads:
@@ -203,7 +212,10 @@ def make_plan(
         no_gain=no_gain,
         bound_percent=bound_percent,
         cold=request.cold,
+        objectives=objectives,
+        population=population_of(request.population, strategy, trials),
     )
+    require_conditions(strategy, map(kernel.template, plan.templates))
     if not request.cold and family != "replay":
         plan = replace(plan, neighbours=neighbours_of(plan))
     by_default = request.baseline is None and family == "cuda" and not request.cold

@@ -38,6 +38,7 @@ from greenfast.search.loop.evaluate import (
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.flights import Flight, Flights, Heard, set_once
 from greenfast.search.loop.memory import Memory, NoMemory
+from greenfast.search.loop.objectives import others_of
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
 from greenfast.search.loop.stopping import Stopping
@@ -50,6 +51,7 @@ from greenfast.search.strategies import (
     STRATEGIES,
     Infeasible,
     Objective,
+    Options,
     Past,
     Proposal,
     Strategy,
@@ -543,7 +545,8 @@ def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
         for seed in seeds
         if seed.template in spaces and spaces[seed.template].why_not(seed.parameters) is None
     ]
-    return STRATEGIES[plan.strategy](context.kernel.name, spaces, valid, plan.seed)
+    options = Options(len(plan.objectives), plan.population)
+    return STRATEGIES[plan.strategy](context.kernel.name, spaces, valid, plan.seed, options)
 
 
 def baseline_candidate(plan: SearchPlan, context: EvaluationContext) -> Candidate:
@@ -565,10 +568,20 @@ def told_of(trial: Trial, plan: SearchPlan) -> Told | None:
             is_baseline = trial.number == 0 and plan.baseline != NO_BASELINE
             if is_baseline and plan.cold:
                 return None  # it may be a preset or a champion
-            return Objective(0.0) if is_baseline else _objective(trial.verdict)
+            timed = Objective(0.0) if is_baseline else _objective(trial.verdict)
+            return _with_others(timed, trial.verdict, plan)
         case Rejected(stage=Stage.PERFORMANCE, reason=reason) if reason is not Reason.IMPLAUSIBLE:
-            return _objective(trial.verdict) or Infeasible()
+            timed = _objective(trial.verdict)
+            return _with_others(timed, trial.verdict, plan) if timed else Infeasible()
     return Infeasible()
+
+
+def _with_others(told: Objective | None, verdict: Verdict, plan: SearchPlan) -> Objective | None:
+    """With the plan's other objectives; None where one is not known."""
+    if told is None or len(plan.objectives) == 1:
+        return told
+    others = others_of(verdict, plan.objectives)
+    return None if others is None else replace(told, others=others)
 
 
 def _objective(verdict: Verdict) -> Objective | None:

@@ -83,13 +83,13 @@ def not_finite_cases(
 
 
 def with_planted(
-    case: Case, put: Planted, inputs: Inputs, outputs: Outputs, reference: Reference
+    seed: int, put: Planted, inputs: Inputs, outputs: Outputs, reference: Reference
 ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:
     """Inputs with the value in its place, and for each output the fields of Expected.
 
     `inputs` and `outputs` are those of the recipe alone.
     """
-    place = _place(inputs[put.argument].shape, case.seed)
+    place = _place(inputs[put.argument].shape, seed)
     before = float(inputs[put.argument][place])
     with np.errstate(all="ignore"):
         changed = _with(inputs, put.argument, place, put.value)

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from greenfast.search.children import serve_requests
+from greenfast.search.oracle.not_finite import planted, with_planted
 from greenfast.search.oracle.reference import described_module
 from greenfast.search.oracle.reference_children import Part
 
@@ -28,11 +29,25 @@ def compute(request: Mapping[str, Any]) -> dict[str, Any]:
 def _written(
     module: types.ModuleType, case: Mapping[str, Any], file: BinaryIO
 ) -> list[Part] | None:
+    put = planted(case["inputs"])
     try:
         inputs = module.make_inputs(
-            case["dims"], case["options"], case["inputs"], case["seed"], case["tiles"]
+            case["dims"],
+            case["options"],
+            case["inputs"] if put is None else put.recipe,
+            case["seed"],
+            case["tiles"],
         )
-        outputs = module.reference(case["dims"], case["options"], inputs)
+
+        def reference(inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            outputs: dict[str, Any] = module.reference(case["dims"], case["options"], inputs)
+            return outputs
+
+        outputs = reference(inputs)
+        if put is not None:
+            inputs, outputs = with_planted(
+                case["seed"], put, inputs, plain_fields(outputs), reference
+            )
         fields = [
             (name, field, array)
             for name, expected in outputs.items()
@@ -54,6 +69,16 @@ def _written(
         (name, field, "", None) if array is None else (name, field, array.dtype.name, array.shape)
         for name, field, array in arrays
     ]
+
+
+def plain_fields(outputs: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+    """Value and bound of each output, as `Expected` holds them."""
+    fields = {}
+    for name, given in outputs.items():
+        value = np.asarray(given["value"]).astype(np.float64, copy=False)
+        bound = np.asarray(given["bound"]).astype(np.float64, copy=False)
+        fields[name] = {"value": value, "bound": np.broadcast_to(bound, value.shape)}
+    return fields
 
 
 if __name__ == "__main__":

@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
-from greenfast.search.strategies.base import Infeasible, Objective, Past, Proposal, Strategy, Told
+from greenfast.search.strategies.base import (
+    Infeasible,
+    Objective,
+    Options,
+    Past,
+    Proposal,
+    Strategy,
+    Told,
+)
 
 
 class _Strategies(Mapping[str, type[Strategy]]):
@@ -44,4 +52,21 @@ STRATEGIES: Mapping[str, type[Strategy]] = _Strategies(
     }
 )
 
-__all__ = ["STRATEGIES", "Infeasible", "Objective", "Past", "Proposal", "Strategy", "Told"]
+# What only some strategies can do. A strategy's file is not imported to refuse a request.
+SEVERAL_OBJECTIVES = frozenset({"evolution", "gp", "nsga2"})
+WITH_POPULATION = frozenset({"cmaes", "evolution", "nsga2"})
+WITHOUT_CONDITIONS: frozenset[str] = frozenset()  # no parameters that exist under a condition
+
+__all__ = [
+    "SEVERAL_OBJECTIVES",
+    "STRATEGIES",
+    "WITHOUT_CONDITIONS",
+    "WITH_POPULATION",
+    "Infeasible",
+    "Objective",
+    "Options",
+    "Past",
+    "Proposal",
+    "Strategy",
+    "Told",
+]

@@ -12,6 +12,7 @@ from typing import Any
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
+from greenfast.search.strategies.objectives import Front, Values
 from greenfast.search.strategies.untried import untried_of
 
 
@@ -22,6 +23,11 @@ class Objective:
     log_ratio: float
     # Bins of figures such as registers and occupancy; equal ones behave alike. Empty: unknown.
     behaviour: tuple[int, ...] = ()
+    others: Values = ()  # of a search with several objectives: those after the time
+
+    @property
+    def values(self) -> Values:
+        return (self.log_ratio, *self.others)
 
 
 @dataclass(frozen=True)
@@ -49,17 +55,32 @@ class Past:
     told: Told | None
 
 
+@dataclass(frozen=True)
+class Options:
+    """What a search asks of its strategy. Each strategy has the defaults' abilities."""
+
+    objectives: int = 1  # the time, and as many others as outcomes have
+    population: int | None = None  # None: the strategy's own
+
+
 class Strategy(ABC):
     """Chooses candidates from spaces; each choice follows from the seed and earlier outcomes."""
 
     def __init__(
-        self, kernel: str, spaces: Mapping[str, Space], seeds: Sequence[Candidate], seed: int
+        self,
+        kernel: str,
+        spaces: Mapping[str, Space],
+        seeds: Sequence[Candidate],
+        seed: int,
+        options: Options = Options(),
     ) -> None:
         self.kernel, self.spaces, self.seed = kernel, dict(spaces), seed
+        self.options = options
         self._seeds = deque(seeds)
         self.untried = {name: untried_of(space) for name, space in spaces.items()}
-        self._known: dict[str, dict[Items, float]] = {}  # by template and point: the log ratio
+        self._known: dict[str, dict[Items, Values]] = {}  # by template and point: the objectives
         self._best: dict[str, float] = {}  # by template
+        self._front = Front()  # of several objectives: templates of the candidates on it
         self._proposal_count = 0
 
     def ask(self) -> Proposal | None:
@@ -90,7 +111,12 @@ class Strategy(ABC):
         known.pop(candidate.parameters, None)
         self._best.pop(candidate.template, None)
         if known:
-            self._best[candidate.template] = min(known.values())
+            self._best[candidate.template] = min(values[0] for values in known.values())
+        self._front = Front()
+        if self.options.objectives > 1:
+            for template, points in self._known.items():
+                for values in points.values():
+                    self._front.add(values, template)
         self._note(candidate, told)
         self.unlearn(proposal)
         self.learn(proposal, told)
@@ -158,9 +184,15 @@ class Strategy(ABC):
             (name for name in names if name in self._best), key=lambda name: self._best[name]
         )
         untried = [name for name in names if name not in self._best]
+        if self.options.objectives > 1:
+            ranked = [rng.choice(on_front)] if (on_front := self._on_front(names)) else []
         if not ranked or rng.random() < 0.25:
             return rng.choice(names)
         return rng.choice(untried) if untried and rng.random() < 0.25 else ranked[0]
+
+    def _on_front(self, names: list[str]) -> list[str]:
+        """The template of each candidate on the front, as far as it is open."""
+        return [template for _, template in self._front.members if template in names]
 
     def _is_new(self, candidate: Candidate) -> bool:
         return candidate.template in self.spaces and self.is_unseen(
@@ -175,9 +207,11 @@ class Strategy(ABC):
     def _note(self, candidate: Candidate, told: Told) -> None:
         self._mark(candidate)
         if candidate.template in self.spaces and isinstance(told, Objective):
-            self._known.setdefault(candidate.template, {})[candidate.parameters] = told.log_ratio
+            self._known.setdefault(candidate.template, {})[candidate.parameters] = told.values
             best = self._best.get(candidate.template, told.log_ratio)
             self._best[candidate.template] = min(best, told.log_ratio)
+            if self.options.objectives > 1:
+                self._front.add(told.values, candidate.template)
 
     def _mark(self, candidate: Candidate) -> None:
         """Mark a candidate as tried; a baseline may be of a template that is not searched."""

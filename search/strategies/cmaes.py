@@ -33,10 +33,10 @@ Array = np.ndarray
 class Distribution:
     """A normal distribution over columns, and the outcomes since its last generation."""
 
-    def __init__(self, encoding: Encoding, least: Array) -> None:
+    def __init__(self, encoding: Encoding, least: Array, population: int | None) -> None:
         self.encoding, self.least = encoding, least
         self.size = len(encoding.groups)
-        self.generation_size = 4 + int(3 * math.log(max(1, self.size)))
+        self.generation_size = population or 4 + int(3 * math.log(max(1, self.size)))
         parents = self.generation_size // 2
         raw = math.log((self.generation_size + 1) / 2) - np.log(np.arange(1, parents + 1))
         self.weights: Array = raw / raw.sum()
@@ -112,7 +112,10 @@ class CmaEs(Strategy):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._distributions = {name: _distribution(space) for name, space in self.spaces.items()}
+        self._distributions = {
+            name: _distribution(space, self.options.population)
+            for name, space in self.spaces.items()
+        }
 
     def propose(self, template: str, rng: random.Random) -> Proposal:
         distribution, space = self._distributions[template], self.spaces[template]
@@ -146,8 +149,8 @@ class CmaEs(Strategy):
         distribution.learn(place, told.log_ratio if isinstance(told, Objective) else math.inf)
 
 
-def _distribution(space: Space) -> Distribution:
+def _distribution(space: Space, population: int | None) -> Distribution:
     encoding = Encoding(space.template.parameters)
     counts = [len(space.template.parameters[place].values) for place in encoding.places]
     least = [0.5 / (counts[group] - 1) for group in encoding.groups.tolist()]
-    return Distribution(encoding, np.array(least))
+    return Distribution(encoding, np.array(least), population)

@@ -15,6 +15,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FrozenTrial
 
 from greenfast.search.space.candidate import Origin, OriginKind
+from greenfast.search.strategies.objectives import Values, dominates
 from greenfast.search.strategies.optuna_study import CANDIDATE, OptunaStrategy
 
 POPULATION = 12  # budgets are tens to thousands of trials, so generations must be short
@@ -28,7 +29,7 @@ class Nsga2(OptunaStrategy):
     def sampler(self, seed: int) -> optuna.samplers.BaseSampler:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            return BreedingSampler(seed)
+            return BreedingSampler(seed, self.options.population or POPULATION)
 
     def origin(self, sampler: optuna.samplers.BaseSampler) -> Origin:
         parents = sampler.breeding.parents if isinstance(sampler, BreedingSampler) else ()
@@ -39,10 +40,10 @@ class Nsga2(OptunaStrategy):
 class BreedingSampler(optuna.samplers.NSGAIISampler):
     """Optuna's sampler; `breeding.parents` are the parents of the point suggested last."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, population: int = POPULATION) -> None:
         self.breeding = Breeding(seed)
         super().__init__(
-            seed=seed, population_size=POPULATION, child_generation_strategy=self.breeding
+            seed=seed, population_size=population, child_generation_strategy=self.breeding
         )
 
     def sample_relative(
@@ -83,9 +84,9 @@ class Breeding:
         }
 
     def _select(self, population: list[FrozenTrial]) -> FrozenTrial:
-        """The better of two random trials."""
+        """The first of two random trials if it dominates the other, else the other."""
         first, second = (population[self._rng.choice(len(population))] for _ in range(2))
-        return first if _rank(first) < _rank(second) else second
+        return first if _rank_dominates(_rank(first), _rank(second)) else second
 
     def _cross(
         self, parents: list[FrozenTrial], space: dict[str, BaseDistribution]
@@ -109,6 +110,13 @@ class Breeding:
         return child
 
 
-def _rank(trial: FrozenTrial) -> tuple[bool, float]:
-    """Lower is better; wrong candidates come after all correct ones."""
-    return any(value > 0 for value in trial.constraints.values()), trial.values[0]
+def _rank(trial: FrozenTrial) -> tuple[bool, Values]:
+    """Whether a candidate is wrong, and its objectives; lower is better."""
+    return any(value > 0 for value in trial.constraints.values()), tuple(trial.values)
+
+
+def _rank_dominates(first: tuple[bool, Values], second: tuple[bool, Values]) -> bool:
+    """Any correct candidate dominates any wrong one."""
+    if first[0] != second[0]:
+        return second[0]
+    return dominates(first[1], second[1])

@@ -14,12 +14,13 @@ import json
 import random
 import warnings
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import Parameter
@@ -28,7 +29,9 @@ from greenfast.search.space.candidate import Candidate, Origin, OriginKind, comp
 from greenfast.search.space.space import Space
 from greenfast.search.strategies.base import Objective, Proposal, Strategy, Told
 
+FULL_AT = 1.5  # times `kept`: a study that has so many trials is made smaller
 INFEASIBLE_LOG_RATIO = 10.0  # e^10 times the baseline: worse than any correct candidate
+INFEASIBLE = 1e9  # another objective
 CONSTRAINT = "right"
 CANDIDATE = "greenfast:candidate"  # attribute of a study's trial: the candidate's digest
 
@@ -37,6 +40,8 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 class OptunaStrategy(Strategy):
     """Base of the strategies that use an Optuna sampler."""
+
+    kept: int | None = None  # outcomes of a study that the sampler reads; None: all
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -69,10 +74,11 @@ class OptunaStrategy(Strategy):
             self.spaces[proposal.candidate.template].template,
             proposal.candidate.values(),
         )
+        self._make_room(template.name)
         feasible = isinstance(told, Objective)
         self._study(proposal.candidate.template).add_trial(
             optuna.trial.create_trial(
-                value=told.log_ratio if isinstance(told, Objective) else INFEASIBLE_LOG_RATIO,
+                values=self._values(told),
                 params={
                     parameter.name: _encode(parameter, values[parameter.name])
                     for parameter in template.parameters
@@ -85,19 +91,43 @@ class OptunaStrategy(Strategy):
             )
         )
 
+    def _values(self, told: Told) -> list[float]:
+        """The objectives; a wrong candidate is worse than any correct one in all of them."""
+        if isinstance(told, Objective):
+            return list(told.values)
+        return [INFEASIBLE_LOG_RATIO] + [INFEASIBLE] * (self.options.objectives - 1)
+
     def unlearn(self, proposal: Proposal) -> None:
-        """A study forgets nothing, so another one takes its trials and its sampler."""
-        known = self._study(proposal.candidate.template)
-        digest = proposal.candidate.digest
-        study = optuna.create_study(sampler=known.sampler)
-        study.add_trials(
+        template, digest = proposal.candidate.template, proposal.candidate.digest
+        self._replace(
+            template,
             [
                 trial
-                for trial in known.get_trials(deepcopy=False)
+                for trial in self._study(template).get_trials(deepcopy=False)
                 if trial.system_attrs.get(CANDIDATE) != digest
-            ]
+            ],
         )
-        self._studies[proposal.candidate.template] = study
+
+    def _make_room(self, template: str) -> None:
+        """Let a study that has become too large for its sampler keep a part of its trials.
+
+        What is kept follows from the trials alone, so a resumed search keeps the same.
+        """
+        if self.kept is None:
+            return
+        trials = self._study(template).get_trials(deepcopy=False)
+        known = [trial for trial in trials if trial.state is TrialState.COMPLETE]
+        if len(known) >= self.kept * FULL_AT:
+            self._replace(template, kept_trials(known, self.kept))
+
+    def _replace(self, template: str, trials: Sequence[FrozenTrial]) -> None:
+        """A study forgets nothing, so another one takes its sampler and these trials."""
+        study = optuna.create_study(
+            sampler=self._study(template).sampler,
+            directions=["minimize"] * self.options.objectives,
+        )
+        study.add_trials(trials)
+        self._studies[template] = study
 
     def _study(self, template: str) -> optuna.Study:
         if template not in self._studies:
@@ -106,12 +136,27 @@ class OptunaStrategy(Strategy):
             seed = crc32(f"{self.seed}/{template}/{self._proposal_count}".encode())
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                self._studies[template] = optuna.create_study(sampler=self.sampler(seed))
+                self._studies[template] = optuna.create_study(
+                    sampler=self.sampler(seed),
+                    directions=["minimize"] * self.options.objectives,
+                )
         return self._studies[template]
 
     def origin(self, sampler: optuna.samplers.BaseSampler) -> Origin:
         """The origin of the point that `sampler` suggested last."""
         return Origin(OriginKind.SAMPLED)
+
+
+def kept_trials(trials: Sequence[FrozenTrial], count: int) -> list[FrozenTrial]:
+    """`count` of the trials in their order: the best, the last, and random others."""
+    if len(trials) <= count:
+        return list(trials)
+    places = range(len(trials))
+    best = sorted(places, key=lambda place: (trials[place].values[0], place))[: count // 4]
+    kept = {*best, *places[-count // 4 :]}
+    others = [place for place in places if place not in kept]
+    kept.update(random.Random(len(others)).sample(others, count - len(kept)))
+    return [trials[place] for place in sorted(kept)]
 
 
 def _suggest(trial: optuna.Trial, space: Space) -> Items:

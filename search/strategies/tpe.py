@@ -12,7 +12,13 @@ from greenfast.search.strategies.optuna_study import OptunaStrategy
 
 
 class Tpe(OptunaStrategy):
-    """Models good candidates and the others separately, and draws where the ratio is high."""
+    """Models good candidates and the others separately, and draws where the ratio is high.
+
+    A question takes time with every outcome in the model. Of many outcomes a part is modelled: it
+    holds the best ones, of which the sampler takes 25 as good from 250 on.
+    """
+
+    kept = 256
 
     def sampler(self, seed: int) -> optuna.samplers.BaseSampler:
         return optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=8)

@@ -28,9 +28,11 @@ from greenfast.search.space.candidate import (
     preset_candidate,
 )
 from greenfast.search.space.space import Space, resolve
+from greenfast.search.strategies.objectives import TIME
 from greenfast.search.targets.base import Answering, GateLimits, Question
 from greenfast.search.targets.imported import imported_verdict
 from greenfast.search.verdict import (
+    COMPARED,
     CorrectnessEvidence,
     Failed,
     Green,
@@ -51,7 +53,6 @@ from greenfast.search.verdict import (
 # Kernels of 5 us differed by up to 1.6 % between processes on an H200
 # (bench/results/h200/gpu_target.json).
 BAND = 1.016
-COMPARED = (Reason.SLOWER, Reason.SAME, Reason.AMBIGUOUS, Reason.TOO_NOISY)
 SOURCES_LOOKED_AT = 12
 
 
@@ -264,6 +265,17 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
         templates=(heading.template,),
         baseline=baseline,
     )
+
+
+def require_recorded(which: str, objectives: tuple[str, ...]) -> None:
+    """UsageError for objectives of which an imported space tells nothing: all but the time."""
+    others = [name for name in objectives if name != TIME]
+    if others and is_imported(find_recording(which)):
+        raise UsageError(
+            f"replay:{which} is an imported space, which holds times only, not {others[0]}",
+            code="not_recorded",
+            mend=f"search it with the objective {TIME}",
+        )
 
 
 def require_current(

@@ -1,5 +1,5 @@
 """CUDA that public kernels use now and then: tiles wider than a warp, a thread's own pipeline, DPX
-functions, and `mma.sync` of integers in inline PTX.
+functions, `cuda::ptx`, and `mma.sync` of integers in inline PTX.
 
 One text, compiled once. `bug` plants a defect in each part that has an order to break.
 """
@@ -15,6 +15,7 @@ TEXT = """
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cuda/pipeline>
+#include <cuda/ptx>
 namespace cg = cooperative_groups;
 
 __device__ void of_wide_tiles(const int* x, int* out, int bug) {
@@ -71,10 +72,39 @@ __device__ void of_integers(const unsigned* a, const unsigned* b, int* out) {
     row[8] = f[0], row[9] = f[1];
 }
 
+__device__ void of_ptx(const int* x, int* out, int bug) {
+    namespace ptx = cuda::ptx;
+    __shared__ alignas(128) int tile[128];
+    __shared__ cuda::std::uint64_t full;
+    const unsigned t = ptx::get_sreg_tid_x();
+    if (t == 0) {
+        ptx::mbarrier_init(&full, 1);
+        ptx::fence_mbarrier_init(ptx::sem_release, ptx::scope_cluster);
+        ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &full,
+                                       unsigned(sizeof tile));
+        ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, tile, x, unsigned(sizeof tile),
+                           &full);
+    }
+    __syncthreads();
+    while (!ptx::mbarrier_try_wait_parity(&full, 0)) {}
+    const int value = tile[t ^ 1];
+    __syncthreads();
+    tile[t] = value + 1;
+    if (!bug) ptx::fence_proxy_async(ptx::space_shared);
+    __syncthreads();
+    if (t == 0) {
+        ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, out + 1088, tile,      // ptx
+                           unsigned(sizeof tile));
+        ptx::cp_async_bulk_commit_group();
+        ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
+    }
+}
+
 extern "C" __global__ void k(const int* x, const unsigned* a, const unsigned* b, int* out,
                              int bug) {
     of_wide_tiles(x, out, bug == 1);
     of_own_pipeline(x, out, bug == 2);
+    of_ptx(x, out, bug == 4);
     if (threadIdx.x < 32 && !(bug == 3 && threadIdx.x == 7)) of_integers(a, b, out);
 }
 """
@@ -95,7 +125,7 @@ def inputs():
 
 
 def jobs(checked, inputs, bug):
-    out = np.zeros(640 + 14 * 32, np.int32)
+    out = np.zeros(640 + 14 * 32 + 128, np.int32)
     return [
         checked.job(inputs, {"out": out}, (bug,), block=128, check=True, order=order, name=order)
         for order in ORDERS
@@ -157,7 +187,8 @@ def test_each_part_computes_what_numpy_does(checked, inputs):
         assert result.findings == () and kinds(result) == []
         out = values(result, "out", np.int32)
         assert np.array_equal(out[:640], want)
-        assert np.array_equal(out[640:].reshape(32, 14), of_lanes)
+        assert np.array_equal(out[640:1088].reshape(32, 14), of_lanes)
+        assert np.array_equal(out[1088:], x[t ^ 1] + 1)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +197,7 @@ def test_each_part_computes_what_numpy_does(checked, inputs):
         (1, {"race", "uninitialised"}),  # by the schedule
         (2, {"in_flight_read", "race", "unwaited_copy"}),
         (3, {"divergence"}),
+        (4, {"race"}),
     ],
 )
 def test_a_planted_defect_is_found_in_every_schedule(checked, inputs, bug, kind):

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from bench.correctness.explanations import RIGHT_STAGES
 from bench.correctness.stage_mutants import FILES, PRESETS, STAGES, function_of, stage_mutants
+from greenfast.search.diagnose.album import entries
 from greenfast.search.diagnose.explanation import Explanation, StageReport, conclusion_of
-from greenfast.search.diagnose.explanation_stage import PROBES, first_stage
+from greenfast.search.diagnose.explanation_stage import (
+    PROBES,
+    SAFETY,
+    first_stage,
+    probe_tiles,
+    stage_of_line,
+)
 from greenfast.search.diagnose.probes import ProbedCase, ProbeReport
 from greenfast.search.shipped import KERNEL_TEMPLATES
 from greenfast.search.verdict import SafetyFinding
@@ -77,3 +85,65 @@ def test_mutants_have_a_known_stage_and_the_tables_name_real_functions():
             defined |= {function_of(lines, at) for at in range(len(lines))}
         assert set(functions) <= defined, template
     assert {preset.partition(":")[0] for preset in PRESETS} == set(STAGES)
+
+
+def line_of(template, file: str, words: str) -> tuple[str, int]:
+    """The first line of a file of the template that holds the words."""
+    texts = zip(template.lines, template.text.split("\n"), strict=False)
+    return next(
+        (line.file, line.number) for line, text in texts if line.file == file and words in text
+    )
+
+
+def outside_an_array(place):
+    return SafetyFinding("out_of_bounds", "index 4 of an array of type 'float [4]'", where=place)
+
+
+def test_a_line_belongs_where_it_is_called_or_to_the_stage_of_its_file_if_called_before(attention):
+    template = attention.template("mma")
+    order = [*STAGE_NAMES]
+    file = "attention/mma/softmax.cu.j2"
+    for words, stage in (
+        ("softmax.sum[i][half] = 0.0f;", "softmax"),  # prepared before the first tile
+        ("gf::mma_m16n8k16<Element>(o[i]", "pv"),  # in the same file, called behind the softmax
+    ):
+        assert stage_of_line(template, order, line_of(template, file, words)) == stage, words
+
+
+def test_a_template_without_probes_has_the_stages_of_its_functions_twins(attention):
+    template = attention.template("decode")
+    assert not template.probes
+    for file, words, stage in (
+        ("ring", "gf::async_copy", "qk"),
+        ("products", "gf::mma_m16n8k16<Element>(output", "pv"),
+        ("combine", "add_item(merged", "output"),
+    ):
+        place = line_of(template, f"attention/decode/{file}.cu.j2", words)
+        finding = SafetyFinding("race", "a race", where=place)
+        named, shown_by, _ = first_stage(attention, template, {}, [], [finding], "")
+        assert (named, shown_by) == (stage, SAFETY), file
+
+
+def test_an_access_outside_an_array_overrules_values_that_it_may_have_spoiled(attention):
+    template = attention.template("mma")
+    qk_wrong, pv_wrong = reports("wrong"), reports("right", "right", "right", "wrong")
+    place = line_of(template, "attention/mma/softmax.cu.j2", "gf::mma_m16n8k16<Element>(o[i]")
+    stage, shown_by, why = first_stage(
+        attention, template, {}, qk_wrong, [outside_an_array(place)], ""
+    )
+    assert (stage, shown_by) == ("pv", SAFETY) and "spoils" in why
+    # Where the line's function shows the wrong stage itself, the probe decides.
+    scalar = attention.template("scalar")
+    place = line_of(scalar, "attention/scalar.cu.j2", "row.o[c] = fmaf(p, v_share[c]")
+    stage, shown_by, _ = first_stage(attention, scalar, {}, pv_wrong, [outside_an_array(place)], "")
+    assert (stage, shown_by) == ("pv", PROBES)
+
+
+def test_a_probe_with_tiles_of_its_own_has_them_checked_for_the_last_one(attention):
+    template = attention.template("scalar")
+    assert probe_tiles(template, {"keys_per_step": 4}) == {"tile of state": 4}
+
+
+def test_every_wrong_attention_kernel_of_the_album_has_a_stage_to_be_measured_by():
+    names = {each.name for each in entries() if (each.kernel, each.kind) == ("attention", "patch")}
+    assert set(RIGHT_STAGES) == names

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 import standin_gpus
 
-from bench.gpu import search_rate, two_gpus
+from bench.gpu import search_rate, stage_spans, two_gpus
+
+
+def test_every_method_that_the_spans_watch_exists():
+    missing = [name for owner, name, _ in stage_spans.STAGES if not hasattr(owner, name)]
+    assert not missing
 
 
 @pytest.mark.slow

@@ -2,9 +2,10 @@
 
 namespace gf {
 
-// Keeps the arithmetic that `value` comes from before what follows. ptxas moves a wgmma_wait up over arithmetic that is
-// meant to run behind a product, since no register ties them together; it moves nothing over a sleep. The sleep never
-// comes where the value is never negative, and does no harm where it is. Plain CUDA, so that every target has this form.
+// Keeps the arithmetic that `value` comes from before what follows. ptxas moves a wgmma_wait up over arithmetic that was
+// written before it, since no register ties them together; it moves nothing over a sleep. Both orders are right, and
+// either may be faster. The sleep never comes where the value is never negative, and does no harm where it is. Plain
+// CUDA, so that every target has this one form.
 __device__ __forceinline__ void computed_before(float value) {
     if (value < 0.0f) __nanosleep(1);
 }

@@ -169,6 +169,7 @@ void perform(const Atomic& atomic, bool block_wide, const void* site) {
         for (const void* value : {atomic.operand, atomic.compared})
             if (value) checker->access(value, bytes, Action::read, site);
         checker->access(atomic.before, bytes, Action::write, site);
+        checker->atomic_follows(operation == AtomicOperation::compare_and_swap ? address : nullptr);
         checker->access(address, bytes, block_wide ? Action::block_atomic : Action::atomic, site);
         checker->before_atomic(address, block_wide);
     }

@@ -18,8 +18,10 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     fences_.assign(thread_count, Fence());
     observed_.assign(thread_count, Clocks::Row());
     released_.clear();
+    read_at_.clear();
     suspect_.bytes = 0;
     flag_.address = nullptr;
+    plain_reads_.clear();
     atomic_ = {};
     unsettled_ = behind_a_read_ = false;
     pending_ = &PendingStore::of_this_worker();
@@ -144,7 +146,8 @@ void Checker::touch_in_company(std::size_t word, const Touch& fresh, const Runni
     for (ChainedTouch* touch = &first; touch; touch = shadow_.next(*touch)) {
         unsigned thread = 0;
         if ((touch->bytes() & fresh.bytes()) && conflict(touch->action(), running.action, touch->warps == fresh.warps) &&
-            !settled(*touch, fresh, warp) && !ordered(*touch, running, thread)) {
+            !settled(*touch, fresh, warp) && !ordered(*touch, running, thread) &&
+            !is_handed_over(*touch, running)) {
             race(word, touch->bytes() & fresh.bytes(), *touch, thread, running);
             raced = true;
         }
@@ -156,6 +159,29 @@ void Checker::touch_in_company(std::size_t word, const Touch& fresh, const Runni
     } else if (!joined) {
         shadow_.prepend(word, fresh);
     }
+}
+
+// Of two volatile stores: whether the running thread has read what the other left behind a fence, by a volatile load of
+// its own, and so stores after it (PTX ISA, "Coherence").
+bool Checker::is_handed_over(const Touch& touch, const Running& running) {
+    if (!stores_volatile(touch.action()) || !stores_volatile(running.action)) return false;
+    const auto released = released_.find(access_address_);
+    if (released == released_.end()) return false;
+    const unsigned thread = running.fiber.thread;
+    if (read_at(access_address_, thread) < touch.newest) return false;
+    for (std::uint32_t warps = touch.warps; warps; warps &= warps - 1)
+        for (std::uint32_t lanes = touch.lanes; lanes; lanes &= lanes - 1) {
+            const unsigned other = unsigned(__builtin_ctz(warps)) * 32 + unsigned(__builtin_ctz(lanes));
+            const Clocks::Time fenced = other < released->second.size() ? released->second[other] : 0;
+            if (!fenced || known(thread, other, true) < fenced) return false;
+        }
+    return true;
+}
+
+// When the thread last loaded from a word by which others had released something; 0: never.
+Clocks::Time Checker::read_at(const void* address, unsigned thread) const {
+    const auto read = read_at_.find(address);
+    return read == read_at_.end() || read->second.empty() ? 0 : read->second[thread];
 }
 
 // A lane's access speaks for its earlier ones in the same way, and for those of others that it knows of. True when a
@@ -232,9 +258,22 @@ void Checker::race(std::size_t word, unsigned bytes, const Touch& touch, unsigne
 // Of two stores the later one may have stored what was there; that is seen only behind it.
 void Checker::race_or_suspect(const Finding& finding, bool one_instruction) {
     if (stores(finding.party.action) && (stores(finding.other.action) || finding.detail == overwrites_an_update))
-        suspect(finding, one_instruction);
-    else
-        findings().add(finding);
+        return suspect(finding, one_instruction);
+    findings().add(finding);
+    if (!reads_beside_atomics(finding.party.action, finding.other.action)) return;
+    const unsigned thread = block_thread();
+    const auto [earlier, is_first] = plain_reads_.try_emplace(thread, PlainRead{access_address_, finding.party.site});
+    if (is_first || (earlier->second.address == access_address_ && earlier->second.site == finding.party.site)) return;
+    findings().swap_follows(earlier->second.site, false);
+    earlier->second = {access_address_, finding.party.site};
+}
+
+void Checker::atomic_follows(const void* swapped, unsigned thread) {
+    if (plain_reads_.empty()) return;
+    const auto read = plain_reads_.find(thread);
+    if (read == plain_reads_.end()) return;
+    findings().swap_follows(read->second.site, read->second.address == swapped);
+    plain_reads_.erase(read);
 }
 
 void Checker::suspect(const Finding& finding, bool one_instruction) {
@@ -327,6 +366,7 @@ void Checker::copy_landed(const AsyncCopy& copy) {
 }
 
 void Checker::copies_abandoned(const Fiber& fiber) {
+    atomic_follows(nullptr, fiber.thread);
     for (const AsyncCopy& copy : fiber.copies)
         findings().add({"unwaited_copy", "shared", long(block_.shared().offset(copy.destination)),
                         unsigned(copy.bytes), party(fiber.thread, offset_of(copy.site), Action::copy)});
@@ -337,6 +377,7 @@ void Checker::block_met() {
     clocks_.block_met();
     shadow_.block_met();
     released_.clear();
+    read_at_.clear();
     for (Clocks::Row& row : observed_) row.clear();
 }
 
@@ -420,6 +461,9 @@ void Checker::after_atomic(const void* address, bool block_wide, bool changed) {
 void Checker::saw_releases(const void* address, unsigned thread, bool block_wide, std::uint32_t record) {
     const auto published = released_.find(address);
     if (published != released_.end()) {
+        Clocks::Row& read = read_at_[address];
+        if (read.empty()) read.assign(block_.thread_count(), 0);
+        read[thread] = clocks_.now();
         Clocks::Row& observed = observed_[thread];
         const Clocks::Row& row = published->second;
         if (observed.size() < row.size()) observed.resize(row.size(), 0);

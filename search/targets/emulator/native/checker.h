@@ -79,6 +79,8 @@ public:
         clocks_.release(block_thread(), into);
     }
     void fence(bool device_wide);
+    // `swapped`: the word of a compare-and-swap; null: another atomic, or the thread's end.
+    void atomic_follows(const void* swapped) { atomic_follows(swapped, block_thread()); }
     void before_atomic(const void* address, bool block_wide);
     void after_atomic(const void* address, bool block_wide, bool changed = false);
     // Before a volatile store, whose own access is judged only behind it.
@@ -196,6 +198,8 @@ private:
     bool touch_cell(std::size_t cell, const Touch& fresh, const Running& running);
     bool settled(const Touch& touch, const Touch& fresh, unsigned warp) const;
     bool joins(Touch& touch, const Touch& fresh, unsigned warp) const;
+    bool is_handed_over(const Touch& touch, const Running& running);
+    Clocks::Time read_at(const void* address, unsigned thread) const;
     bool gives_way(Touch& touch, const Touch& fresh, unsigned warp) const;
     bool reads_settled(const Cell& cell, const Touch& fresh, unsigned warp) const {
         return settled(cell.read, fresh, warp) &&
@@ -253,6 +257,7 @@ private:
     void async_meets_touch(std::size_t word, const Touch& touch, bool write, const AsyncIssue& issue);
     void async_meets_unfenced(std::size_t cell, const AsyncIssue& issue);
 
+    void atomic_follows(const void* swapped, unsigned thread);
     void settle_now();
     void judge_suspect();
     void releases(const void* address, bool block_wide);
@@ -288,6 +293,7 @@ private:
     ShadowMemory shadow_;
     std::vector<Fence> fences_;
     std::unordered_map<const void*, Clocks::Row> released_;  // inside the block, by atomic's address
+    std::unordered_map<const void*, Clocks::Row> read_at_;   // of these, when each thread's load saw it
     std::vector<Clocks::Row> observed_;  // of these, by thread: what its atomics saw since its last fence
     const void* access_address_ = nullptr;                   // of the access under way
     unsigned access_bytes_ = 0;
@@ -302,6 +308,12 @@ private:
         std::uint32_t record = 0;
     };
     KeptAtomic atomic_;
+    // The running threads' plain reads of words that others update by atomics, since their last atomic.
+    struct PlainRead {
+        const void* address;
+        const void* site;
+    };
+    std::unordered_map<unsigned, PlainRead> plain_reads_;
     Flag flag_;  // whose volatile load is under way
     PendingStore* pending_ = nullptr;  // this worker's
     bool unsettled_ = false;

@@ -54,6 +54,12 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
     GlobalShadow& shadow = *block_.worker().launch().global_shadow;
     GlobalAccess access{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_,
                         &observed_[running.fiber.thread]};
+    if (stores_volatile(running.action)) {
+        const auto released = released_.find(access_address_);
+        access.address = access_address_;
+        access.released = released == released_.end() ? nullptr : &released->second;
+        access.read_at = read_at(access_address_, access.thread);
+    }
     if (stores(running.action)) {
         access.store = pending_;
         access.store->announce(static_cast<const char*>(access_address_), access_bytes_);

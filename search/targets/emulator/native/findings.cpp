@@ -34,10 +34,36 @@ void Findings::start_run() {
     const std::lock_guard<std::mutex> lock(mutex_);
     numbers_.clear();
     counts_.clear();
+    expected_.clear();
 }
 
 void Findings::add(const Finding& finding) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    const bool is_reader = reads_beside_atomics(finding.party.action, finding.other.action);
+    if (!is_reader && !reads_beside_atomics(finding.other.action, finding.party.action)) return keep(finding);
+    Expected& expected = expected_[is_reader ? finding.party.site : finding.other.site];
+    if (expected.refuted) return keep(finding);
+    if (expected.waiting.size() < kept) expected.waiting.push_back(finding);
+}
+
+void Findings::swap_follows(const void* site, bool follows) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Expected& expected = expected_[site];
+    (follows ? expected.explained : expected.refuted) = true;
+    if (follows) return;
+    for (const Finding& finding : expected.waiting) keep(finding);
+    expected.waiting.clear();
+}
+
+void Findings::end_run() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [site, expected] : expected_)
+        if (!expected.explained)
+            for (const Finding& finding : expected.waiting) keep(finding);
+    expected_.clear();
+}
+
+void Findings::keep(const Finding& finding) {
     const Key key{finding.kind, finding.party.site, finding.other.site};
     const auto found = numbers_.find(key);
     if (found != numbers_.end()) {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "gf_emulator/vector_types.h"
 
@@ -58,6 +59,7 @@ inline bool of_matrix(Action action) {
     return action == Action::matrix_read || action == Action::matrix_write;
 }
 const char* name_of(Action action);
+inline bool reads_beside_atomics(Action one, Action other) { return one == Action::read && is_atomic(other); }
 
 // A race's detail: a fence after the atomic of the second access's thread would order the two.
 constexpr const char* no_reading_fence = "no fence on the reading side";
@@ -103,6 +105,12 @@ class Findings {
 public:
     void start_run();
     void add(const Finding& finding);
+    // A plain read beside atomics is no race where its value is only what its thread's next atomic, a compare-and-swap of
+    // the same word, expects (the CUDA C++ Programming Guide writes other atomics so): an old value costs one more round.
+    // Such findings wait for what the threads that read at `site` do next.
+    void swap_follows(const void* site, bool follows);
+    // Adds those that no compare-and-swap has explained.
+    void end_run();
     // The number of occurrences of each finding, in the order of reports: the members of a JSON array.
     std::string counts() const;
 
@@ -110,7 +118,15 @@ private:
     static constexpr std::size_t kept = 256;  // source sites; fewer source lines
 
     using Key = std::tuple<std::string, const void*, const void*>;
+    // Of a site that reads plainly beside atomics.
+    struct Expected {
+        bool explained = false, refuted = false;
+        std::vector<Finding> waiting;
+    };
+    void keep(const Finding& finding);
+
     mutable std::mutex mutex_;
+    std::map<const void*, Expected> expected_;
     std::map<Key, std::size_t> numbers_;
     std::map<std::size_t, std::uint64_t> counts_;
 };

@@ -87,7 +87,9 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
     const bool write = writes(access.action);
     const bool is_volatile_store = stores_volatile(access.action);
     bool raced = is_volatile_store && overwrites(all.first[word], bytes, access, earlier), kept = false;
-    const Seen seen = is_volatile_store ? seen_by(all.first[word], access) : Seen();
+    const Seen seen = is_volatile_store || (access.action == Action::write && all.first[word])
+                          ? seen_by(all.first[word], access)
+                          : Seen();
     unsigned length = 0, reads = 0;
     std::uint32_t last_write = 0;
     for (std::uint32_t at = all.first[word]; at; at = touches_[at].next, length++) {
@@ -98,8 +100,9 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
         else if (!write && (kept || ++reads > reads_looked_at)) break;
         const bool same_block = touch.block == access.block;
         if ((touch.bytes() & bytes) && conflict(touch, access) &&
-            !(is_volatile(touch.action()) && touch.latest < seen.by_atomic) &&
-            !ordered(touch, access, needs_no_fence(access.action) || touch.latest < seen.by_load, lane)) {
+            !comes_after(touch, access, seen) &&
+            !ordered(touch, access, needs_no_fence(access.action) || (is_volatile_store && touch.latest < seen.by_load),
+                     lane)) {
             raced = true;
             earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action(),
                        ordered(touch, access, true, no_lane), false, false};
@@ -165,6 +168,39 @@ GlobalShadow::Seen GlobalShadow::seen_by(std::uint32_t first, const GlobalAccess
         if (own && loads_volatile(touch.action())) seen.by_load = std::max(seen.by_load, touch.latest);
     }
     return seen;
+}
+
+// Whether the accessing thread has read what the other left, and so stores after it: by an atomic of its own, also
+// where the store is plain (the last block resets its counter in CUDA's "Memory Fence Functions"), or by a volatile load
+// of a flag that the other stored behind a fence.
+bool GlobalShadow::comes_after(const GlobalTouch& touch, const GlobalAccess& access, const Seen& seen) const {
+    if (touch.latest < seen.by_atomic)
+        return stores_volatile(access.action) ? is_volatile(touch.action()) : is_atomic(touch.action());
+    return stores_volatile(access.action) && stores_volatile(touch.action()) && is_handed_over(touch, access);
+}
+
+bool GlobalShadow::is_handed_over(const GlobalTouch& touch, const GlobalAccess& access) const {
+    const auto log = logs_.find(access.address);
+    const auto saw = [&](const AcquiredByBlock& all, std::size_t release) {
+        const auto mine = all.find(access.block);
+        return mine != all.end() && std::any_of(mine->second.begin(), mine->second.end(), [&](const Acquired& one) {
+                   return one.log == &log->second.releases && one.count > release &&
+                          known(one, access.thread, *access.clocks);
+               });
+    };
+    for (std::uint32_t left = touch.lanes; left; left &= left - 1) {
+        const unsigned thread = touch.warp() * 32 + unsigned(__builtin_ctz(left));
+        if (touch.block == access.block) {
+            const Clocks::Time fenced = access.released ? (*access.released)[thread] : 0;
+            if (!fenced || access.read_at < touch.newest || known(access, thread, true) < fenced) return false;
+            continue;
+        }
+        if (log == logs_.end()) return false;
+        const auto release = log->second.last.find(touch.block << 10 | thread);
+        if (release == log->second.last.end()) return false;
+        if (!saw(observed_, release->second) && !saw(acquired_, release->second)) return false;
+    }
+    return true;
 }
 
 bool GlobalShadow::comes_after_one_of(const GlobalTouch& touch, const GlobalAccess& access) const {

@@ -49,6 +49,10 @@ struct GlobalAccess {
     const Clocks* clocks;
     const Clocks::Row* observed = nullptr;  // what the thread would know of its block if a fence followed its atomics
     PendingStore* store = nullptr;          // null: it is none, or waits for nobody
+    // Of a volatile store: its address, and what threads of the block had fenced when they released by that word.
+    const void* address = nullptr;
+    const Clocks::Row* released = nullptr;
+    Clocks::Time read_at = 0;  // when the thread last saw one of these releases
 };
 
 class GlobalShadow {
@@ -146,6 +150,8 @@ private:
         std::uint32_t by_load = 0, by_atomic = 0;
     };
     Seen seen_by(std::uint32_t first, const GlobalAccess& access) const;
+    bool comes_after(const GlobalTouch& touch, const GlobalAccess& access, const Seen& seen) const;
+    bool is_handed_over(const GlobalTouch& touch, const GlobalAccess& access) const;
     bool comes_after_one_of(const GlobalTouch& touch, const GlobalAccess& access) const;
     static bool conflict(const GlobalTouch& touch, const GlobalAccess& access);
     static bool joins(GlobalTouch& touch, const GlobalTouch& fresh, const Clocks& clocks, unsigned warp);

@@ -196,6 +196,7 @@ void execute(WorkerPool& pool, void* module, const RunSpec& run, const JobFiles&
         }
     if (watch && !Worker::any_fault()) watch->carried_state.report(objects);
     hand_over_outputs(run, memory, files.outputs + run.outputs);
+    findings().end_run();
     report().end(format("\"faulted\":%s,\"wall_s\":%.6f,\"cpu_s\":%.6f,",
                         Worker::any_fault() ? "true" : "false", seconds(CLOCK_MONOTONIC) - wall,
                         seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) +

@@ -46,7 +46,7 @@ void Warp::start(Block& block, Fiber* lanes, unsigned index, unsigned lane_count
     block_ = &block;
     lanes_ = lanes;
     index_ = index;
-    alive_ = ready_ = lane_count == 32 ? ~0u : (1u << lane_count) - 1;
+    started_ = alive_ = ready_ = lane_count == 32 ? ~0u : (1u << lane_count) - 1;
     open_meetings_ = 0;
     asking_ = 0;
 }
@@ -106,9 +106,10 @@ bool Warp::complete_if_all_came(Meeting& meeting) {
     Worker& worker = block_->worker();
     if (done.complete) done.complete(worker, *this, done.arrived, done.kind);
     worker.counting().lanes_agree(*this, done.arrived);
-    // Shuffles and votes order no memory (PTX ISA, "bar.warp.sync" does, "shfl.sync" does not).
+    // Shuffles and votes order no memory (PTX ISA, "bar.warp.sync" does, "shfl.sync" does not). A lane that has exited is
+    // ordered where the mask names it: another schedule may run it later than those that do not wait for it.
     if (block_->checker().enabled() && done.kind == Collective::sync_warp)
-        block_->checker().lanes_met(index_, done.arrived, done.arrived == alive_);
+        block_->checker().lanes_met(index_, done.arrived, (done.mask & started_) == started_);
     ready_ |= done.arrived;
     block_->warp_is_ready(index_, true);
     return true;

@@ -54,6 +54,7 @@ private:
     Block* block_ = nullptr;
     Fiber* lanes_ = nullptr;
     unsigned index_ = 0;
+    std::uint32_t started_ = 0;
     std::uint32_t alive_ = 0;
     std::uint32_t ready_ = 0;
     std::uint32_t asking_ = 0;  // in active_mask

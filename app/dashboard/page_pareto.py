@@ -1,0 +1,56 @@
+"""`/searches/{id}/pareto`: the trials that no other beats in every objective, as plot and table."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from greenfast.app.dashboard.pages import PageRoute, render, services_of
+from greenfast.app.views.pareto import UNITS, ParetoOut, pareto
+from greenfast.db.store import Store
+from greenfast.search.strategies.objectives import OBJECTIVES
+
+MOST_POINTS = 1_000  # SVG points that a browser draws without delay
+
+router = APIRouter(route_class=PageRoute)
+
+
+@router.get("/searches/{search_id}/pareto")
+def pareto_page(
+    request: Request,
+    search_id: str,
+    objectives: Annotated[list[str] | None, Query()] = None,
+) -> Response:
+    store = services_of(request).store
+    row, report = store.search(search_id), pareto(store, search_id, objectives)
+    return render(
+        "pareto.html",
+        {
+            "row": row,
+            "report": report,
+            "units": UNITS,
+            "known": OBJECTIVES,
+            "plot": plot(store, report),
+        },
+    )
+
+
+def plot(store: Store, report: ParetoOut) -> dict[str, Any]:
+    """The first two objectives of the newest correct trials, and of the front."""
+    axes = report.objectives[:2]
+    on_front = {trial.number for trial in report.items}
+    others = [
+        outcome
+        for outcome in store.outcomes(report.search_id, report.objectives)
+        if outcome.number not in on_front
+    ][-MOST_POINTS:]
+    return {
+        "url": f"/searches/{report.search_id}/trials/",
+        "axes": [" ".join(filter(None, (name.replace("_", " "), UNITS[name]))) for name in axes],
+        "others": [[each.number, *each.values[:2], each.template] for each in others],
+        "front": [
+            [trial.number, *(trial.objectives[name] for name in axes), trial.template]
+            for trial in report.items
+        ],
+    }
