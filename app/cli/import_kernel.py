@@ -165,9 +165,9 @@ def import_(
         return 0
     for path in sorted(written.iterdir()):
         print(shown(path))
-    for argument in copied(imported.arguments):
+    for copy in copied(imported.arguments):
         print(
-            f"\n{argument.name} is read and written: a first launch copies {argument.before} to "
+            f"\n{copy.name} is read and written: a first launch copies {copy.before} to "
             "it, and times include the copy"
         )
     print(f"\n{imported.truth}\n\nNext:")

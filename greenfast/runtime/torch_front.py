@@ -15,7 +15,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 from greenfast.runtime import frameworks
 from greenfast.runtime.calls import Call, Prepared, Refused, run
-from greenfast.runtime.fallbacks import tell, torch_attention
+from greenfast.runtime.fallbacks import evenly_laid, is_even, tell, torch_attention
 from greenfast.runtime.program import TensorFacts
 from greenfast.runtime.signatures import (
     attention_call,
@@ -202,7 +202,7 @@ def _first_attention(
         if isinstance(state, Refused):
             tell("attention", state.why)
     if isinstance(state, Refused):
-        if state.always:
+        if state.always and all(map(is_even, tensors.values())):
             _remember(_attention, key, state)
         o, lse = library_attention(
             q, k, v, attn_mask, dropout_p, name, scale, grouped=enable_gqa, lse=return_lse
@@ -263,6 +263,7 @@ def library_attention(
 ) -> tuple[Any, Any]:
     """PyTorch's attention, with the log-sum-exp where it is asked for."""
     if not lse and mask != "causal_bottom_right":
+        q, k, v = evenly_laid(q), evenly_laid(k), evenly_laid(v)
         o = _sdpa(q, k, v, attn_mask, dropout_p, mask != "none", scale=scale, enable_gqa=grouped)
         return o, None
     if attn_mask is None and not dropout_p:

@@ -272,3 +272,24 @@ def test_arrays_of_other_libraries_come_through_dlpack(stub):
     kernels = greenfast.load(RECORDED)
     kernels(*(Foreign(tensor) for tensor in (q, k, v)), mask="none")
     assert len(stub.launches()) == 2
+
+
+@pytest.mark.parametrize(
+    ("layout", "copied"),
+    [
+        (lambda: torch.randn(2, 4, 33, 64), False),
+        (lambda: torch.randn(2, 33, 4, 64).transpose(1, 2), False),
+        (lambda: torch.randn(1, 4, 33, 64).expand(2, 4, 33, 64), False),
+        (lambda: torch.randn(2, 4, 33, 65)[..., :64], True),  # rows begin anywhere
+        (lambda: torch.randn(2, 1, 8, 97)[..., :96].transpose(1, 2), True),
+        (lambda: torch.randn(2, 4, 64, 33).transpose(2, 3), True),
+        (lambda: torch.randn(2, 1, 1, 97)[..., :96], True),  # of the batch alone
+        (lambda: torch.randn(2, 4, 5, 3), False),  # PyTorch pads these itself
+    ],
+)
+def test_pytorch_gets_rows_that_begin_where_its_loads_do(layout, copied):
+    tensor = layout()
+    even = fallbacks.evenly_laid(tensor)
+    assert (even.data_ptr() != tensor.data_ptr()) == copied
+    assert torch.equal(even, tensor)
+    assert even.is_contiguous() or not copied
