@@ -13,19 +13,42 @@ from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, t
 from bench.results import Row, find_result
 
 PAGE = DOCS / "hopper.md"
-RESULT = "h200/hopper_rows"
+RESULT, FP8 = "h200/hopper_rows", "h200/fp8_sweep"
 
 
 def attention() -> str:
     return _section("attention")
 
 
-def gemm() -> str:
-    return _section("gemm")
+def fp8() -> str:
+    """The sweep's fastest point of each row: alone, and in turns with PyTorch on bf16 numbers."""
+    measured = rows(FP8)
+    lines = []
+    for row in measured:
+        alone, best = row["points"][0], row["finalists"][0]
+        lines.append(
+            (
+                f"`{row['workload']},format={row['format']}`",
+                len(row["points"]),
+                f"{alone['us']:.1f}",
+                f"{alone['tflops']:.0f}",
+                f"{best['us']:.1f}",
+                f"{best['tflops']:.0f}",
+                f"{best['bf16_us']:.1f}",
+                _design(best["parameters"]),
+            )
+        )
+    titles = ("workload", "points", "alone, us", "TFLOP/s", "in turns, us", "TFLOP/s", "bf16, us")
+    text = table((*titles, "in turns, design"), lines)
+    if not measured:
+        return text
+    date = find_result(FP8)["environment"]["date"]
+    wrong = sum(len(row["wrong"]) for row in measured)
+    return f"{text}\n\nH200, {date}, L2 hot; {wrong} outputs were wrong; {source_of(FP8)}."
 
 
 def pages() -> dict[Path, str]:
-    sections = {"attention": attention, "gemm": gemm}
+    sections = {"attention": attention, "fp8": fp8}
     return {PAGE: filled_page(PAGE, "hopper_page", sections)}
 
 
@@ -67,6 +90,16 @@ def _flop(kernel: str, workload: str) -> float:
         return 2.0 * size["M"] * size["N"] * size["K"]
     pairs = size["S_q"] * size.get("S_kv", size["S_q"]) * (0.5 if "mask" in values else 1.0)
     return 4.0 * size["B"] * size["H"] * size["D"] * pairs
+
+
+def _design(parameters: Row) -> str:
+    words = [f"{parameters['consumers']} by 64 rows, {parameters['tile_n']} keys"]
+    words += [f"{parameters['stages']} stages"]
+    words += ["O left alone"] if parameters["skip_rescale"] else []
+    words += ["turns"] if parameters["turns"] else []
+    words += ["persistent"] if parameters["scheduler"] == "persistent" else []
+    words += ["Q in registers"] if parameters["query"] == "registers" else []
+    return ", ".join(words)
 
 
 def _parameters(parameters: Row) -> str:

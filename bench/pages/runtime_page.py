@@ -43,7 +43,19 @@ def calls() -> str:
         f"Of {row['calls']} random calls (shapes, masks, strides, types, grouped heads), "
         f"{row['kernels']} were served by a kernel and {row['fallbacks']} by PyTorch; "
         f"{row['wrong']} were wrong, and in {row.get('refused_by_torch', row['faults'])} PyTorch's "
-        f"own operation refused the inputs ({source_of(CALLS)})."
+        f"own operation refused the inputs ({source_of(CALLS)}).{_ended(row.get('died', 0))}"
+    )
+
+
+def _ended(died: int) -> str:
+    """Of calls that PyTorch ended with their process; none was of a kernel."""
+    if not died:
+        return ""
+    assert all(call["kernel"] is None for call in find_result(CALLS)["died"])
+    return (
+        f" In {died} of the calls that it served, PyTorch read misaligned addresses, which ended "
+        "their process:\nrows began at no multiple of 16 bytes. The fallback has copied such "
+        "tensors since."
     )
 
 
