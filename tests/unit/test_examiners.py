@@ -77,7 +77,7 @@ def test_a_child_that_dies_tells_nothing_about_a_text(examining, sources):
     child = target._examiners._idle.queue[-1]
     child.kill()
     assert "#line" in answer(target, sources[1])  # from a new child, or read here
-    target._examiners._arguments = ("/nowhere",)
+    target._examiners._arguments = ("/dev/null/no-folder",)
     target._examiners._idle.queue[-1].kill()
     assert "__thread" in answer(target, sources[2]) and here == [sources[2].text]
 
