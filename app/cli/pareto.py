@@ -10,7 +10,7 @@ from greenfast.app.cli.options import AsJson, SearchName
 from greenfast.app.cli.output import console, print_json, table, text
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.designs import Designs
-from greenfast.app.views.pareto import UNITS
+from greenfast.app.views.pareto import UNITS, figure
 from greenfast.app.views.pareto import pareto as front_of_search
 from greenfast.app.views.trial_names import search_named
 
@@ -47,7 +47,7 @@ def pareto(search: SearchName, objectives: ObjectivesOption = None, as_json: AsJ
             trial.number,
             designs.of(trial.template, trial.parameters),
             f"{trial.verdict}, the best" if trial.is_best else trial.verdict,
-            *(f"{trial.objectives[name]:.4g}" for name in report.objectives),
+            *(figure(name, trial.objectives[name]) for name in report.objectives),
         )
         for trial in report.items
     ]

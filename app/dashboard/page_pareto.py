@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from greenfast.app.dashboard.page_search import designs_of
 from greenfast.app.dashboard.pages import PageRoute, render, services_of
-from greenfast.app.views.pareto import UNITS, ParetoOut, pareto
+from greenfast.app.views.pareto import UNITS, ParetoOut, figure, pareto
 from greenfast.db.store import Store
 from greenfast.search.strategies.objectives import OBJECTIVES
 
@@ -22,7 +23,8 @@ def pareto_page(
     search_id: str,
     objectives: Annotated[list[str] | None, Query()] = None,
 ) -> Response:
-    store = services_of(request).store
+    services = services_of(request)
+    store = services.store
     row, report = store.search(search_id), pareto(store, search_id, objectives)
     return render(
         "pareto.html",
@@ -32,6 +34,8 @@ def pareto_page(
             "units": UNITS,
             "known": OBJECTIVES,
             "plot": plot(store, report),
+            "figure": figure,
+            "designs": designs_of(services, row),
         },
     )
 

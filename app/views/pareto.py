@@ -14,6 +14,7 @@ from greenfast.search.strategies.objectives import OBJECTIVES, front_of
 DEFAULT = ("time", "registers")  # of a search that had the time alone
 LONGEST_FRONT = 500
 UNITS = {"time": "us", "registers": "", "shared_memory": "bytes", "error": "max abs"}
+WHOLE = frozenset({"registers", "shared_memory"})
 
 
 class FrontTrialOut(TrialOut):
@@ -70,3 +71,8 @@ def pareto(store: Store, search_id: str, names: Sequence[str] | None = None) -> 
             for each in front[:LONGEST_FRONT]
         ],
     )
+
+
+def figure(name: str, value: float) -> str:
+    """An objective's value as tables show it."""
+    return f"{value:,.0f}" if name in WHOLE else f"{value:.4g}"

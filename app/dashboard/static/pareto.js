@@ -27,7 +27,7 @@
       margin: { l: 66, r: 12, t: 8, b: 44 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("soft") }, hovermode: "closest", dragmode: false,
       legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
-      xaxis: { ...axis, title: { text: data.axes[0], standoff: 6 }, type: "log" }, yaxis: { ...axis, title: { text: data.axes[1], standoff: 8 } },
+      xaxis: { ...axis, title: { text: data.axes[0], standoff: 6 }, type: "log", dtick: Math.log10(2), tickformat: ".3~g" }, yaxis: { ...axis, title: { text: data.axes[1], standoff: 8 } },
     }, { displayModeBar: false, responsive: true });
     if (place.dataset.ready) return;
     place.dataset.ready = "yes";
