@@ -257,6 +257,38 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "equivalent",
+        "index plus one",
+        "q_empty[q_buffers];",
+        "attention/wgmma",
+        "the array of barriers is larger, and used as before",
+    ),
+    Known(
+        "equivalent",
+        "drop a choice",
+        "gf::exp2_scaled(exponent) : gf::exp2_approx(exponent)",
+        "attention/wgmma .*exp_polynomial=[1-9]",
+        "both ways to an exponential are right: another share of them takes the polynomial",
+    ),
+    Known(
+        "equivalent",
+        "one more turn",
+        "i < tile * tile",
+        "transpose/right",
+        (
+            "of the first loop: one element more lands on the matrix that goes out, which is "
+            "written anew before it is read (one turn more of the second loop is rejected)"
+        ),
+    ),
+    Known(
+        "equivalent",
+        "remove __syncthreads",
+        "__syncthreads();",
+        "lastblock/right .*threads=32 .*fence_by=writer",
+        "the block is one warp, whose first thread alone writes and reads its sum",
+        "if (threadIdx.x == 0) {",
+    ),
+    Known(
+        "equivalent",
         "assign instead of add",
         "total += partial[warp]",
         "lastblock/right .*threads=32 ",

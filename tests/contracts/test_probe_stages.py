@@ -65,7 +65,6 @@ def _served(kernel, template):
 
 # `greenfast probe` says that they have none.
 WITHOUT_PROBES = {
-    ("attention", "decode"),
     ("attention", "wgmma"),
     ("attention_fp8", "wgmma"),
     ("gemm", "mma"),
