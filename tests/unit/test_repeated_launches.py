@@ -1,4 +1,4 @@
-"""Games with time and place against the GPU's timing, by the real measuring child on host memory."""
+"""Games with time and place against a GPU's timing: the real measuring child on host memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import pytest
 
 from greenfast.search.devices.facts import device
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.problem import POISON, LaunchPlan, Problem, Scalar, Tensor, WorkspaceMemory
+from greenfast.search.oracle.problem import (
+    POISON,
+    LaunchPlan,
+    Problem,
+    Scalar,
+    Tensor,
+    WorkspaceMemory,
+)
 from greenfast.search.targets.cuda import driver
 from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.verdict import Reason
@@ -63,7 +70,7 @@ def problem(seed: int, mode: str) -> Problem:
 def target(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE.parents[1]), str(HERE)]))
-        small_l2 = replace(device("h200"), l2_bytes=2**20)
+        small_l2 = replace(device("h200"), l2_bytes=2**15)
         patch.setattr(driver, "device_of", lambda number: small_l2)
         patch.setattr(driver, "gpu_uuid", lambda number: "0123")
         patch.setattr(CudaTarget, "measurer", "standin_cupy")
@@ -101,6 +108,7 @@ def test_a_game_that_timing_alone_would_reward_shows(target, kernel):
     assert outcome(target, kernel, "hot") == GAMES[kernel]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", sorted({*GAMES} - {"in_a_row_at_one_address"}))
 def test_a_game_shows_on_a_ring_of_input_sets_too(target, kernel):
     assert outcome(target, kernel, "cold")

@@ -29,7 +29,7 @@ from greenfast.search.targets.cuda.device_memory import Head, Heads, Landing, Sp
 from greenfast.search.targets.cuda.large_reference import computed
 from greenfast.search.targets.cuda.launches import Hung, Loaded, Stopwatch, wait
 from greenfast.search.targets.cuda.nvml import Health
-from greenfast.search.targets.cuda.repeated import Repetition, own_count
+from greenfast.search.targets.cuda.repeated import Repetition, fit, own_count
 from greenfast.search.text import one_line, shortened
 from greenfast.search.timing import alone, race, ring_sets
 
@@ -198,6 +198,7 @@ class Measurer:
             own_places,
             spare,
             arena,
+            fit(described, count, request["l2_bytes"]),
             self.stream,
             request["deadline_s"],
         )

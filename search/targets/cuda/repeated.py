@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import cupy
 import numpy as np
@@ -26,9 +27,8 @@ from greenfast.search.timing import median_interval
 OWN_OUTPUTS = 8  # launches in a row, each with an output of its own
 MOST_BYTES = 2**28  # of these outputs' sets
 TURNS = 12  # of each comparison of times
-# Far above what caches and noise do to launches that differ in nothing else, and far below what
-# work costs that is left out.
-SUSPICIOUS = 1.5
+# Ratios of times, far above what caches and noise do to launches that differ in nothing else.
+CHANGED, SEPARATE = 1.5, 2.0
 WARM_UP_CALLS = 3
 
 
@@ -42,6 +42,7 @@ class Repetition:
     own_places: Sequence[int]
     spare: int  # a set that no launch uses
     arena: Arena
+    own_fit: bool  # these outputs and a set stay in the L2
     stream: cupy.cuda.Stream
     deadline_s: float
 
@@ -77,7 +78,8 @@ class Repetition:
 
         Both kinds follow the same copies, so that caches hold the same.
         """
-        changed, same = [], []
+        changed: list[float] = []
+        same: list[float] = []
         for turn in range(TURNS + 1):
             other, own = (timed, fresh)[:: 1 if turn % 2 else -1]
             for times in (changed, same):
@@ -88,7 +90,7 @@ class Repetition:
                 else:
                     self._copy(self.spare, self.places[0])
                 times.append(watch.elapsed_us(partial(self.ring[0].launch, self.stream)))
-        return _suspicion("on other inputs", changed[1:], same[1:])
+        return _suspicion("on other inputs", changed[1:], same[1:], CHANGED)
 
     def _copy(self, source: int, place: int) -> None:
         size = self.arena.head_bytes
@@ -96,15 +98,15 @@ class Repetition:
 
     def _own(self, watch: Stopwatch) -> str:
         """Times of launches in a row that write different outputs, against one output."""
-        if len(self.own) < 2:
-            return ""
+        if not self.own_fit:
+            return ""  # the ratio would be that of two memories
         separate = self._graph(self.own)
         again = self._graph([self.ring[0]] * len(self.own))
         rows: tuple[list[float], list[float]] = ([], [])
         for _ in range(TURNS + 1):
             rows[0].append(watch.elapsed_us(partial(separate.launch, self.stream)))
             rows[1].append(watch.elapsed_us(partial(again.launch, self.stream)))
-        return _suspicion("with an output of its own", rows[0][1:], rows[1][1:])
+        return _suspicion("with outputs of their own", rows[0][1:], rows[1][1:], SEPARATE)
 
     def _graph(self, launches: Iterable[Loaded]) -> cupy.cuda.Graph:
         self.stream.begin_capture()
@@ -121,6 +123,14 @@ def own_count(arena: Arena) -> int:
     return count if count > 1 else 0
 
 
+def fit(described: Mapping[str, Any], count: int, l2_bytes: int) -> bool:
+    """Whether a set and `count` more of its outputs take at most half the L2."""
+    sizes = [(tensor["role"] != "input", tensor["bytes"]) for tensor in described["tensors"]]
+    every = sum(size for _, size in sizes) + sum(each["bytes"] for each in described["workspaces"])
+    written = sum(size for is_output, size in sizes if is_output)
+    return count > 1 and every + count * written <= l2_bytes // 2
+
+
 def _drawn(places: Sequence[int]) -> list[int]:
     """The last set, and another one that no candidate can foresee."""
     if not places:
@@ -128,10 +138,10 @@ def _drawn(places: Sequence[int]) -> list[int]:
     return sorted({places[-1], random.SystemRandom().choice(places)})
 
 
-def _suspicion(when: str, slow: Sequence[float], fast: Sequence[float]) -> str:
+def _suspicion(when: str, slow: Sequence[float], fast: Sequence[float], ratio: float) -> str:
     ratios = [math.log(long / short) for long, short in zip(slow, fast, strict=True)]
     interval = median_interval(ratios)
-    if not interval.low > math.log(SUSPICIOUS):
+    if not interval.low > math.log(ratio):
         return ""
     return (
         f"launches {when} take {math.exp(interval.median):.1f} times as long "
