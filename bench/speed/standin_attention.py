@@ -23,6 +23,7 @@ import numpy as np
 from greenfast.search.children import serve_requests
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
 from greenfast.search.oracle.reference import reference_module
+from greenfast.search.targets.cuda.arena import problems_of
 
 FILE = "standin_attention.json"
 BASELINE_US = 32.0
@@ -60,8 +61,9 @@ class Gpu:
         return {**reply, "spans": {}}
 
     def _execute(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._write(request, request["problems"])
-        return {"damage": [None] * len(request["problems"])}
+        problems = problems_of(request)
+        self._write(request, problems)
+        return {"damage": [None] * len(problems)}
 
     def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
         self._write(request, [request["problem"]])
@@ -112,9 +114,7 @@ class Gpu:
             lse = right["lse"]["value"].astype(np.float32)
         return places["o"].tobytes() + (lse.tobytes() if "lse" in places else b"")
 
-    def _view(
-        self, image: np.ndarray, shape: Sequence[int], strides: Sequence[int]
-    ) -> np.ndarray:
+    def _view(self, image: np.ndarray, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
         storage = self._reference.STORAGE[self._settings["dtype"]]
         if not image.size:
             return np.zeros(shape, storage)

@@ -125,6 +125,9 @@ class CaseDataCache:
         # holds the kernel, so that its id is not reused.
         self._futures: OrderedDict[Hashable, tuple[KernelSpec, Future[CaseData]]] = OrderedDict()
 
+    def keep_at_most(self, size_bytes: int) -> None:
+        self._kept_bytes = size_bytes
+
     def get(self, kernel: KernelSpec, case: Case, compute: Compute | None) -> CaseData:
         """The data of `case`; SpecError when reference.py breaks its contract."""
         key = id(kernel), case
@@ -205,6 +208,11 @@ def use_children() -> None:
     """
     if not _CACHE.children.count:
         _CACHE.children = ReferenceChildren(children_for(usable_cores()))
+
+
+def keep_at_most(size_bytes: int) -> None:
+    """Keep no more case data than that in this process."""
+    _CACHE.keep_at_most(size_bytes)
 
 
 def precompute(kernel: KernelSpec, cases: Iterable[Case]) -> None:

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from greenfast.search.targets.cuda.arena import problems_of
+
 HERE = Path(__file__).parent
 FILE = "standin_gpus.json"
 A, B = 2.5, -0.75  # of the album's axpy
@@ -78,7 +80,7 @@ class Gpu:
                 time.sleep(0.1)
             os._exit(0)
         time.sleep(self.gpu.get("sleep_s", 0.0))
-        problems = request["problems"] if request["do"] == "execute" else [request["problem"]]
+        problems = problems_of(request) if request["do"] == "execute" else [request["problem"]]
         with Path(request["outputs"]).open("wb") as file:
             for problem in problems:
                 file.write(axpy(problem).tobytes())
