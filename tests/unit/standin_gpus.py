@@ -3,7 +3,8 @@
 The GPU's number is the child's last argument. What each GPU does is in `standin_gpus.json` in the
 folder TMPDIR, so that it reaches the children: `speed` (a factor on times), `sleep_s` of each
 request, `dies_at` (it dies at that request and each later one), `stays_at` (it answers neither that
-request nor a later one), `starts` (false: no child starts).
+request nor a later one), `starts` (false: no child starts), `illegal_at` (a run of more problems
+than that has an illegal address at this one).
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class Gpu:
             os._exit(0)
         time.sleep(self.gpu.get("sleep_s", 0.0))
         problems = problems_of(request) if request["do"] == "execute" else [request["problem"]]
+        if len(problems) > (at := self.gpu.get("illegal_at", 10**9)):
+            return {"error": "an illegal address", "code": 700, "at": at}
         with Path(request["outputs"]).open("wb") as file:
             for problem in problems:
                 file.write(axpy(problem).tobytes())
