@@ -287,6 +287,11 @@ class Children:
         with self.taken() as child:
             return child.call(request, deadline_s)
 
+    def kill(self) -> None:
+        """Kill all children; the calls in progress raise ChildDied, later ones start others."""
+        for child in self.all:
+            child.kill()
+
     def close(self) -> None:
         """End the idle children. Busy ones stay, and so does the room for new ones."""
         with self._changed:

@@ -70,7 +70,7 @@ class Judges:
         self._folder = Path(tempfile.mkdtemp(prefix="greenfast-judges-"))
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         limits = Limits(memory_bytes=MEMORY_BYTES, file_bytes=None)
-        self.children = Children(count, MODULE, limits, (str(self._folder),))
+        self.pool = Children(count, MODULE, limits, (str(self._folder),))
         self._lock = threading.Lock()
         # Files of pickled kernels. A kernel is kept alive, so that its id stays its own.
         self._kernels: dict[int, tuple[KernelSpec, Path]] = {}
@@ -90,7 +90,7 @@ class Judges:
         }
         tiles = tuple(sorted(subject.point.tiles.items()))
         try:
-            with self.children.taken((request["kernel"], tiles)) as worker:
+            with self.pool.taken((request["kernel"], tiles)) as worker:
                 reply = worker.call(request, DEADLINE_S)
                 while "problems_file" in reply:
                     if subject.conditions.stop.is_set():
@@ -110,7 +110,7 @@ class Judges:
 
     def close(self) -> None:
         """End the idle workers and remove their files."""
-        self.children.close()
+        self.pool.close()
         self._remove()
 
     def _kernel_file(self, kernel: KernelSpec) -> Path:

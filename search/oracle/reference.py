@@ -145,7 +145,7 @@ class CaseDataCache:
 
     def fill(self, kernel: KernelSpec, cases: Iterable[Case]) -> None:
         """Let one child compute all missing small cases. Without children, do nothing."""
-        if not self.children.count:
+        if not self.children.pool.count:
             return
         futures: dict[Case, Future[CaseData]] = {}
         with self._lock:
@@ -206,7 +206,7 @@ def use_children() -> None:
 
     For a single candidate the start-up would cost more than it saves.
     """
-    if not _CACHE.children.count:
+    if not _CACHE.children.pool.count:
         _CACHE.children = ReferenceChildren(children_for(usable_cores()))
 
 

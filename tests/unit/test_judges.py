@@ -130,7 +130,7 @@ def test_a_worker_that_is_killed_is_no_verdict_and_is_replaced(subject, worker, 
     @contextmanager
     def killing(target, program, problems):
         with answered(target, program, problems) as answer:
-            for child in worker.children.all:  # in the middle of its conversation
+            for child in worker.pool.all:  # in the middle of its conversation
                 os.kill(child.process.pid, number)
                 killed.append(child)
             yield answer
@@ -140,14 +140,14 @@ def test_a_worker_that_is_killed_is_no_verdict_and_is_replaced(subject, worker, 
         patch.setattr(CudaTarget, "answered", killing)
         assert isinstance(GATE.judge(ready), Passed) and len(here) == 1
     assert isinstance(worker.judged(ready), Passed) and len(killed) == 1
-    assert killed[0] not in worker.children.all
+    assert killed[0] not in worker.pool.all
 
 
 def test_a_worker_that_cannot_judge_leaves_it_to_this_process(subject, worker, here, monkeypatch):
     monkeypatch.setattr(judges, "_commission", lambda subject: None)
     assert isinstance(GATE.judge(subject()), Passed) and len(here) == 1
-    worker.children.close()
-    monkeypatch.setattr(worker.children, "_module", "greenfast.no_such_module")
+    worker.pool.close()
+    monkeypatch.setattr(worker.pool, "_module", "greenfast.no_such_module")
     assert isinstance(GATE.judge(subject()), Passed) and len(here) == 2
 
 
