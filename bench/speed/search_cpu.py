@@ -2,11 +2,16 @@
 
     python -m bench.speed.search_cpu [--save] [--trials 100] [--gpus 1] [--cores 16]
                                      [--strategy evolution] [--workload mission] [--profile]
+                                     [--slow-down 1] [--warm]
 
 Python's lock lets one thread of a process work at a time, so this time bounds the rate of a search
 on any number of cores. Everything is real but the GPU's child: strategy, rendering, NVRTC, gates,
 safety on the emulator, SQLite. The process behaves as on a machine with `--cores`. The times of
 candidates are invented, and nothing here was measured on a GPU.
+
+`--warm` repeats the search with the cubins of the first, and `--slow-down` makes the stand-in's
+delays longer. Together they show on a small machine whether anything but the processors keeps
+several GPUs from working at once.
 """
 
 from __future__ import annotations
@@ -59,31 +64,35 @@ def main() -> None:
     parser.add_argument("--strategy", default="evolution")
     parser.add_argument("--workload", default="mission")
     parser.add_argument("--profile", action="store_true", help="functions, at twice the cost")
+    parser.add_argument("--slow-down", type=float, default=1.0, help="of the stand-in GPU")
+    parser.add_argument("--warm", action="store_true", help="measure a repeated search")
     parser.add_argument("--version", default="")
     parser.add_argument("--emulator", type=Path, help="a folder in which its build is kept")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="greenfast-search-cpu-") as name, ExitStack() as stack:
-        monkey = stack.enter_context(_patches(Path(name), options.gpus, options.cores))
+        stack.enter_context(_patches(Path(name), options))
+        if options.warm:
+            measured(Path(name), options)
         row = measured(Path(name), options)
-        del monkey
     print(json.dumps(row, indent=1), flush=True)
     publish("search_cpu", [row], save=options.save)
 
 
 @contextmanager
-def _patches(folder: Path, gpus: int, cores: int) -> Iterator[None]:
+def _patches(folder: Path, options: argparse.Namespace) -> Iterator[None]:
     """Stand-in GPUs, and as many cores as this machine has not."""
     import pytest
 
     from greenfast.search.targets.cuda.target import CudaTarget
 
     with pytest.MonkeyPatch.context() as monkey, ExitStack() as stack:
-        standin_gpus.install(monkey, folder / "tmp", {number: {} for number in range(gpus)})
+        standin_gpus.install(monkey, folder / "tmp", {number: {} for number in range(options.gpus)})
         monkey.setattr(CudaTarget, "measurer", standin_attention.__name__)
-        standin_attention.settings(folder / "tmp", EXECUTE_S, MEASURE_S, "fp16", "none")
+        delays_s = (options.slow_down * EXECUTE_S, options.slow_down * MEASURE_S)
+        standin_attention.settings(folder / "tmp", *delays_s, "fp16", "none")
         for module in list(sys.modules.values()):
             if module.__name__.startswith("greenfast.") and hasattr(module, "usable_cores"):
-                stack.enter_context(patch.object(module, "usable_cores", lambda: cores))
+                stack.enter_context(patch.object(module, "usable_cores", lambda: options.cores))
         yield
 
 
@@ -108,7 +117,7 @@ def measured(folder: Path, options: argparse.Namespace) -> Row:
     target = open_target(
         request["target"], TargetSettings(folder / "cache", catalogue.include_dirs, 1)
     )
-    store = Store.open(f"sqlite:///{folder / 'bench.sqlite'}")
+    store = Store.open(f"sqlite:///{Path(tempfile.mkdtemp(dir=folder)) / 'bench.sqlite'}")
     try:
         target.prepare()
         plan = make_plan(SearchRequest(**request), catalogue, window=setting.window)
@@ -142,7 +151,9 @@ def measured(folder: Path, options: argparse.Namespace) -> Row:
     period = Period(begin_s, begin_s + wall_s)
     count = len(trials)
     return {
-        "what": f"{options.strategy}, {options.gpus} stand-in GPUs",
+        "what": f"{options.strategy}, {options.gpus} stand-in GPUs"
+        + (", warm" if options.warm else "")
+        + (f", {options.slow_down:g} times as slow" if options.slow_down != 1 else ""),
         "version": options.version,
         "gpu": "a stand-in: no figure here was measured on a GPU",
         "strategy": options.strategy,
@@ -153,7 +164,8 @@ def measured(folder: Path, options: argparse.Namespace) -> Row:
         "own_cpu_ms": _ms(used_s, count),
         "loop_cpu_ms": _ms(loop_s, count),
         "wall_ms": _ms(wall_s, count),
-        "gpu_busy_s": [round(each, 2) for each in busy_s],
+        "trials_per_minute": round(60 * count / wall_s, 1),
+        "gpu_idle_share": [round(1 - each / wall_s, 3) for each in busy_s],
         "load_average": round(os.getloadavg()[0], 1),
         "verdicts": dict(Counter(map(verdict_and_reason, trials))),
         "stages_cpu_ms": _stage_cpu(spans, period, count),
