@@ -34,7 +34,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.gates.base import Subject
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
-from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.verdict import Outcome
 
 TEMPLATES = (
