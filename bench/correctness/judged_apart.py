@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -110,7 +111,10 @@ def _twin_row(work: Work, kernel: KernelSpec, session: Session, rng: random.Rand
 
 
 def _row(work: Work, kernel: KernelSpec, session: Session) -> Row:
-    context = session.context(kernel, compiled=work.compiled, seed=work.id)
+    # As in a search, three cases have sizes that nobody could know beforehand.
+    context = session.context(
+        kernel, compiled=work.compiled, seed=work.id, sizes_secret=secrets.randbits(63)
+    )
     subject = context.subject(work.candidate, work.source, None)
     gate, reason, sentence = gates(subject)
     judged = replace(work, subject=subject)
