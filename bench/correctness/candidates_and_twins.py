@@ -1,6 +1,6 @@
 """Random candidates of the newest templates and wrong twins, judged by gates and apart from them.
 
-    python -m bench.correctness.judged_apart [--templates gemm/wgmma ...] [--count 300]
+    python -m bench.correctness.candidates_and_twins [--templates gemm/wgmma ...] [--count 300]
         [--twins 60] [--seconds 900] [--seed 0] [--progress FILE] [--save]
 
 Each candidate is a random valid point. The gates `correctness` and `safety` judge it on the
@@ -211,7 +211,7 @@ def main() -> int:
         )
     rows = [with_verdict(row) for row in sorted(rows, key=lambda row: str(row["key"]))]
     summaries = [template_summary(name, rows, options) for name in options.templates]
-    publish("judged_apart", [*summaries, *rows], save=options.save)
+    publish("candidates_and_twins", [*summaries, *rows], save=options.save)
     return 1 if failures(summaries) else 0
 
 
