@@ -152,7 +152,7 @@ def test_the_first_wrong_stage_is_that_of_the_fault(name, tmp_path, emulator, to
     text = path.read_text()
     assert text.count(fault.old) == 1
     path.write_text(text.replace(fault.old, fault.new))
-    kernel = Catalogue([tmp_path, REPOSITORY_TEMPLATES]).kernel(fault.kernel)
+    kernel = Catalogue([REPOSITORY_TEMPLATES, tmp_path]).kernel(fault.kernel)
     workload = kernel.workload(fault.workload if fault.kernel != "attention_fp8" else "mission")
     compiled = workload.compile_time(kernel)
     if fault.kernel == "attention_fp8":  # wgmma multiplies real codes only
