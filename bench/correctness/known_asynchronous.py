@@ -12,7 +12,7 @@ from bench.results import Row
 class Known:
     """A kind of survivor: texts that its line, the next line and the candidate must contain."""
 
-    verdict: str  # "equivalent" | "missed"
+    verdict: str  # "equivalent" | "not seen" on an emulator | "missed"
     operator: str
     before: str
     candidate: str  # a regular expression over `template name=value name=value`
@@ -20,7 +20,51 @@ class Known:
     following: str = ""
 
 
-KNOWN: tuple[Known, ...] = ()
+ONE_TILE = "a block has one row tile, so that nobody waits for the place of Q again"
+LANES_MEET = (
+    "the lanes hand over nothing in memory; a GPU may let them come apart before the next "
+    "instruction that needs all of them, and the emulator's lanes always meet there"
+)
+NO_COPIES = "all groups that hold copies were waited for in the walk; the last ones are empty"
+KNOWN: tuple[Known, ...] = (
+    Known("equivalent", "wait for one group less", "groups of no copies", "gemm/mma", NO_COPIES),
+    Known("equivalent", "remove async_copy_wait", "groups of no copies", "gemm/mma", NO_COPIES),
+    Known(
+        "equivalent",
+        "early release",
+        "gf::wgmma_wait<0>();",
+        "gemm/wgmma .*scheduler=grid ",
+        "the block's only tile ends here: nothing fills the slot again",
+    ),
+    *(
+        Known("equivalent", operator, "barriers.q_empty", "attention.*scheduler=grid ", ONE_TILE)
+        for operator in ("one arrival less", "one arrival more", "remove an arrival")
+    ),
+    Known(
+        "equivalent",
+        "every lane arrives",
+        "if (lane == 0)",
+        "attention/wgmma .*scheduler=grid ",
+        ONE_TILE,
+        "gf::mbarrier_arrive(&barriers.q_empty",
+    ),
+    Known(
+        "equivalent",
+        "accumulate from the start",
+        "accumulate || j",
+        "attention",
+        "the sums of O begin as zeros, to which the first product is then added",
+    ),
+    Known("not seen", "remove __syncwarp", "__syncwarp();", "wgmma", LANES_MEET),
+    Known(
+        "equivalent",
+        "remove __syncthreads",
+        "__syncthreads();",
+        "attention/decode .*warps_n=1 ",
+        "one group of warps is the whole block, and its barrier comes before the first read of Q",
+        '#line 188 "attention/decode.cu.j2"',
+    ),
+)
 
 
 def explained(row: Row) -> Row:

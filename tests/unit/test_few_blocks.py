@@ -108,6 +108,17 @@ def test_a_slot_released_too_early_is_seen_at_the_blocks_next_tile(subject):
     assert result.outcome is Outcome.FAILED and "_on_1_multiprocessor" in result.sentence
 
 
+def test_a_store_that_still_reads_its_place_is_seen_at_the_blocks_next_tile(subject):
+    """Three stores a tile and two places: shipped so, and silent as long as blocks had one tile."""
+    changes = {"tile_n": 96, "stages": 2, "store_buffers": 2}  # by 32 columns
+    right = subject("gemm", "wgmma", "square", changes)
+    assert SafetyGate().judge(right).outcome is Outcome.PASSED
+    old = "int row, int column, int consumer, int& turn)\n{\n"
+    wrong = subject("gemm", "wgmma", "square", changes, old, f"{old}turn = 0;\n")
+    result = SafetyGate().judge(wrong)
+    assert result.outcome is Outcome.FAILED and "_on_1_multiprocessor" in result.sentence
+
+
 def test_values_of_a_blocks_next_tile_are_compared(subject):
     """The walk's step is wrong: later tiles of a block are taken twice, and others never."""
     old = "index * (gridDim.x / 1)"
