@@ -6,6 +6,7 @@ children, and the searching process itself, which is started again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -13,9 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-from test_several_gpus_killed import DEADLINE_S, SEARCH, TRIALS, command, recorded, rows, select
-
 from slow_cases import quick_first
+from test_several_gpus_killed import DEADLINE_S, SEARCH, TRIALS, command, recorded, rows, select
 
 __all__ = ["command"]
 GPUS = {0: {"sleep_s": 0.05}, 1: {"sleep_s": 0.05, "speed": 1.2}}
@@ -47,10 +47,8 @@ def shoot(process, words, dice):
         process.wait()
         return True
     if targets := [child for child, line in descendants(process.pid) if words in line]:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(dice.choice(targets), signal.SIGKILL)
-        except ProcessLookupError:
-            pass
     return False
 
 
