@@ -325,10 +325,13 @@ def _unwritten(values: np.ndarray, expected: Expected) -> int:
     """Elements that still hold the poison, bit for bit.
 
     Where NaN is correct, any NaN is: a negated canonical NaN of the hardware has the poison's bits.
+    In an integer the poison is the number -1, or the largest one, and is right where that is.
     """
     width = values.dtype.itemsize
     bits = np.ascontiguousarray(values).view(f"u{width}")
     untouched = bits == int.from_bytes(bytes([POISON]) * width)
+    if values.dtype.kind in "iu":
+        untouched = untouched & (values != expected.value)
     return int(np.count_nonzero(untouched & expected.written))
 
 
