@@ -46,6 +46,8 @@ class RemoteGpu(CudaTarget):
     `alone` is missing: what needs a process of its own beside a GPU runs on that machine.
     """
 
+    takes_descriptions = False
+
     def __init__(self, number: int, actor: Actor, facts: GpuFacts, turn: Turn) -> None:
         self.name, self.number = f"cuda:{number}", number
         self.device = facts.device

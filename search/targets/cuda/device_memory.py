@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import cupy
@@ -55,7 +56,7 @@ class Heads:
         self._bytes = 0
 
     def get(self, described: Mapping[str, Any], arena: Arena) -> Head:
-        key = described["images"]  # named by its content
+        key = Path(described["images"]).name  # its content, in whichever folder
         if key in self._heads:
             self._heads.move_to_end(key)
             return self._heads[key]

@@ -12,7 +12,13 @@ from cupy.cuda import runtime
 
 from greenfast.search.timing import GRAPH_US, graph_nodes
 
-SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "uint64": np.uint64}
+SCALARS = {
+    "int32": np.int32,
+    "int64": np.int64,
+    "float32": np.float32,
+    "float64": np.float64,
+    "uint64": np.uint64,
+}
 SPIN_S = 0.002  # a wait polls for so long, then it sleeps between polls
 NOT_READY = 600  # cudaErrorNotReady
 ESTIMATE_LAUNCHES = 8

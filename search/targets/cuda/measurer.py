@@ -24,7 +24,14 @@ import numpy as np
 from cupy.cuda import runtime
 
 from greenfast.search.children import serve_requests
-from greenfast.search.targets.cuda.arena import ALIGN, Arena, damage, lay_out, outputs
+from greenfast.search.targets.cuda.arena import (
+    ALIGN,
+    Arena,
+    damage,
+    lay_out,
+    outputs,
+    problems_of,
+)
 from greenfast.search.targets.cuda.device_memory import Head, Heads, Landing, Span, start
 from greenfast.search.targets.cuda.large_reference import computed
 from greenfast.search.targets.cuda.launches import Hung, Loaded, Stopwatch, wait
@@ -99,7 +106,7 @@ class Measurer:
 
     def do_execute(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run each problem once and write the outputs to the file `outputs`, back to back."""
-        problems = request["problems"]
+        problems = problems_of(request)
         arenas = [lay_out(problem) for problem in problems]
         ends = list(accumulate(arena.total_bytes for arena in arenas))
         with self._clock("upload"):
