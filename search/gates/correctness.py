@@ -17,6 +17,7 @@ from greenfast.search import compute_turns
 from greenfast.search.errors import SpecError
 from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.few_blocks import few_blocks_case
+from greenfast.search.gates.judges import CorrectnessResult, judged_elsewhere
 from greenfast.search.gates.promises import Siblings, input_digest, promised, with_broken_promise
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items
@@ -46,9 +47,16 @@ class CorrectnessGate:
     name = "correctness"
     compares = False
 
-    def judge(
-        self, subject: Subject, baseline: Baseline | None = None
-    ) -> Passed[CorrectnessEvidence] | Failed[CorrectnessEvidence]:
+    def judge(self, subject: Subject, baseline: Baseline | None = None) -> CorrectnessResult:
+        result = judged_elsewhere(subject) or self.judged_here(subject)
+        siblings = subject.conditions.siblings
+        if isinstance(result, Failed) or siblings is None or result.evidence is None:
+            return result
+        broken = siblings.broken_promise(subject.candidate, result.evidence.checks)
+        return with_broken_promise(result.evidence, broken) if broken is not None else result
+
+    def judged_here(self, subject: Subject) -> CorrectnessResult:
+        """The result in this process, without a comparison with siblings."""
         checks: list[CheckEvidence] = []
         first: tuple[Reason, str] | None = None
         failures = 0
@@ -79,11 +87,6 @@ class CorrectnessGate:
             bad = len({(check.workload, check.seed) for check in checks if not check.passed})
             sentence = f"{first[1]} ({bad} of {runs} runs failed)"
             return Failed(self.name, sentence, first[0], evidence)
-        broken = (
-            siblings.broken_promise(subject.candidate, checks) if siblings is not None else None
-        )
-        if broken is not None:
-            return with_broken_promise(evidence, broken)
         worst = evidence.max_abs_error
         sentence = (
             f"{len(checks)} outputs within both bounds; largest absolute error {worst:.3g}"
@@ -322,10 +325,13 @@ def _unwritten(values: np.ndarray, expected: Expected) -> int:
     """Elements that still hold the poison, bit for bit.
 
     Where NaN is correct, any NaN is: a negated canonical NaN of the hardware has the poison's bits.
+    In an integer the poison is the number -1, or the largest one, and is right where that is.
     """
     width = values.dtype.itemsize
     bits = np.ascontiguousarray(values).view(f"u{width}")
     untouched = bits == int.from_bytes(bytes([POISON]) * width)
+    if values.dtype.kind in "iu":
+        untouched = untouched & (values != expected.value)
     return int(np.count_nonzero(untouched & expected.written))
 
 
