@@ -2,7 +2,7 @@
 
     python -m bench.speed.search_cpu [--save] [--trials 100] [--gpus 1] [--cores 16]
                                      [--strategy evolution] [--workload mission] [--profile]
-                                     [--slow-down 1] [--warm]
+                                     [--slow-down 1] [--warm] [--no-workers]
 
 Python's lock lets one thread of a process work at a time, so this time bounds the rate of a search
 on any number of cores. Everything is real but the GPU's child: strategy, rendering, NVRTC, gates,
@@ -41,6 +41,7 @@ from bench.results import ROOT, Row
 from bench.speed import standin_attention
 from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
+from greenfast.search.gates import judges
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import History, SearchRun
@@ -66,6 +67,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="functions, at twice the cost")
     parser.add_argument("--slow-down", type=float, default=1.0, help="of the stand-in GPU")
     parser.add_argument("--warm", action="store_true", help="measure a repeated search")
+    parser.add_argument("--no-workers", action="store_true", help="judge outputs in the process")
     parser.add_argument("--version", default="")
     parser.add_argument("--emulator", type=Path, help="a folder in which its build is kept")
     options = parser.parse_args()
@@ -93,6 +95,8 @@ def _patches(folder: Path, options: argparse.Namespace) -> Iterator[None]:
         for module in list(sys.modules.values()):
             if module.__name__.startswith("greenfast.") and hasattr(module, "usable_cores"):
                 stack.enter_context(patch.object(module, "usable_cores", lambda: options.cores))
+        if options.no_workers:
+            stack.enter_context(patch.object(judges, "workers_for", lambda cores: 0))
         yield
 
 

@@ -159,6 +159,11 @@ def use_judges(count: int | None = None) -> None:
             atexit.register(_Shared.judges.close)
 
 
+def judges_in_use() -> Judges | None:
+    """The workers of this process; None where it judges itself."""
+    return _Shared.judges
+
+
 def judged_elsewhere(subject: Subject) -> CorrectnessResult | None:
     """The result of a worker; None where there is none, and this process must judge."""
     judges = _Shared.judges
