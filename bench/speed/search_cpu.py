@@ -38,7 +38,6 @@ from bench.gpu.recorder import verdict_and_reason
 from bench.gpu.stage_spans import Period, Spans, stage_rows, watched
 from bench.gpu.two_gpus import Setting, gpus_of, search_context, with_checker
 from bench.results import ROOT, Row
-from bench.speed import standin_attention
 from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
 from greenfast.search.gates import judges
@@ -47,7 +46,7 @@ from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import History, SearchRun
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import Toolchain
-from tests.unit import standin_gpus
+from tests.unit import standin_attention, standin_gpus
 
 SEED = 5
 # Seconds of an H200 for a candidate's two requests (bench/results/h200/search_rate.json).
@@ -89,7 +88,7 @@ def _patches(folder: Path, options: argparse.Namespace) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as monkey, ExitStack() as stack:
         standin_gpus.install(monkey, folder / "tmp", {number: {} for number in range(options.gpus)})
-        monkey.setattr(CudaTarget, "measurer", standin_attention.__name__)
+        monkey.setattr(CudaTarget, "measurer", "standin_attention")
         delays_s = (options.slow_down * EXECUTE_S, options.slow_down * MEASURE_S)
         standin_attention.settings(folder / "tmp", *delays_s, "fp16", "none")
         for module in list(sys.modules.values()):
