@@ -42,7 +42,8 @@ class RenderedSource:
 
     def marked(self) -> str:
         """`text` with `#line` markers, so that compiler messages name the template's lines."""
-        return with_markers(self.text.splitlines(), self.lines)
+        # Not splitlines(), which also ends lines at a form feed and at characters of Unicode.
+        return with_markers(self.text.split("\n")[:-1], self.lines)
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ def render(
     if isinstance(rendered, TextFailed):
         return RenderFailed(rendered.message, template.origin(rendered.line or 1))
     body = [(text, template.origin(number)) for text, number in zip(*rendered, strict=True)]
+    if not body:
+        return RenderFailed("the template renders to no text for these values", template.origin(1))
     entries = (launch.entry for launch in template.launched(point.values))
     return assemble(body, entries, include_dirs, arch_specific=template.arch_specific)
 

@@ -191,6 +191,13 @@ class Runner(Target):
         """The time of each problem. A target that measures times `against` in turn with the program
         and passes the outputs of the timed launches to `inspect`; a model needs neither."""
 
+    def after_timing(self, program: Any, problem: Problem, fresh: Problem) -> Iterator[Execution]:
+        """Executions of `fresh`, which has other inputs, after `problem` was timed.
+
+        A target that measures repeats the timed launches with these inputs in the same places.
+        """
+        return self.execute(program, (fresh,))
+
     def answered(
         self, program: Any, problems: Mapping[str, Any]
     ) -> AbstractContextManager[tuple[Mapping[str, Any], Path]]:

@@ -126,6 +126,15 @@ class SeveralGpus(Runner):
 
         return self._lanes.on_any(timed)
 
+    def after_timing(
+        self, program: Program, problem: Problem, fresh: Problem
+    ) -> Iterator[Execution]:
+        def run(lane: Lane) -> list[Execution]:
+            return list(lane.target.after_timing(program, problem, fresh))
+
+        timed_on = self._timed_on.get(program)
+        yield from self._lanes.on_any(run) if timed_on is None else self._lanes.on(timed_on, run)
+
     def identity(self) -> tuple[tuple[str, str], ...]:
         (_, _), *rest = self._lanes.on_any(lambda lane: lane.target.identity())
         return (("target", self.name), *rest)

@@ -256,6 +256,29 @@ class CudaTarget(Runner):
             timings.append(self._timing(problem, reply, request["mode"]))
         return tuple(timings)
 
+    def after_timing(
+        self, program: Program, problem: Problem, fresh: Problem
+    ) -> Iterator[Execution]:
+        """Passes of the ring that was timed, on other inputs; then `fresh` at other addresses."""
+        workplace = self._open()
+        with workplace.images.held((problem, fresh)) as files:
+            request = {
+                **self._measure_request(program, problem, None, (problem,), files[:1], 0),
+                "do": "repeat",
+                "fresh": description(fresh, files[1]),
+            }
+            reply, images = self._answered(workplace, request, alone=True)
+        if "error" in reply:
+            yield Execution(fresh, "timed", {}, self._failure(fresh, reply))
+            return
+        looked_at = [fresh] * len(reply["damage"])
+        for outputs, damage in zip(outputs_of(looked_at, images), reply["damage"], strict=True):
+            failure = Failure(Reason(damage[0]), damage[1]) if damage else None
+            yield Execution(fresh, "timed", {} if failure else outputs, failure)
+        if reply["suspicion"]:
+            yield Execution(fresh, "timed", {}, Failure(Reason.IMPLAUSIBLE, reply["suspicion"]))
+        yield from self.execute(program, (fresh,))
+
     def identity(self) -> tuple[tuple[str, str], ...]:
         hello = self._started().child.hello
         looks = ", ".join(map(str, LOOKS))
