@@ -90,6 +90,17 @@ def draws(kernels: Catalogue, seed: int, of: Sequence[str] = ("attention",)) -> 
             yield draw
 
 
+def draws_of(kernels: Catalogue, kernel: str, template: str, seed: int) -> Iterator[Draw]:
+    """Different candidates of one template, without end as long as it has more."""
+    rng, seen = random.Random(seed), set[str]()
+    spec = kernels.kernel(kernel)
+    while True:
+        draw = _draw(spec, spec.template(template), kernels, rng)
+        if draw is not None and draw.source.digest not in seen:
+            seen.add(draw.source.digest)
+            yield draw
+
+
 # Wrong kernels with correct results, each in another way. Checks that are silent about correct
 # candidates must report these first.
 CONTROLS = (
