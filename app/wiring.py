@@ -176,6 +176,13 @@ class Services:
         plan = self.plan(request, catalogue)
         return self.store.submit(plan, self.files_of(plan, catalogue))
 
+    def submit_held(self, request: SearchRequest, worker: str) -> Claim:
+        """As `submit`, for a search that `worker` holds from the start."""
+        catalogue = Catalogue.from_environment()
+        plan = self.plan(request, catalogue)
+        files = self.files_of(plan, catalogue)
+        return self.store.submit_held(plan, files, worker, self.settings.lease_s)
+
     def files_of(self, plan: SearchPlan, catalogue: Catalogue) -> KernelFiles:
         """The files that a search of this plan freezes, with those of a submitted champion."""
         files = kernel_files(catalogue.kernel(plan.kernel), catalogue.include_dirs)

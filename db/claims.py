@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy import and_, func, select, update
 from sqlalchemy.orm import Session
@@ -13,7 +14,10 @@ from greenfast.db.dialects import insert_once, now_s
 from greenfast.db.lease import claimed, hold, is_claimable, is_held, lease_lost
 from greenfast.db.models import EnvironmentRecord, EvidenceRecord, SearchRecord, TrialRecord
 from greenfast.db.rows import Claim, Silence
+from greenfast.db.searches import insert_search
 from greenfast.search.digest import digest
+from greenfast.search.kernels.frozen import KernelFiles
+from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.loop.run import Control, Ended, History, Pending
 from greenfast.search.status import ENDED, SearchStatus
 from greenfast.search.verdict import CheckEvidence, CorrectnessEvidence, Stage, Trial, gate_result
@@ -24,6 +28,16 @@ _CONTROLS = {
     "pause": Control.PAUSE,
     "cancel": Control.CANCEL,
 }
+
+
+def _leased(worker: str, lease_s: float) -> dict[str, Any]:
+    """The columns of a search that `worker` holds from now on."""
+    return {
+        "status": SearchStatus.RUNNING,
+        "worker": convert.storable(worker),
+        "renewed_at": now_s(),
+        "lease_s": lease_s,
+    }
 
 
 class Claims(Part):
@@ -48,11 +62,8 @@ class Claims(Part):
             update(SearchRecord)
             .where(SearchRecord.key == oldest, is_claimable())
             .values(
-                status=SearchStatus.RUNNING,
-                worker=convert.storable(worker),
+                **_leased(worker, lease_s),
                 fence=SearchRecord.fence + 1,
-                renewed_at=now_s(),
-                lease_s=lease_s,
                 started_at=func.coalesce(SearchRecord.started_at, now_s()),
                 finished_at=None,
                 why="",
@@ -66,6 +77,19 @@ class Claims(Part):
                 execution_options={"synchronize_session": False},
             ).first()
         return Claim(row.id, worker, row.fence) if row else None
+
+    def submit_held(
+        self, plan: SearchPlan, files: KernelFiles | None, worker: str, lease_s: float
+    ) -> Claim:
+        """Store a search that `worker` holds from the start, so that no other takes it first."""
+        with self._database.writing() as session:
+            record = session.get_one(SearchRecord, insert_search(session, plan, files))
+            session.execute(
+                update(SearchRecord)
+                .where(SearchRecord.key == record.key)
+                .values(**_leased(worker, lease_s), fence=1, started_at=now_s())
+            )
+            return Claim(record.id, worker, 1)
 
     def renew(self, claim: Claim, lease_s: float, spent_s: float) -> Control:
         """Renew the lease; returns the request to the worker. LeaseLost when it lost the search."""

@@ -324,10 +324,9 @@ def search(
         stop.on_signals()
         if request is not None and workloads is not None:
             request = with_file(request, workloads, services.catalogue)
-        search_id = (
-            submitted(services, request) if request else resumed(services, str(resume), extend)
-        )
-        report = run_here(services, search_id, stop)
+        claim = submitted(services, request) if request else None
+        search_id = claim.search_id if claim else resumed(services, str(resume), extend)
+        report = run_here(services, search_id, stop, claim)
         ablate_after(
             services,
             search_id,
@@ -370,11 +369,12 @@ def with_file(request: SearchRequest, path: Path, catalogue: Catalogue) -> Searc
     )
 
 
-def submitted(services: Services, request: SearchRequest) -> str:
-    """The id of the new search."""
-    row = services.submit(request)
+def submitted(services: Services, request: SearchRequest) -> Claim:
+    """The new search, held by this process: no worker takes it."""
+    claim = services.submit_held(request, worker_name())
+    row = services.store.search(claim.search_id)
     say(f"search {row.id}: {row.name} on {row.target}")
-    return row.id
+    return claim
 
 
 def resumed(services: Services, search_id: str, extend: int | None = None) -> str:
@@ -392,14 +392,16 @@ def resumed(services: Services, search_id: str, extend: int | None = None) -> st
     return search_id
 
 
-def run_here(services: Services, search_id: str, stop: Stop) -> RunReport:
-    """Claim the search and run it to its end.
+def run_here(
+    services: Services, search_id: str, stop: Stop, claim: Claim | None = None
+) -> RunReport:
+    """Run the search to its end, after claiming it where `claim` does not hold it yet.
 
     While another worker holds it, follow that worker's progress; when its lease ends, take over.
     Fault `lease_lost` when another worker takes the search from this process.
     """
     store, name = services.store, worker_name()
-    claim = store.claim(name, services.settings.lease_s, search_id)
+    claim = claim or store.claim(name, services.settings.lease_s, search_id)
     if claim is None:
         say_who_works(store.silence(search_id), search_id)
         followed = follow(services, search_id, name, stop)

@@ -24,8 +24,8 @@ COMPILED = (("D", 64), ("dtype", "fp16"))
 def record(url: str, *, confirmed: bool | None = True, winner: int = 1, **plan) -> str:
     """A completed search whose winner, trial 1, was timed again."""
     store = Store.open(url)
-    search = store.submit(values.plan(**{"target": "cuda:0", "compiled": COMPILED, **plan}))
-    claim = store.claim("worker", values.LEASE_S, search.id)
+    plan = values.plan(**{"target": "cuda:0", "compiled": COMPILED, **plan})
+    claim = store.submit_held(plan, None, "test", values.LEASE_S)  # not for the service's worker
     store.describe(claim, {"device": "h200", "toolchain": "nvrtc 13.0"})
     for number, candidate in enumerate((0, winner)):
         trial = dataclasses.replace(
@@ -43,7 +43,7 @@ def record(url: str, *, confirmed: bool | None = True, winner: int = 1, **plan) 
         store.record_peer(claim, peer)
     store.finish(claim, Ended.COMPLETED, "the budget is spent")
     store.close()
-    return search.id
+    return claim.search_id
 
 
 def database(home) -> str:
@@ -272,8 +272,7 @@ def points(services: Services, plan):
 
 
 def promote(store: Store, plan, candidate, environment) -> str:
-    search = store.submit(plan)
-    claim = store.claim("worker", values.LEASE_S, search.id)
+    claim = store.submit_held(plan, None, "test", values.LEASE_S)
     store.describe(claim, environment)
     for number in (0, 1):
         trial = dataclasses.replace(
@@ -283,5 +282,5 @@ def promote(store: Store, plan, candidate, environment) -> str:
         store.record(claim, trial, values.source(number))
     store.record_confirmation(claim, values.confirmation(1))
     store.finish(claim, Ended.COMPLETED, "")
-    store.promote(search.id, 1)
-    return search.id
+    store.promote(claim.search_id, 1)
+    return claim.search_id

@@ -27,7 +27,7 @@ extern "C" void* malloc(unsigned long);
 #endif
 
 extern "C" __global__ void __launch_bounds__(128)
-axpy_hostile(const __half* x, __half* y, int N)
+axpy_hostile(const __half* x, __half* y, int N, float a, float b)
 {
     const int i = blockIdx.x * 128 + threadIdx.x;
     float smuggled = 0.0f;
@@ -57,7 +57,7 @@ axpy_hostile(const __half* x, __half* y, int N)
 #endif
 {% endif %}
     if (i < N)
-        y[i] = gf::from_float<__half>(2.5f * gf::to_float(x[i]) - 0.75f + smuggled);
+        y[i] = gf::from_float<__half>(a * gf::to_float(x[i]) + b + smuggled);
 }
 """
 ENDS = {
@@ -65,7 +65,7 @@ ENDS = {
     "endless_loop": ("rejected", ("timeout",)),
     "wild_writes": ("rejected", ("device_fault", "out_of_bounds")),
     "printf_flood": ("green", ()),  # nobody sees it, and the outputs are right
-    "ten_gigabytes": ("rejected", ("compile_error",)),  # the C library's allocator is refused
+    "ten_gigabytes": ("rejected", ("device_fault",)),  # as on a GPU, whose heap gives null
     # Both compilers see one text: what is hidden from NVRTC is hidden from the emulator, too.
     # tests/unit/test_sandbox_attacks.py holds how far such calls come where they are executed.
     "forks": ("green", ()),
@@ -163,7 +163,7 @@ def test_hostile_kernels_harm_neither_the_service_nor_the_next_candidate(home, t
         hostile = trials[deed]
         assert hostile["verdict"] == verdict and (not reasons or hostile["reason"] in reasons), (
             deed,
-            hostile,
+            hostile["sentence"],
         )
     assert after["status"] == "completed" and after["counts"]["by_verdict"] == {"green": 3}
     assert len(watch.answers) > 10 and set(watch.answers) == {200}
