@@ -6,12 +6,12 @@ kernels only. Prints a line of JSON for each finding, then {"done": CLUSTERS}.
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import json
 import math
 import resource
 import struct
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +94,13 @@ def argument_bytes(argument: dict[str, Any], buffers: dict[str, Any]) -> bytes:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.correctness.second_checker.child", description=__doc__
+    )
+    parser.add_argument("job", type=Path, metavar="JOB.json")
+    path: Path = parser.parse_args().job
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
-    job = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    job = json.loads(path.read_text("utf-8"))
     runtime = ctypes.CDLL(job["runtime"], mode=ctypes.RTLD_GLOBAL)
     runtime.second_judge.restype = ctypes.c_char_p
     library = ctypes.CDLL(job["module"])
