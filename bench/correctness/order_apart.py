@@ -49,6 +49,7 @@ ALBUM_KERNELS = ("pipe", "product", "relay")  # all of whose entries are for Hop
 # Why a named entry of the album may be judged otherwise by the two.
 EXPLAINED = {
     "relay-end_within_16_bytes": "a tensor store's bytes in global memory: not judged apart",
+    "gemm-bias_of_the_tokens": "a read of global memory beyond its buffer: not judged apart",
     "product-registers_beyond_the_pool": "the registers of a block: not judged apart",
 }
 
@@ -160,6 +161,7 @@ def main() -> int:
             for name, group, subject in works(session, Path(folder), options):
                 if name not in known:
                     pool.submit(judge, name, group, subject)
+    rows = [{**row, "explained": EXPLAINED.get(row["name"], "")} for row in rows]
     rows.sort(key=lambda row: (row["group"], row["name"]))
     publish("order_apart", [summary(rows), *rows], save=options.save)
     return int(any(not row["agrees"] and not row["explained"] for row in rows))

@@ -189,13 +189,20 @@ def _draw(
 ) -> Draw | None:
     """None if the drawn values are no valid point."""
     workload = rng.choice(kernel.workloads)
-    options = {option.name: rng.choice(option.values) for option in kernel.options}
+    supported = dict(template.supports)
+    options = {
+        option.name: rng.choice(supported.get(option.name, option.values))
+        for option in kernel.options
+    }
     workload = Workload(
         workload.name,
         workload.title,
         complete_dims(dict(workload.dims), kernel.dims, kernel.name),
         complete_options(options, kernel.options, kernel.name),
     )
+    compiled = dict(workload.compile_time(kernel))
+    if any(compiled[name] not in values for name, values in supported.items()):
+        return None
     given = {parameter.name: rng.choice(parameter.values) for parameter in template.parameters}
     return _rendered(kernel, template, given, workload, kernels)
 
