@@ -16,7 +16,7 @@ from starlette.routing import Match
 from greenfast.app.views.schemas import Problem
 from greenfast.app.views.validation import refusal_of
 from greenfast.search.errors import Fault, GreenfastError
-from greenfast.search.text import one_line
+from greenfast.search.text import one_line, shortened
 
 log = logging.getLogger("greenfast")
 NOT_FOUND = (
@@ -45,6 +45,7 @@ CONFLICT = (
 )
 HTTP_CODES = {404: "unknown_path", 405: "bad_method", 400: "bad_request"}
 LONGEST_QUOTE = 300
+LONGEST_SENTENCE = 1000  # characters: of a request's megabyte, a refusal repeats this much
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CONTROL_PATH = re.compile(r"/api/v1/(?:searches|tunings)/[^/]+/[^/]+")
 # The last parts of such paths that accept POST.
@@ -65,7 +66,7 @@ def problem_response(status: int, code: str, message: str, mend: str = "") -> JS
     problem = Problem(
         title=HTTPStatus(status).phrase,
         status=status,
-        detail=one_line(message),
+        detail=shortened(one_line(message), LONGEST_SENTENCE),
         code=code,
         mend=one_line(mend),
     )

@@ -42,8 +42,14 @@ def refusal_of(error: RequestValidationError, route: object) -> Refusal:
     if kind == "missing":
         return Refusal(422, "missing_field", f"{field} is missing in the {where}")
     hint = WORKLOAD if place[1:2] == ["workloads"] and place[-1] in ("str", "WorkloadIn") else ""
-    message = "is neither of what a workload can be" if hint else first["msg"][:LONGEST_QUOTE]
+    message = "is neither of what a workload can be" if hint else json_words(first["msg"])
     return Refusal(422, "bad_value", f"{field} {message}" if hint else f"{field}: {message}", hint)
+
+
+def json_words(message: str) -> str:
+    """Pydantic's message in the words of JSON, which has objects and no dictionaries."""
+    words = message.replace(" or object to extract fields from", "").replace("dictionary", "object")
+    return words[:LONGEST_QUOTE]
 
 
 def telling(errors: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -65,6 +71,7 @@ def written_place(loc: Sequence[int | str], body: object) -> list[int | str]:
         return list(loc[1:])
     place: list[int | str] = []
     value: Any = body
+    part: Any
     for part in loc[1:]:
         if (isinstance(value, dict) and part in value) or (
             isinstance(value, list) and isinstance(part, int) and part < len(value)

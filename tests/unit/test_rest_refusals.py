@@ -63,7 +63,7 @@ def test_an_unknown_field_is_refused_with_the_fields_of_its_own_place(
         ({}, "workloads.1.dims is missing in the body"),
         ({"dims": {"B": "x"}}, "workloads.1.dims.B: "),
         ({"dims": {"B": 1.5}}, "workloads.1.dims.B: "),
-        ({"dims": [1]}, "workloads.1.dims: "),
+        ({"dims": [1]}, "workloads.1.dims: Input should be a valid object"),
         ({"dims": {}, "options": {"mask": 3}}, "workloads.1.options.mask: "),
         ({"dims": {}, "weight": "much"}, "workloads.1.weight: "),
     ],
@@ -126,3 +126,6 @@ def test_a_body_that_is_no_object_is_refused_in_a_sentence(client, content):
 def test_a_refusal_repeats_no_long_name(client):
     answer = client.get("/kernels/" + "a" * 4000).json()
     assert answer["code"] == "unknown_kernel" and len(answer["detail"]) < 200
+    body = {"kernel": "attention", "baseline": "a" * 500_000}
+    answer = client.post("/searches", json=body).json()
+    assert answer["code"] == "bad_preset" and len(answer["detail"]) <= 1000
