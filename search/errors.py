@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST_NAME = 120  # characters of an unknown name that its refusal repeats
+
 
 class GreenfastError(Exception):
     """Base of all errors.
@@ -61,11 +63,12 @@ def unknown_name(
 ) -> UsageError:
     """A UsageError that lists the known names and suggests the closest; `where` is their owner."""
     names = sorted(str(name) for name in known)
-    close = get_close_matches(str(name), names, n=1)
+    written = str(name)[:LONGEST_NAME] + "..." if len(str(name)) > LONGEST_NAME else str(name)
+    close = get_close_matches(written, names, n=1)
     place = f" of {where}" if where else ""
     hint = f"did you mean {close[0]!r}? " if close else ""
     listing = ", ".join(names) if names else "none"
     code = "unknown_" + kind.replace(" ", "_")
     return UsageError(
-        f"unknown {kind} {str(name)!r}{place}", code=code, mend=f"{hint}known: {listing}"
+        f"unknown {kind} {written!r}{place}", code=code, mend=f"{hint}known: {listing}"
     )

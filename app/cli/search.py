@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from greenfast.app.cli.options import (
     Address,
@@ -20,6 +18,33 @@ from greenfast.app.cli.options import (
 )
 from greenfast.app.cli.output import duration, microseconds, print_json
 from greenfast.app.cli.pareto import names_of
+from greenfast.app.cli.search_options import (
+    AblationOption,
+    BaselineOption,
+    ColdOption,
+    ConfirmOption,
+    CostOption,
+    ExpectedGainOption,
+    ExtendOption,
+    FreshOption,
+    HypothesisOption,
+    KernelArgument,
+    MaxRegistersOption,
+    MaxSmemOption,
+    MaxSpillsOption,
+    MinGainOption,
+    ModeOption,
+    NameOption,
+    NoGainOption,
+    ObjectivesOption,
+    PopulationOption,
+    ResumeOption,
+    SecondsOption,
+    StrategyOption,
+    TemplateOption,
+    TrialsOption,
+    WithinOption,
+)
 from greenfast.app.cli.search_report import show_search
 from greenfast.app.cli.services import opened_services
 from greenfast.app.service.worker import Left, RunReport, Stop, run_claim, worker_name
@@ -34,206 +59,16 @@ from greenfast.db.rows import Claim, Silence
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.workload_files import read_workloads
-from greenfast.search.loop.plan import DEFAULT_STRATEGY, SearchRequest
+from greenfast.search.loop.plan import SearchRequest
 from greenfast.search.loop.run import Ended, weak_tests_of
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.status import SearchStatus
-from greenfast.search.strategies import STRATEGIES
-from greenfast.search.strategies.objectives import OBJECTIVES
 from greenfast.search.text import shortened
 from greenfast.search.verdict import Rejected, Trial, verdict_name
 
 EXIT_MISTAKE, EXIT_FAILED, EXIT_INTERRUPTED = 2, 3, 130
 LOOK_S = 0.5
 LONGEST_SENTENCE = 160  # of a rejected trial, in the progress
-
-
-KernelArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="KERNEL", help="A kernel; `greenfast templates` lists them."),
-]
-TemplateOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--template",
-        metavar="NAME",
-        help="A template to search; may be repeated. [default: all that support the workloads]",
-    ),
-]
-TrialsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--trials", metavar="N", help="Try at most N candidates. [default: 40, or --seconds]"
-    ),
-]
-SecondsOption = Annotated[
-    float | None, typer.Option("--seconds", metavar="S", help="Start no trial after S seconds.")
-]
-NoGainOption = Annotated[
-    int | None,
-    typer.Option(
-        "--no-gain", metavar="N", help="Stop after N trials without a faster correct candidate."
-    ),
-]
-WithinOption = Annotated[
-    float | None,
-    typer.Option(
-        "--within",
-        metavar="PERCENT",
-        help="Stop when the best candidate is this close to the physical bound of its work.",
-    ),
-]
-ColdOption = Annotated[
-    bool,
-    typer.Option(
-        "--cold",
-        help="Begin without presets, earlier verdicts, champions and the best candidates of "
-        "other shapes, GPUs and toolchains.",
-    ),
-]
-StrategyOption = Annotated[
-    str | None,
-    typer.Option(
-        "--strategy",
-        metavar="NAME",
-        help=f"How candidates are chosen: {', '.join(sorted(STRATEGIES))}. "
-        f"[default: {DEFAULT_STRATEGY}]",
-    ),
-]
-ObjectivesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--objectives",
-        metavar="NAMES",
-        help=f"What the strategy minimises, among {', '.join(OBJECTIVES)}. The best stays the "
-        "fastest correct candidate; `greenfast pareto` shows the others. [default: time]",
-    ),
-]
-PopulationOption = Annotated[
-    int | None,
-    typer.Option(
-        "--population",
-        metavar="N",
-        help="The population of a strategy that has one. [default: the strategy's own]",
-    ),
-]
-BaselineOption = Annotated[
-    str | None,
-    typer.Option(
-        "--baseline",
-        metavar="CANDIDATE",
-        help="The candidate to compare with: TEMPLATE:PRESET, champion, or none. "
-        "[default: the champion where times are measured, else the kernel's own]",
-    ),
-]
-MinGainOption = Annotated[
-    float | None,
-    typer.Option(
-        "--min-gain",
-        metavar="SHARE",
-        help="The share of the baseline's time that a candidate must save. [default: 0.01]",
-    ),
-]
-ModeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--mode",
-        metavar="MODE",
-        help="How measured times find the caches: hot (data in L2), cold (data in memory), or "
-        "auto (by the workload's size). [default: auto]",
-    ),
-]
-ConfirmOption = Annotated[
-    bool,
-    typer.Option(
-        "--confirm/--no-confirm",
-        help="Where times are measured, time the winner again in fresh processes.",
-    ),
-]
-NameOption = Annotated[
-    str | None,
-    typer.Option(
-        "--name", metavar="TEXT", help="The name in lists. [default: kernel and workloads]"
-    ),
-]
-MaxRegistersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-registers",
-        metavar="N",
-        min=0,
-        help="Reject candidates with more registers a thread.",
-    ),
-]
-MaxSpillsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-spill-bytes",
-        metavar="N",
-        min=-1,
-        help="Reject candidates that spill more bytes; -1: no limit. [default: 0]",
-    ),
-]
-MaxSmemOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-smem-bytes",
-        metavar="N",
-        min=0,
-        help="Reject candidates with more shared memory a block.",
-    ),
-]
-ExtendOption = Annotated[
-    int | None,
-    typer.Option(
-        "--extend",
-        metavar="N",
-        min=1,
-        help="With --resume: try N more candidates, also where the search is completed. Its "
-        "strategy goes on from what it knows.",
-    ),
-]
-FreshOption = Annotated[
-    bool,
-    typer.Option(
-        "--fresh",
-        help="Evaluate every candidate, also those that a search of the same scope has recorded.",
-    ),
-]
-HypothesisOption = Annotated[
-    str,
-    typer.Option(
-        "--hypothesis", metavar="TEXT", help="What you expect; the report puts it to the result."
-    ),
-]
-ExpectedGainOption = Annotated[
-    float | None,
-    typer.Option(
-        "--expected-gain",
-        metavar="SHARE",
-        help="The gain that you expect, as a share of the baseline's time, such as 0.1.",
-    ),
-]
-CostOption = Annotated[
-    str,
-    typer.Option("--cost", metavar="TEXT", help="What trying it costs, such as '2 days'."),
-]
-AblationOption = Annotated[
-    float | None,
-    typer.Option(
-        "--ablation-seconds",
-        metavar="S",
-        min=0.0,
-        help="Time for the winner's ablation after the search; 0: none. By default 30 s where the "
-        "winner is confirmed by measured times.",
-    ),
-]
-ResumeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--resume", metavar="SEARCH_ID", help="Continue a paused or interrupted search here."
-    ),
-]
 
 
 def search(
@@ -280,16 +115,7 @@ def search(
     Exit codes: 0 a correct candidate was found, 1 none was, 2 the kernel's files have a mistake, 3
     the search failed, 130 Ctrl-C.
     """
-    if (kernel is None) == (resume is None):
-        raise UsageError(
-            "name a kernel or --resume SEARCH_ID, and not both", code="bad_command_line"
-        )
-    if extend is not None and resume is None:
-        raise UsageError(
-            "--extend continues a stored search",
-            code="bad_command_line",
-            mend="add --resume SEARCH_ID",
-        )
+    _check_subject(kernel, resume, extend)
     request = (
         None
         if kernel is None
@@ -320,23 +146,60 @@ def search(
         )
     )
     with opened_services(executor, address) as services:
-        stop = Stop(services.settings.drain_s, on_force=services.interrupt)
-        stop.on_signals()
         if request is not None and workloads is not None:
             request = with_file(request, workloads, services.catalogue)
-        claim = submitted(services, request) if request else None
-        search_id = claim.search_id if claim else resumed(services, str(resume), extend)
-        report = run_here(services, search_id, stop, claim)
-        ablate_after(
-            services,
-            search_id,
-            report.ended,
-            seconds=ablation_seconds,
-            stopped=lambda: stop.requested,
-            say=say,
+        start = request or Continued(str(resume), extend)
+        return _search_and_show(services, start, ablation_seconds, as_json)
+
+
+@dataclass(frozen=True)
+class Continued:
+    """A stored search to go on with, and how many more trials it gets."""
+
+    search: str
+    extend: int | None
+
+
+def _check_subject(kernel: str | None, resume: str | None, extend: int | None) -> None:
+    """UsageError unless the command names a new search or a stored one."""
+    if (kernel is None) == (resume is None):
+        raise UsageError(
+            "name a kernel or --resume SEARCH_ID, and not both", code="bad_command_line"
         )
-        detail, plan = search_detail(services.store, search_id), services.store.plan(search_id)
-        designs = Designs(services.catalogue, plan.kernel, plan.compiled)
+    if extend is not None and resume is None:
+        raise UsageError(
+            "--extend continues a stored search",
+            code="bad_command_line",
+            mend="add --resume SEARCH_ID",
+        )
+
+
+def _search_and_show(
+    services: Services,
+    start: SearchRequest | Continued,
+    ablation_seconds: float | None,
+    as_json: bool,
+) -> int:
+    """Run a new or a stored search in this process; the command's exit code."""
+    stop = Stop(services.settings.drain_s, on_force=services.interrupt)
+    stop.on_signals()
+    claim: Claim | None = None
+    if isinstance(start, Continued):
+        search_id = resumed(services, start.search, start.extend)
+    else:
+        claim = submitted(services, start)
+        search_id = claim.search_id
+    report = run_here(services, search_id, stop, claim)
+    ablate_after(
+        services,
+        search_id,
+        report.ended,
+        seconds=ablation_seconds,
+        stopped=lambda: stop.requested,
+        say=say,
+    )
+    detail, plan = search_detail(services.store, search_id), services.store.plan(search_id)
+    designs = Designs(services.catalogue, plan.kernel, plan.compiled)
     if as_json:
         print_json(detail.model_dump())
     else:

@@ -11,17 +11,14 @@ from greenfast.app.bundle.tuning import dispatch_table, tuning_bundle
 from greenfast.app.cli.files import require_folder, write_output
 from greenfast.app.cli.options import AsJson, Output, Seed, Target, WorkloadFile, Workloads
 from greenfast.app.cli.output import console, print_json, table
-from greenfast.app.cli.search import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
+from greenfast.app.cli.search import EXIT_FAILED, EXIT_INTERRUPTED, resumed, run_here
+from greenfast.app.cli.search_options import (
     KernelArgument,
     ModeOption,
     NameOption,
     SecondsOption,
     StrategyOption,
     TemplateOption,
-    resumed,
-    run_here,
 )
 from greenfast.app.cli.services import opened_services
 from greenfast.app.service.worker import Left, Stop

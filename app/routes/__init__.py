@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 
 from greenfast.app.routes import (
     choices,
@@ -15,6 +15,7 @@ from greenfast.app.routes import (
     submissions,
     tunings,
 )
+from greenfast.app.routes.access import known_query_only
 from greenfast.app.views.schemas import Problem
 
 ERRORS = {
@@ -33,6 +34,7 @@ def api() -> APIRouter:
     """Everything under /api/v1."""
     router = APIRouter(
         prefix="/api/v1",
+        dependencies=[Depends(known_query_only)],
         responses={
             status: {
                 "model": Problem,

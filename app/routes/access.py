@@ -6,8 +6,12 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from greenfast.app.views.known_fields import query_names
 from greenfast.app.wiring import Services
 from greenfast.db.store import Store
+from greenfast.search.errors import UsageError
+
+LONGEST_QUOTE = 80
 
 
 async def _services(request: Request) -> Services:
@@ -16,6 +20,20 @@ async def _services(request: Request) -> Services:
 
 async def _store(request: Request) -> Store:
     return cast(Services, request.app.state.services).store
+
+
+async def known_query_only(request: Request) -> None:
+    """Refuse a misspelt parameter, which would otherwise be ignored: `?objective=time`."""
+    route = request.scope["route"]
+    names = query_names(route)
+    for name in request.query_params:
+        if name not in names:
+            known = f"known: {', '.join(names)}" if names else "this path takes no parameters"
+            raise UsageError(
+                f"unknown field {name[:LONGEST_QUOTE]!r} in the query",
+                code="unknown_field",
+                mend=known,
+            )
 
 
 TheServices = Annotated[Services, Depends(_services)]

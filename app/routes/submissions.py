@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse
 from greenfast.app.routes.access import TheServices, TheStore
 from greenfast.app.routes.submissions_access import MOST_WAITING, RETRY_AFTER_S, Rate
 from greenfast.app.views.problems import problem_response
-from greenfast.app.views.schemas import Page, PageQuery, Problem, SearchOut
-from greenfast.app.views.submission_schemas import SubmissionIn, SubmissionOut
+from greenfast.app.views.schemas import Page, Problem, SearchOut
+from greenfast.app.views.submission_schemas import SubmissionIn, SubmissionOut, SubmissionsQuery
 from greenfast.app.views.submitting import JudgeRequest, submission_report, submit_source
 from greenfast.search.loop.submitted import Submission
 
@@ -70,11 +70,9 @@ def submit(
 
 
 @router.get("")
-def submissions(
-    query: Annotated[PageQuery, Query()], store: TheStore, kernel: str | None = None
-) -> Page[SearchOut]:
+def submissions(query: Annotated[SubmissionsQuery, Query()], store: TheStore) -> Page[SearchOut]:
     """The searches that judge sources, newest first."""
-    page = store.submissions(kernel, limit=query.limit, cursor=query.cursor)
+    page = store.submissions(query.kernel, limit=query.limit, cursor=query.cursor)
     return Page(
         items=[SearchOut.model_validate(row) for row in page.items], next_cursor=page.next_cursor
     )

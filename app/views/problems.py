@@ -6,28 +6,17 @@ import logging
 import re
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from greenfast.app.views.schemas import (
-    Budget,
-    ChampionsQuery,
-    NegativesQuery,
-    PageQuery,
-    Problem,
-    SearchesQuery,
-    SearchSubmission,
-    TrialsQuery,
-)
-from greenfast.app.views.submission_schemas import SubmissionIn
+from greenfast.app.views.schemas import Problem
+from greenfast.app.views.validation import refusal_of
 from greenfast.search.errors import Fault, GreenfastError
-from greenfast.search.text import one_line
+from greenfast.search.text import one_line, shortened
 
 log = logging.getLogger("greenfast")
 NOT_FOUND = (
@@ -56,6 +45,7 @@ CONFLICT = (
 )
 HTTP_CODES = {404: "unknown_path", 405: "bad_method", 400: "bad_request"}
 LONGEST_QUOTE = 300
+LONGEST_SENTENCE = 1000  # characters: of a request's megabyte, a refusal repeats this much
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CONTROL_PATH = re.compile(r"/api/v1/(?:searches|tunings)/[^/]+/[^/]+")
 # The last parts of such paths that accept POST.
@@ -76,7 +66,7 @@ def problem_response(status: int, code: str, message: str, mend: str = "") -> JS
     problem = Problem(
         title=HTTPStatus(status).phrase,
         status=status,
-        detail=one_line(message),
+        detail=shortened(one_line(message), LONGEST_SENTENCE),
         code=code,
         mend=one_line(mend),
     )
@@ -112,13 +102,13 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return validation_problem(error.errors()[0], request.url.path)
+        return problem_response(*refusal_of(error, request.scope.get("route")))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
-        response = problem_response(
-            error.status_code, HTTP_CODES.get(error.status_code, "http_error"), str(error.detail)
-        )
+        code = HTTP_CODES.get(error.status_code, "http_error")
+        sentence, mend = http_words(request, error)
+        response = problem_response(error.status_code, code, sentence, mend)
         response.headers.update(error.headers or {})
         if error.status_code == 405:
             response.headers["allow"] = ", ".join(allowed_methods(request))
@@ -151,40 +141,15 @@ def allowed_methods(request: Request) -> list[str]:
     return [methods[0], "HEAD", *methods[1:]] if "GET" in methods else methods
 
 
-def validation_problem(first: dict[str, Any], path: str) -> JSONResponse:
-    """A validation error of FastAPI as one sentence with our codes."""
-    place = [str(part) for part in first["loc"]]
-    if first["type"] == "json_invalid":
-        return problem_response(
-            400,
-            "malformed_json",
-            "the body is not JSON",
-            str(first.get("ctx", {}).get("error", "")),
-        )
-    field = ".".join(place[1:])[:LONGEST_QUOTE] or place[0]
-    if first["type"] == "extra_forbidden":
-        return problem_response(
-            422,
-            "unknown_field",
-            f"unknown field {place[-1][:LONGEST_QUOTE]!r} in the {place[0]}",
-            "known: " + ", ".join(known_fields(place, path)),
-        )
-    if first["type"] == "missing":
-        return problem_response(422, "missing_field", f"{field} is missing in the {place[0]}")
-    return problem_response(422, "bad_value", f"{field}: {first['msg'][:LONGEST_QUOTE]}")
-
-
-def known_fields(place: Sequence[str], path: str) -> list[str]:
-    """The fields that are valid in place of the unknown one."""
-    if place[0] == "query":
-        queries: dict[str, type[PageQuery]] = {
-            "searches": SearchesQuery,
-            "trials": TrialsQuery,
-            "negatives": NegativesQuery,
-            "champions": ChampionsQuery,
-        }
-        return list(queries.get(path.rstrip("/").rpartition("/")[2], PageQuery).model_fields)
-    if path.rstrip("/").endswith("/submissions"):
-        return list(SubmissionIn.model_fields)
-    body: type[BaseModel] = Budget if place[1:2] == ["budget"] else SearchSubmission
-    return list(body.model_fields)
+def http_words(request: Request, error: HTTPException) -> tuple[str, str]:
+    """A sentence in place of Starlette's phrases, and what would be correct."""
+    path = request.url.path[:LONGEST_QUOTE]
+    match error.status_code:
+        case 404:
+            return f"there is no path {path}", "/api/v1/openapi.json lists the paths"
+        case 405:
+            allowed = ", ".join(allowed_methods(request))
+            return f"{request.method[:20]} is not possible at {path}", f"allowed: {allowed}"
+        case 400:  # FastAPI hides why: bytes that are not UTF-8, or too many brackets
+            return "the body cannot be read", "send one JSON object in UTF-8, nested a few levels"
+    return str(error.detail), ""

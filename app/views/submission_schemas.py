@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from greenfast.app.views.schemas import Input, Output
+from greenfast.app.views.schemas import Input, Output, PageQuery
 
 
 class SubmissionIn(Input):
@@ -26,6 +26,10 @@ class SubmissionIn(Input):
     model: str = ""
     parent: str = Field("", description="digest of the stored source that it was made from")
     hypothesis: str = ""
+
+
+class SubmissionsQuery(PageQuery):
+    kernel: str | None = Field(None, max_length=100)
 
 
 class SubmissionOut(Output):

@@ -92,13 +92,18 @@ def probe_command(
         return ""
     words = ["greenfast probe", kernel.name, "--template", template]
     words += [
-        f"--set {parameter.name}={parameters[parameter.name]}"
+        f"--set {parameter.name}={_as_typed(parameters[parameter.name])}"
         for parameter in spec.parameters
         if parameters[parameter.name] != parameter.default
     ]
     words += ["--workload", workload, "--target", target]
     words += ["--case", case] if any(check.name == case for check in kernel.checks) else []
     return " ".join(words)
+
+
+def _as_typed(value: Value) -> str:
+    """A value as templates write it: `true`, not Python's `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def probe_candidate(

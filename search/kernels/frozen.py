@@ -130,7 +130,8 @@ def _write(folder: Path, files: KernelFiles) -> None:
                 )
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, "utf-8", newline="")
-        if folder.exists():
+        # Files that another thread or process has just written stay: it already reads them.
+        if folder.exists() and not _holds(folder, files):
             shutil.rmtree(folder, ignore_errors=True)
         try:
             os.rename(fresh, folder)

@@ -106,7 +106,10 @@ def requested_workloads(request: TuningRequest, kernel: KernelSpec) -> tuple[Wei
             )
         shapes[values] = workload.name
         if not 0 < weight <= LARGEST_WEIGHT:
-            faults.append(f"{workload.name} has the weight {weight:g}; weights are above 0")
+            faults.append(
+                f"{workload.name} has the weight {weight:g}; weights are above 0, at most "
+                f"{LARGEST_WEIGHT:g}"
+            )
         rows.append(WeightedWorkload(workload, float(weight)))
     if faults:
         more = f"; and {len(faults) - SHOWN_FAULTS} more" if len(faults) > SHOWN_FAULTS else ""

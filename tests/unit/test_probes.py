@@ -144,7 +144,7 @@ def test_the_command_names_what_is_not_default_and_the_check(catalogue):
     command = probe_command(kernel, "scalar", parameters, "mission", "emulator:h200", "tile_exact")
     assert command == (
         "greenfast probe attention --template scalar --set tile_m=4 --set row_threads=32 "
-        "--set vector_elements=1 --set keys_per_step=1 --set kv_in_shared=False --workload mission "
+        "--set vector_elements=1 --set keys_per_step=1 --set kv_in_shared=false --workload mission "
         "--target emulator:h200 --case tile_exact"
     )
     assert not probe_command(kernel, "scalar", parameters, "mission", "cuda:0", "mission").count(

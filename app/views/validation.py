@@ -1,0 +1,83 @@
+"""A validation error of FastAPI as a sentence with our codes, about the field that people wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fastapi.exceptions import RequestValidationError
+
+from greenfast.app.views.known_fields import known_fields
+
+LONGEST_QUOTE = 300
+WORKLOAD = "a workload is a name, or an object with dims and, as needed, options, name and weight"
+
+
+class Refusal(NamedTuple):
+    status: int
+    code: str
+    sentence: str
+    mend: str = ""
+
+
+def refusal_of(error: RequestValidationError, route: object) -> Refusal:
+    """The refusal for the first of the errors that says most."""
+    first = telling(error.errors())
+    place = [str(part) for part in first["loc"]]
+    kind, where = first["type"], place[0]
+    if kind == "json_invalid":
+        why = str(first.get("ctx", {}).get("error", ""))
+        return Refusal(400, "malformed_json", "the body is not JSON", why)
+    field = ".".join(map(str, written_place(first["loc"], error.body)))[:LONGEST_QUOTE] or where
+    if kind == "extra_forbidden":
+        return Refusal(
+            422,
+            "unknown_field",
+            f"unknown field {place[-1][:LONGEST_QUOTE]!r} in the {where}",
+            "known: " + ", ".join(known_fields(route, place)),
+        )
+    if field == "body":
+        code = "missing_field" if kind == "missing" else "bad_value"
+        return Refusal(422, code, "the body must be a JSON object")
+    if kind == "missing":
+        return Refusal(422, "missing_field", f"{field} is missing in the {where}")
+    hint = WORKLOAD if place[1:2] == ["workloads"] and place[-1] in ("str", "WorkloadIn") else ""
+    message = "is neither of what a workload can be" if hint else json_words(first["msg"])
+    return Refusal(422, "bad_value", f"{field} {message}" if hint else f"{field}: {message}", hint)
+
+
+def json_words(message: str) -> str:
+    """Pydantic's message in the words of JSON, which has objects and no dictionaries."""
+    words = message.replace(" or object to extract fields from", "").replace("dictionary", "object")
+    return words[:LONGEST_QUOTE]
+
+
+def telling(errors: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The error to tell: the first, or the deepest beside it where its value may be several types.
+
+    Pydantic tries each type. Of an object that is no text, the text's error says nothing.
+    """
+    first = errors[0]
+    field = tuple(first["loc"][:-1])
+    beside = [error for error in errors if tuple(error["loc"][: len(field)]) == field]
+    if first["loc"][-1] != "str":
+        return first
+    return max(beside, key=lambda error: len(error["loc"]))
+
+
+def written_place(loc: Sequence[int | str], body: object) -> list[int | str]:
+    """The place without the names of types that the request did not write."""
+    if loc[0] != "body":
+        return list(loc[1:])
+    place: list[int | str] = []
+    value: Any = body
+    part: Any
+    for part in loc[1:]:
+        if (isinstance(value, dict) and part in value) or (
+            isinstance(value, list) and isinstance(part, int) and part < len(value)
+        ):
+            value = value[part]
+        elif part != loc[-1] or not isinstance(value, dict):
+            continue  # a member of a union
+        place.append(part)
+    return place

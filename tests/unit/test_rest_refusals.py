@@ -1,0 +1,131 @@
+"""REST's refusals name the field, the path or the parameter, and what would be correct."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import store_values as values
+from fastapi.testclient import TestClient
+
+from greenfast.app.service.application import create_app
+from greenfast.app.settings import Settings
+from greenfast.app.wiring import Services
+
+JSON = {"content-type": "application/json"}
+OWN = {"dims": {"B": 1}, "options": {}}
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory) -> Iterator[Services]:
+    folder = tmp_path_factory.mktemp("data")
+    services = Services(Settings.from_environment({"GREENFAST_DATA": str(folder)}))
+    yield services
+    services.close()
+
+
+@pytest.fixture(scope="module")
+def client(services) -> Iterator[TestClient]:
+    with TestClient(
+        create_app(services), base_url="http://127.0.0.1/api/v1", raise_server_exceptions=False
+    ) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def search(services, client) -> str:
+    """A queued search; the client has opened the store."""
+    return services.store.submit(values.plan()).id
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "known"),
+    [
+        ("/searches/{}/extend", {"trials": 1, "more": 2}, "known: trials"),
+        ("/tunings", {"kernel": "a", "workloads": ["b"], "shapes": []}, "within_percent"),
+        ("/searches", {"kernel": "attention", "budget": {"hours": 1}}, "known: trials, seconds"),
+        ("/searches", {"kernel": "attention", "workloads": [{**OWN, "size": 1}]}, "name, dims"),
+    ],
+)
+def test_an_unknown_field_is_refused_with_the_fields_of_its_own_place(
+    client, search, path, body, known
+):
+    answer = client.post(path.format(search), json=body).json()
+    assert answer["code"] == "unknown_field" and known in answer["mend"], answer
+
+
+@pytest.mark.parametrize(
+    ("workload", "sentence"),
+    [
+        (7, "workloads.1 is neither of what a workload can be"),
+        (None, "workloads.1 is neither of what a workload can be"),
+        ([], "workloads.1 is neither of what a workload can be"),
+        ({}, "workloads.1.dims is missing in the body"),
+        ({"dims": {"B": "x"}}, "workloads.1.dims.B: "),
+        ({"dims": {"B": 1.5}}, "workloads.1.dims.B: "),
+        ({"dims": [1]}, "workloads.1.dims: Input should be a valid object"),
+        ({"dims": {}, "options": {"mask": 3}}, "workloads.1.options.mask: "),
+        ({"dims": {}, "weight": "much"}, "workloads.1.weight: "),
+    ],
+)
+def test_a_bad_workload_is_named_by_its_row_and_field(client, workload, sentence):
+    body = {"kernel": "attention", "workloads": ["small", workload]}
+    answer = client.post("/searches", json=body)
+    assert answer.status_code == 422 and answer.json()["detail"].startswith(sentence)
+    assert "str:" not in answer.json()["detail"] and "WorkloadIn" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "mend"),
+    [
+        ("/searches/{}/pareto?objective=time", "known: objectives"),
+        ("/searches/{}?verbose=1", "this path takes no parameters"),
+        ("/searches/{}/trials?srot=number", "sort"),
+        ("/submissions?kernell=attention", "known: limit, cursor, kernel"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_where_it_would_be_ignored(client, search, path, mend):
+    answer = client.get(path.format(search))
+    assert (answer.status_code, answer.json()["code"]) == (422, "unknown_field")
+    assert mend in answer.json()["mend"]
+
+
+def test_every_documented_parameter_is_accepted(client, search):
+    """OpenAPI once named a parameter that its route refused."""
+    paths = client.get("/openapi.json").json()["paths"]
+    documented = [
+        (path.removeprefix("/api/v1").replace("{search}", search), parameter["name"])
+        for path, methods in paths.items()
+        for parameter in methods.get("get", {}).get("parameters", ())
+        if parameter["in"] == "query"
+    ]
+    assert ("/submissions", "kernel") in documented
+    for path, name in documented:
+        answer = client.get(path, params={name: "1"})
+        assert "unknown_field" not in answer.text, (path, name)
+
+
+def test_a_path_and_a_method_are_named_in_a_sentence(client, search):
+    nowhere = client.get("/nothing/here").json()
+    assert nowhere["detail"] == "there is no path /api/v1/nothing/here"
+    method = client.put(f"/searches/{search}")
+    assert method.json()["detail"] == f"PUT is not possible at /api/v1/searches/{search}"
+    assert (
+        method.json()["mend"] == f"allowed: {method.headers['allow']}" and method.headers["allow"]
+    )
+
+
+@pytest.mark.parametrize("content", [b"[" * 50_000, b'{"kernel": "\xff"}', b"[]", b"null", b"7"])
+def test_a_body_that_is_no_object_is_refused_in_a_sentence(client, content):
+    answer = client.post("/searches", content=content, headers=JSON)
+    assert answer.status_code in (400, 422)
+    detail, mend = answer.json()["detail"], answer.json()["mend"]
+    assert "JSON object" in detail + mend
+
+
+def test_a_refusal_repeats_no_long_name(client):
+    answer = client.get("/kernels/" + "a" * 4000).json()
+    assert answer["code"] == "unknown_kernel" and len(answer["detail"]) < 200
+    body = {"kernel": "attention", "baseline": "a" * 500_000}
+    answer = client.post("/searches", json=body).json()
+    assert answer["code"] == "bad_preset" and len(answer["detail"]) <= 1000
