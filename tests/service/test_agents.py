@@ -104,14 +104,21 @@ def test_an_agent_corrects_its_mistake_by_the_feedback(talk):
     assert talk["best_now"]["verdict"] == "green" and talk["best_now"]["digest"]
 
 
-def test_a_run_evolves_continues_and_outlives_its_proposer(folder):
-    command = ("evolve", "axpy", "--run", "tried", "--json")
-    first = folder.run(*command, "--propose", PROPOSER, "--trials", str(BOTH_SUBMISSIONS))
+EVOLVE = ("evolve", "axpy", "--run", "tried", "--json")
+
+
+@pytest.fixture(scope="module")
+def evolved(folder):
+    """The report of the run `tried`."""
+    first = folder.run(*EVOLVE, "--propose", PROPOSER, "--trials", str(BOTH_SUBMISSIONS))
     assert first.code == 0, first.err
-    report = first.json
-    assert report["trials"] == BOTH_SUBMISSIONS and report["best"]["time_kind"] == "modelled"
-    assert report["best"]["verdict"] == "green"
-    again = folder.run(*command, "--propose", "false", "--trials", str(BOTH_SUBMISSIONS + 5))
+    return first.json
+
+
+def test_a_run_evolves_continues_and_outlives_its_proposer(folder, evolved):
+    assert evolved["trials"] == BOTH_SUBMISSIONS and evolved["best"]["time_kind"] == "modelled"
+    assert evolved["best"]["verdict"] == "green"
+    again = folder.run(*EVOLVE, "--propose", "false", "--trials", str(BOTH_SUBMISSIONS + 5))
     assert again.code == 2 and again.json["error"]["code"] == "no_proposals"
     store = Store.open(f"sqlite:///{folder.data / 'greenfast.sqlite3'}")
     try:
@@ -126,6 +133,7 @@ def test_a_run_evolves_continues_and_outlives_its_proposer(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("evolved")
 def test_a_continued_run_remembers_what_others_had_judged(folder, tmp_path):
     """Its two sources are known from another run, so nothing is judged, and nothing forgotten."""
     services = Services(Settings(data=folder.data))
