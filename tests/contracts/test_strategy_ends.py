@@ -79,6 +79,13 @@ def test_an_exhausted_space_ends_a_search(name, counts, right, album):
     assert strategy.ask() is None and strategy.ask() is None
 
 
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+@pytest.mark.parametrize("seed", [-1, 2**70])
+def test_any_whole_number_is_a_seed(name, seed, album):
+    strategy = STRATEGIES[name]("axpy", {"right": _space(album, (3, 4))}, [], seed)
+    assert len(_asked(strategy, 12)) == 12
+
+
 @pytest.mark.parametrize("name", DRAWING)
 def test_a_space_that_is_not_listed_ends_too(name, album, monkeypatch):
     """A space may have many combinations and few valid points."""
