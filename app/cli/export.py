@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from greenfast.app.cli.csv_text import csv_text
-from greenfast.app.cli.export_space import cache_document, t4_document
+from greenfast.app.cli.export_space import cache_document, t4_document, time_us_of
 from greenfast.app.cli.files import require_folder, write_output
 from greenfast.app.cli.options import AsJson, Output, SearchName
 from greenfast.app.cli.output import print_json
@@ -23,7 +23,7 @@ from greenfast.db.figures import FIGURES
 from greenfast.db.rows import TrialRow
 from greenfast.db.store import Store
 from greenfast.search.json_values import json_text
-from greenfast.search.verdict import CORRECT, VerdictName
+from greenfast.search.verdict import VerdictName
 
 FIRST = ("number", "template", "preset", "origin")
 LAST = ("attempts", "created_at", "recorded_at", "candidate_digest", "source_digest")
@@ -131,8 +131,7 @@ def _studies(url: str, search_id: str, rows: Sequence[TrialRow]) -> dict[str, in
             ExportedTrial(
                 row.number,
                 row.parameters,
-                row.time_median_us if row.verdict in CORRECT else None,
-                row.verdict in CORRECT,
+                time_us_of(row),
                 {
                     "verdict": row.verdict,
                     "reason": row.reason or "",

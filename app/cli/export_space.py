@@ -73,6 +73,8 @@ def _configurations(rows: Sequence[TrialRow]) -> list[tuple[TrialRow, dict[str, 
 def invalidity_of(row: TrialRow) -> str:
     """T4's word for what became of a trial."""
     slower = row.verdict == VerdictName.REJECTED and row.stage == Stage.PERFORMANCE
+    if row.reason == Reason.IMPLAUSIBLE:  # below the physical bound: no time of a correct kernel
+        return "correctness"
     if row.verdict != VerdictName.REJECTED or (slower and row.time_median_us is not None):
         return "correct"
     if row.stage in COMPILE_STAGES:
@@ -83,12 +85,13 @@ def invalidity_of(row: TrialRow) -> str:
     return "runtime" if row.reason in broke else "correctness"
 
 
-def _time_us(row: TrialRow) -> float | None:
+def time_us_of(row: TrialRow) -> float | None:
+    """The time of a correct trial, also of one that is slower than the baseline."""
     return row.time_median_us if invalidity_of(row) == "correct" else None
 
 
 def _t4(row: TrialRow, configuration: dict[str, Any]) -> dict[str, Any]:
-    time_us = _time_us(row)
+    time_us = time_us_of(row)
     invalidity = invalidity_of(row)
     return {
         "timestamp": str(row.recorded_at or ""),
@@ -114,7 +117,7 @@ def _t4(row: TrialRow, configuration: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cached(row: TrialRow) -> dict[str, Any]:
-    time_us = _time_us(row)
+    time_us = time_us_of(row)
     if time_us is None:
         error = ERRORS.get(invalidity_of(row), "RuntimeFailedConfig")
         return {"time": error, "times": []}

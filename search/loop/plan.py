@@ -408,13 +408,15 @@ def _budget(request: SearchRequest) -> tuple[int | None, float | None]:
         return DEFAULT_TRIALS, None
     if trials is not None and not 1 <= trials <= LARGEST_TRIALS:
         raise UsageError(
-            f"a budget of {trials} trials", code="bad_budget", mend=f"1 to {LARGEST_TRIALS}"
+            f"budget.trials must be between 1 and {LARGEST_TRIALS:,}; got {trials}",
+            code="bad_budget",
+            mend=f"give 1 to {LARGEST_TRIALS:,} trials",
         )
     if seconds is not None and not 0 < seconds <= LARGEST_SECONDS:
         raise UsageError(
-            f"a budget of {seconds:g} seconds",
+            f"budget.seconds must be above 0 and at most {LARGEST_SECONDS:,.0f}; got {seconds:g}",
             code="bad_budget",
-            mend="more than 0, at most 30 days",
+            mend="give more than 0 seconds, at most 30 days",
         )
     return trials, seconds
 

@@ -7,21 +7,26 @@ reason why there is none. What the file does not say (restrictions, baseline, co
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from greenfast.search.errors import UsageError
 from greenfast.search.text import one_line, shortened
 from greenfast.search.verdict import Reason, Stage
 
 LARGEST_BYTES = 2**30  # inflated
-T4_VERSIONS = ("1.",)  # majors that are read
-CACHE_VERSIONS = ("1.",)
+CHUNK_BYTES = 2**20
+# Recorded spaces shrink to a tenth or a thirtieth. What shrinks to less is no space, but costs
+# memory: it is refused as soon as more than this is inflated.
+HARMLESS_BYTES, LARGEST_RATIO = 2**26, 200
+T4_VERSIONS = ("1",)  # majors that are read
+CACHE_VERSIONS = ("1",)
 LONGEST = 120  # characters of a value in a message
 MICROSECONDS = {
     "s": 1e6,
@@ -141,7 +146,8 @@ def _closed(text: str) -> Any:
 
 def _text(path: Path) -> str:
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            packed = _limited(file)  # a device such as /dev/zero never ends
     except OSError as error:
         raise UsageError(
             f"{path.name} cannot be read: {error.strerror}",
@@ -149,9 +155,7 @@ def _text(path: Path) -> str:
             mend="give the path of a T4 file or a Kernel Tuner cache",
         ) from error
     try:
-        if data[:2] == b"\x1f\x8b":
-            with gzip.open(path) as file:
-                data = file.read(LARGEST_BYTES + 1)
+        data = _inflated(path, packed) if packed[:2] == b"\x1f\x8b" else packed
         if len(data) > LARGEST_BYTES:
             raise bad(path, f"it holds more than {LARGEST_BYTES >> 20} MiB")
         return data.decode("utf-8-sig")
@@ -161,15 +165,35 @@ def _text(path: Path) -> str:
         raise bad(path, "it is no UTF-8 text") from error
 
 
+def _limited(file: BinaryIO) -> bytes:
+    """The file, or a little more than the largest part that is read of any."""
+    chunks, size = [], 0
+    while size <= LARGEST_BYTES and (chunk := file.read(CHUNK_BYTES)):
+        chunks.append(chunk)
+        size += len(chunk)
+    return b"".join(chunks)
+
+
+def _inflated(path: Path, packed: bytes) -> bytes:
+    chunks, size = [], 0
+    with gzip.open(io.BytesIO(packed)) as file:
+        while size <= LARGEST_BYTES and (chunk := file.read(CHUNK_BYTES)):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > HARMLESS_BYTES and size > LARGEST_RATIO * len(packed):
+                raise bad(path, f"it inflates to more than {LARGEST_RATIO} times its size")
+    return b"".join(chunks)
+
+
 def _require_version(path: Path, form: str, version: object, majors: tuple[str, ...]) -> str:
     """The version as text; an old cache has none."""
     if version is None:
         return "without version"
     text = str(version)
-    if not text.startswith(majors):
+    if text.split(".")[0] not in majors:
         raise UsageError(
             f"{path.name} is {form} version {shortened(one_line(text), 20)}, and this greenfast "
-            f"reads version {' and '.join(major.rstrip('.') for major in majors)}",
+            f"reads version {' and '.join(majors)}",
             code="space_version",
             mend="convert it with the tool that wrote it",
         )
@@ -187,7 +211,7 @@ def _t4(path: Path, content: Mapping[str, Any], objective: str | None) -> Foreig
         if not isinstance(row, dict) or not isinstance(row.get("configuration"), dict):
             raise bad(path, f"result {number} has no configuration")
         entries.append(
-            (row["configuration"], _measured(path, number, row), str(row.get("invalidity", "")))
+            (row["configuration"], _measured(path, number, row), str(row.get("invalidity") or ""))
         )
     own = _names(rows[0].get("objectives"))
     asked = _objective(path, (figures for _, figures, _ in entries), own, objective)
@@ -231,6 +255,8 @@ def _cache(path: Path, content: Mapping[str, Any], objective: str | None) -> For
         raise bad(path, "its cache holds no configurations")
     if not isinstance(names, list) or not names:
         raise bad(path, "it does not name its parameters (tune_params_keys)")
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise bad(path, "its tune_params_keys are not the different names of its parameters")
     entries: list[tuple[dict[str, Any], Figures, str]] = []
     for key, row in rows.items():
         if not isinstance(row, dict) or any(name not in row for name in names):
@@ -338,19 +364,25 @@ def _assembled(
     parameters = tuple(entries[0][0])
     if not parameters:
         raise bad(path, "its configurations have no parameters")
+    for name in parameters:
+        _require_text(path, name)
     units = {figures[objective][1] for _, figures, _ in entries if objective in figures}
     unit = next((each for each in sorted(units) if each), "")
     is_time = objective in TIMES or (unit or file_unit).lower() in MICROSECONDS
     unit = unit or (file_unit if is_time else "") or (DEFAULT_UNIT if is_time else "")
-    factor = MICROSECONDS.get(unit.lower(), 1.0 if unit else MICROSECONDS[DEFAULT_UNIT])
+    factors = {each: _microseconds(path, each or unit) if is_time else 1.0 for each in units}
+    if not is_time and len(units - {""}) > 1:
+        raise bad(path, f"its {objective} has several units: {', '.join(sorted(units - {''}))}")
     results: dict[tuple[Any, ...], ForeignResult] = {}
     for number, (configuration, figures, failure) in enumerate(entries):
         if set(configuration) != set(parameters):
             raise bad(path, f"configuration {number} has other parameters than the first")
         values = tuple(_scalar(path, number, name, configuration[name]) for name in parameters)
+        if (text := figures.get(objective, (None, ""))[0]) is not None and _is_numeral(text):
+            raise bad(path, f"configuration {number}: {objective} is the text {text!r}")
         figure = _figure(figures, objective, failure, unit)
-        if figure is not None and is_time:
-            figure *= factor
+        if figure is not None:
+            figure *= factors[figures[objective][1]]
         result = ForeignResult(
             values, figure, "" if figure is not None else _failure(figures, objective, failure)
         )
@@ -361,6 +393,22 @@ def _assembled(
     if all(result.figure is None for result in results.values()):
         raise bad(path, f"no configuration has a valid {objective}")
     return ForeignSpace(form, kernel, device, objective, unit, parameters, tuple(results.values()))
+
+
+def _microseconds(path: Path, unit: str) -> float:
+    if unit.lower() not in MICROSECONDS:
+        raise bad(path, f"{shortened(one_line(unit), 40)} is no unit of time that is known")
+    return MICROSECONDS[unit.lower()]
+
+
+def _is_numeral(value: object) -> bool:
+    """Whether a text is a number. It is no failure, and somebody's export is broken."""
+    if not isinstance(value, str):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def _figure(figures: Figures, objective: str, failure: str, unit: str) -> float | None:
@@ -380,9 +428,19 @@ def _failure(figures: Figures, objective: str, failure: str) -> str:
     return value if isinstance(value, str) and value else "no valid measurement"
 
 
+def _require_text(path: Path, text: str) -> None:
+    """JSON can name half of a pair of UTF-16, which no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise bad(path, "it holds a character that is no Unicode text") from error
+
+
 def _scalar(path: Path, number: int, name: str, value: object) -> Scalar:
     if isinstance(value, float) and not math.isfinite(value):
         raise bad(path, f"configuration {number}: {name} is {value}")
+    if isinstance(value, str) and not value.isascii():
+        _require_text(path, value)
     if isinstance(value, (bool, int, float, str)):
         return value
     if value is None or isinstance(value, (list, dict)):

@@ -24,8 +24,7 @@ class ExportedTrial:
 
     number: int
     parameters: Mapping[str, Any]
-    time_us: float | None  # None: not ranked, or wrong
-    is_correct: bool
+    time_us: float | None  # None: not timed, or wrong
     facts: Mapping[str, Any]  # user attributes
 
 

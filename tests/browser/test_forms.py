@@ -14,13 +14,17 @@ def start(page) -> None:
 @pytest.mark.parametrize(
     "field, typed, sentence",
     [
-        ("Trials at most", "0", "a budget of 0 trials"),
+        ("Trials at most", "0", "budget.trials must be between 1 and 1,000,000; got 0"),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
                 ("Seed", "1.5", "seed is '1.5'"),
                 ("Trials at most", "many", "trials is 'many'"),
-                ("Seconds at most", "-3", "a budget of -3 seconds"),
+                (
+                    "Seconds at most",
+                    "-3",
+                    "budget.seconds must be above 0 and at most 2,592,000; got -3",
+                ),
                 ("Least gain", "2", "min_gain is 2"),
                 ("Least gain", "nan", "min_gain is 'nan'"),
                 ("Max registers", "-1", "max_registers is -1"),

@@ -17,7 +17,7 @@ from greenfast.search.kernels.expressions import expression
 from greenfast.search.kernels.spec import Constraint, Parameter
 from greenfast.search.space import lattice
 from greenfast.search.space.space import Space
-from greenfast.search.strategies import STRATEGIES, Infeasible, Objective, Past
+from greenfast.search.strategies import STRATEGIES, Infeasible, Objective, Options, Past
 
 DRAWING = sorted(set(STRATEGIES) - {"exhaustive"})  # which lists its space, or is refused
 
@@ -79,6 +79,13 @@ def test_an_exhausted_space_ends_a_search(name, counts, right, album):
     assert strategy.ask() is None and strategy.ask() is None
 
 
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+@pytest.mark.parametrize("seed", [-1, 2**70])
+def test_any_whole_number_is_a_seed(name, seed, album):
+    strategy = STRATEGIES[name]("axpy", {"right": _space(album, (3, 4))}, [], seed)
+    assert len(_asked(strategy, 12)) == 12
+
+
 @pytest.mark.parametrize("name", DRAWING)
 def test_a_space_that_is_not_listed_ends_too(name, album, monkeypatch):
     """A space may have many combinations and few valid points."""
@@ -112,6 +119,25 @@ def test_a_resumed_search_of_a_space_that_is_not_listed_goes_on_alike(name, albu
     resumed = STRATEGIES[name]("axpy", spaces, [], 3)
     resumed.restore(past[:18])
     assert _asked(resumed, 12, told) == [each.candidate.parameters for each in past[18:]]
+
+
+def test_a_search_of_many_generations_is_resumed(album):
+    """The parents of each generation follow from those of the one before."""
+    spaces = {"right": _space(album, (10,) * 6)}
+    strategy = STRATEGIES["nsga2"]("axpy", spaces, [], 3, Options(population=4))
+    first = strategy.ask()
+    (generation,) = first.sampler
+    rng = random.Random(3)
+    points = dict.fromkeys(spaces["right"].drawn(rng) for _ in range(1700))
+    past = [
+        Past(replace(first.candidate, parameters=point), {generation: number // 4}, Objective(0.1))
+        for number, point in enumerate(points)
+    ]
+    resumed = STRATEGIES["nsga2"]("axpy", spaces, [], 3, Options(population=4))
+    resumed.restore(past)
+    proposal = resumed.ask()
+    assert proposal.candidate.parameters not in points
+    assert proposal.sampler[generation] == len(past) // 4
 
 
 # Each leaves about a millionth of 10^13 combinations. Rules join parameters that lie far apart.

@@ -90,8 +90,8 @@ def test_optuna_dashboard_opens_an_exported_storage(tmp_path):
     )
     url = f"sqlite:///{tmp_path / 'study.db'}"
     trials = [
-        ExportedTrial(0, {"tile": 16}, 12.5, True, {"verdict": "green"}),
-        ExportedTrial(1, {"tile": 32}, None, False, {"verdict": "rejected"}),
+        ExportedTrial(0, {"tile": 16}, 12.5, {"verdict": "green"}),
+        ExportedTrial(1, {"tile": 32}, None, {"verdict": "rejected"}),
     ]
     export_study(url, "s_one/right", trials)
     app = dashboard.wsgi(url)

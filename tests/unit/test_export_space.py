@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
+import optuna
 import pytest
 
+from greenfast.app.cli.export import _studies
 from greenfast.app.cli.export_space import cache_document, t4_document
 from greenfast.search.errors import UsageError
 from greenfast.search.recordings.foreign import read_space
@@ -36,6 +38,10 @@ ROWS = [
 ]
 
 
+def _cache(rows):
+    return cache_document(rows, "axpy", "emulator:h200")
+
+
 def test_both_formats_are_read_back(tmp_path):
     path = tmp_path / "space.json"
     for document, failures in (
@@ -61,6 +67,32 @@ def test_several_templates_make_one_space(tmp_path):
     space = read_space(path)
     assert space.parameters == ("template", "tile", "layout", "warps")
     assert space.results[-1].configuration == ("other", "-", "-", 4)
+
+
+@pytest.mark.parametrize("document_of", [t4_document, _cache])
+def test_a_time_below_the_physical_bound_is_none(document_of, tmp_path):
+    """It would be the best of the exported space."""
+    wrong = trial(7, "rejected", 0.001, "performance", "implausible", tile=64, layout="column")
+    path = tmp_path / "space.json"
+    path.write_text(json.dumps(document_of([*ROWS, wrong])))
+    results = read_space(path).results
+    assert results[-1].figure is None and min(each.figure for each in results[:2]) > 12
+
+
+def test_an_optuna_storage_has_the_time_of_every_correct_trial(tmp_path):
+    """What a tool reads from it: states, values, parameters, and which is the best."""
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    wrong = trial(7, "rejected", 0.001, "performance", "implausible", tile=64, layout="column")
+    for row in (rows := [*ROWS, wrong]):
+        row.finding, row.ratio_to_baseline, row.time_kind, row.source_digest = "", None, None, None
+    assert _studies(url, "s_1", rows) == {"s_1/right": 6}
+    study = optuna.load_study(study_name="s_1/right", storage=url)
+    assert study.direction is optuna.study.StudyDirection.MINIMIZE
+    states = {each.state.name for each in study.trials[:2]}
+    assert states == {"COMPLETE"} and {each.state.name for each in study.trials[2:]} == {"FAIL"}
+    assert [each.value for each in study.trials[:2]] == [12.5, 25.0]
+    assert study.best_params == {"tile": 16, "layout": "row"}
+    assert [each.user_attrs["greenfast:number"] for each in study.trials] == [0, 1, 2, 3, 4, 7]
 
 
 def test_a_search_without_trials_is_refused():

@@ -9,7 +9,6 @@ import random
 import re
 
 import numpy as np
-import optuna
 import pytest
 import store_values as values
 from fastapi.testclient import TestClient
@@ -37,7 +36,7 @@ from greenfast.search.strategies import (
     Past,
     Proposal,
 )
-from greenfast.search.strategies.nsga2 import POPULATION
+from greenfast.search.strategies.nsga2 import POPULATION, OrderedParents
 from greenfast.search.strategies.objectives import Front, dominates, front_of
 from greenfast.search.verdict import Reason, Rejected, Stage
 
@@ -152,7 +151,7 @@ def test_nsga2_chooses_as_optunas_own_sampler_does_with_two_objectives(spaces, m
     monkeypatch.setattr(
         STRATEGIES["nsga2"],
         "sampler",
-        lambda self, seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=POPULATION),
+        lambda self, seed: OrderedParents(seed=seed, population_size=POPULATION),
     )
     optunas = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 8, Options(2)), 60)
     assert [each.candidate.digest for each in ours] == [each.candidate.digest for each in optunas]

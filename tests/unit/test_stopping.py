@@ -66,6 +66,11 @@ def test_a_search_ends_when_its_best_is_close_to_the_bound(monkeypatch):
 @pytest.mark.parametrize(
     ("request_of", "sentence"),
     [
+        ({"trials": 0}, "budget.trials must be between 1 and 1,000,000; got 0"),
+        (
+            {"seconds": math.nan},
+            "budget.seconds must be above 0 and at most 2,592,000; got nan",
+        ),
         ({"no_gain": 0}, "budget.no_gain must be between 1 and 1,000,000 trials; got 0"),
         ({"bound_percent": -1.0}, "budget.within_percent must be between 0 and 1000; got -1"),
         ({"bound_percent": math.nan}, "budget.within_percent must be between 0 and 1000; got nan"),
