@@ -42,7 +42,8 @@ class RenderedSource:
 
     def marked(self) -> str:
         """`text` with `#line` markers, so that compiler messages name the template's lines."""
-        return with_markers(self.text.splitlines(), self.lines)
+        # Not splitlines(), which also ends lines at a form feed and at characters of Unicode.
+        return with_markers(self.text.split("\n")[:-1], self.lines)
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ def render(
     if isinstance(rendered, TextFailed):
         return RenderFailed(rendered.message, template.origin(rendered.line or 1))
     body = [(text, template.origin(number)) for text, number in zip(*rendered, strict=True)]
+    if not body:
+        return RenderFailed("the template renders to no text for these values", template.origin(1))
     entries = (launch.entry for launch in template.launched(point.values))
     return assemble(body, entries, include_dirs, arch_specific=template.arch_specific)
 
@@ -101,7 +104,7 @@ def assemble(
         lines=tuple(line for _, line in flat),
         unit=with_markers([text for text, _ in body], [line for _, line in body]),
         entries=tuple(dict.fromkeys(entries)),
-        raw_asm=any(_RAW_ASM.search(_COMMENT.sub("", text)) for text, _ in body),
+        raw_asm=any("asm" in text and _RAW_ASM.search(_COMMENT.sub("", text)) for text, _ in body),
         arch_specific=arch_specific,
     )
 
@@ -109,12 +112,13 @@ def assemble(
 def with_markers(texts: Iterable[str], lines: Iterable[Line]) -> str:
     """The text, with a `#line` marker wherever the origin does not continue by one line."""
     result: list[str] = []
-    expected: Line | None = None
+    file, number = "", 0  # of the line that would continue the one before; 0: none would
     for text, line in zip(texts, lines, strict=True):
-        if line != expected and text.strip():
+        continues = line.number == number and line.file == file
+        is_blank = not text or text.isspace()
+        if not continues and not is_blank:
             result.append(f'#line {line.number} "{line.file}"')
-        follows = bool(text.strip()) or line == expected
-        expected = Line(line.file, line.number + 1) if follows else None
+        file, number = line.file, 0 if is_blank and not continues else line.number + 1
         result.append(text)
     return "\n".join(result) + "\n"
 
@@ -132,8 +136,8 @@ def _flatten(
     Of equal `#include <...>` lines only the first is kept.
     """
     for text, line in lines:
-        include = _INCLUDE.match(text)
-        if not include and not _SYSTEM_INCLUDE.match(text):
+        include = _INCLUDE.match(text) if "include" in text else None
+        if not include and ("include" not in text or not _SYSTEM_INCLUDE.match(text)):
             yield text, line
             continue
         name = include.group(1) if include else "".join(text.split())

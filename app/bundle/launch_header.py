@@ -9,6 +9,9 @@ _TYPES = {
     "fp16": "Type::fp16",
     "bf16": "Type::bf16",
     "float32": "Type::float32",
+    "float64": "Type::float64",
+    "int8": "Type::int8",
+    "int16": "Type::int16",
     "int32": "Type::int32",
     "int64": "Type::int64",
     "uint8": "Type::uint8",
@@ -17,7 +20,7 @@ _HEAD = """// Generated: the launches and arguments of launch.json. host.cu read
 #pragma once
 
 enum class Kind { input, output, scalar, workspace, tensor_map };
-enum class Type { none, fp16, bf16, float32, int32, int64, uint8 };
+enum class Type { none, fp16, bf16, float32, float64, int8, int16, int32, int64, uint8 };
 struct TensorMapNumbers {           // axes are innermost first
     int argument;            // that it describes: its place in the list
     int rank;
@@ -93,7 +96,7 @@ def _tensor_map(number: int, numbers: Mapping[str, Any], place: int) -> str:
 def _argument(argument: Mapping[str, Any], number: int) -> str:
     kind, dtype = argument["kind"], str(argument.get("dtype"))
     whole = argument["value"] if kind == "scalar" and dtype in ("int32", "int64") else 0
-    real = float(argument["value"]) if kind == "scalar" and dtype == "float32" else 0.0
+    real = float(argument["value"]) if kind == "scalar" and dtype in ("float32", "float64") else 0.0
     zero = "true" if argument.get("zero_fill") else "false"
     map_address = f", &map_{number}_{argument['name']}" if kind == "tensor_map" else ""
     type_name = _TYPES.get(dtype, "Type::none")

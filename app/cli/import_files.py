@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 
 from greenfast.app.cli.import_in_out import (
     COPY_THREADS,
@@ -15,65 +13,27 @@ from greenfast.app.cli.import_in_out import (
     copy_grid,
     with_copies,
 )
-from greenfast.app.cli.import_source import Entry, ImportedArgument, Tuning
+from greenfast.app.cli.import_reference import reference_text
+from greenfast.app.cli.import_source import ImportedArgument
+from greenfast.app.cli.imported import Imported
 from greenfast.search.diagnose.plain_reference import own_defines_off
-from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.forms import SCHEMA_FOLDER
+from greenfast.search.oracle.storage import DTYPES
 
 TEMPLATE = "plain"
-
-
-@dataclass(frozen=True)
-class Imported:
-    """A plain kernel, with everything that its files need; expressions have been checked."""
-
-    name: str
-    source: str  # the file's name
-    text: str
-    entry: Entry
-    arguments: tuple[ImportedArgument, ...]
-    tuning: Tuning
-    defines: Mapping[str, str]  # a parameter's name in the file, by its own
-    defaults: Mapping[str, Value]
-    grid: list[str]
-    block: list[str]
-    smem: str
-    tolerance: float
-
-    @cached_property
-    def dims(self) -> dict[str, int]:
-        """Sizes by name: integer scalars that a shape or the grid uses, and literal sizes."""
-        used = {size for argument in self.arguments for size in argument.shape}
-        words = {word for text in self.grid for word in re.findall(r"[A-Za-z_]\w*", text)}
-        dims = {
-            argument.name: int(argument.value)
-            for argument in self.arguments
-            if argument.is_size and argument.name in used | words and argument.value > 0
-        }
-        return {**dims, **{f"size_{size}": int(size) for size in sorted(used) if size.isdigit()}}
-
-    @property
-    def truth(self) -> str:
-        """The sentence on what candidates are compared with."""
-        values = ", ".join(f"{self.defines[name]}={value}" for name, value in self.defaults.items())
-        return (
-            f"the truth is the unmodified kernel {self.entry.name} of {self.source} at {values}, "
-            "run on the emulator, so a mistake that it makes itself is not found"
-        )
 
 
 def imported_files(imported: Imported) -> dict[str, str]:
     """The files of the kernel's folder, by name."""
     return {
         "kernel.toml": _kernel_toml(imported),
-        "reference.py": _reference(imported),
+        "reference.py": reference_text(imported, _with_extern_c(imported)),
         f"{TEMPLATE}.toml": _template_toml(imported),
         f"{TEMPLATE}.cu.j2": _template_text(imported),
     }
 
 
 def _kernel_toml(imported: Imported) -> str:
-    dims = imported.dims
     blocks = [
         f"#:schema {SCHEMA_FOLDER}/kernel.schema.json",
         f"# Written by `greenfast import {_comment(imported.source)}`.",
@@ -84,30 +44,48 @@ def _kernel_toml(imported: Imported) -> str:
         "",
         "[dims]",
     ]
-    for name, size in dims.items():
-        fixed = name.startswith("size_") and name[5:].isdigit()
-        rest = f', values = [{size}], default = "{size}"' if fixed else ""
+    for name, size in imported.dims.items():
+        rest = f', values = [{size}], default = "{size}"' if _is_fixed(name) else ""
         blocks.append(f'{name} = {{ time = "run", doc = ""{rest} }}')
     for argument in imported.arguments:
-        blocks += ["", "[[arguments]]", f"name = {_toml(argument.name)}"]
-        if argument.role == "scalar":
-            value = argument.name if argument.name in dims else repr(argument.value)
-            blocks += ['kind = "scalar"', f"dtype = {_toml(argument.dtype)}"]
-            blocks.append(f"value = {_toml(value)}")
-            continue
-        shape = [f"size_{size}" if size.isdigit() else size for size in argument.shape]
-        blocks += [f"kind = {_toml(argument.role)}", f"dtype = {_toml(argument.dtype)}"]
-        blocks += [f"shape = {json.dumps(shape)}", "contiguous = true"]
+        blocks += _argument_toml(imported, argument)
+    blocks += _work_toml(imported)
+    return "\n".join([*blocks, *_cases_toml(imported.dims)]) + "\n"
+
+
+def _is_fixed(name: str) -> bool:
+    """Whether a dim stands for a number in a shape."""
+    return name.startswith("size_") and name[5:].isdigit()
+
+
+def _argument_toml(imported: Imported, argument: ImportedArgument) -> list[str]:
+    lines = ["", "[[arguments]]", f"name = {_toml(argument.name)}"]
+    if argument.role == "scalar":
+        value = argument.name if argument.name in imported.dims else repr(argument.value)
+        lines += ['kind = "scalar"', f"dtype = {_toml(argument.dtype)}"]
+        return [*lines, f"value = {_toml(value)}"]
+    shape = [f"size_{size}" if size.isdigit() else size for size in argument.shape]
+    lines += [f"kind = {_toml(argument.role)}", f"dtype = {_toml(argument.storage)}"]
+    return [*lines, f"shape = {json.dumps(shape)}", "contiguous = true"]
+
+
+def _work_toml(imported: Imported) -> list[str]:
     tensors = [argument for argument in imported.arguments if argument.shape]
     elements = [_product(argument) for argument in tensors]
     sizes = [f"{_bytes(argument)} * {_product(argument)}" for argument in tensors]
-    given = ", ".join(f"{name} = {size}" for name, size in dims.items())
-    blocks += [
+    return [
         "",
         "# A guess: an operation for each element. Correct it, so that times can be judged.",
         "[work]",
         f"flop = {_toml(' + '.join(elements))}",
         f"bytes = {_toml(' + '.join(sizes))}",
+    ]
+
+
+def _cases_toml(dims: Mapping[str, int]) -> list[str]:
+    """The workload with the sizes of the import, and checks at sizes around them."""
+    given = ", ".join(f"{name} = {size}" for name, size in dims.items())
+    lines = [
         "",
         "[workloads.imported]",
         f"title = {_toml('the sizes of the import')}",
@@ -126,9 +104,9 @@ def _kernel_toml(imported: Imported) -> str:
                 f"{name} = {max(size + change, 1) if name in free else size}"
                 for name, size in dims.items()
             )
-            blocks += ["", "[[checks]]", f'name = "{check}"', f"dims = {{ {changed} }}"]
-            blocks += ['inputs = "normal"', "seeds = 1"]
-    return "\n".join(blocks) + "\n"
+            lines += ["", "[[checks]]", f'name = "{check}"', f"dims = {{ {changed} }}"]
+            lines += ['inputs = "normal"', "seeds = 1"]
+    return lines
 
 
 def _product(argument: ImportedArgument) -> str:
@@ -136,7 +114,7 @@ def _product(argument: ImportedArgument) -> str:
 
 
 def _bytes(argument: ImportedArgument) -> int:
-    return {"fp16": 2, "bf16": 2, "int64": 8, "uint8": 1}.get(argument.dtype, 4)
+    return int(DTYPES[argument.storage].itemsize)
 
 
 def _template_toml(imported: Imported) -> str:
@@ -203,120 +181,6 @@ def _template_text(imported: Imported) -> str:
         + _with_extern_c(imported).strip("\n")
         + "\n{% endraw %}\n"
     )
-
-
-def _reference(imported: Imported) -> str:
-    inputs = [argument for argument in imported.arguments if argument.role == "input"]
-    outputs = [argument for argument in imported.arguments if argument.role == "output"]
-    values = {
-        name: int(value) if isinstance(value, bool) else value
-        for name, value in imported.defaults.items()
-    }
-    defines = {imported.defines[name]: value for name, value in values.items()}
-    passed = [
-        f"({argument.dtype!r}, {_scalar(imported, argument)})"
-        if argument.role == "scalar"
-        else repr(argument.name)
-        for argument in imported.arguments
-    ]
-    made = "\n".join(
-        f"        {argument.name!r}: stored(random, {_shape(argument)}, {argument.dtype!r}),"
-        for argument in inputs
-    )
-    returned = ", ".join(
-        f"{argument.name!r}: ({argument.dtype!r}, {_shape(argument)})" for argument in outputs
-    )
-    first = ""
-    if copied(imported.arguments):
-        first = f"\n        first_entry={copy_entry(imported.entry)!r},"
-    return f'''"""Inputs and outputs of {imported.name}, imported from {_comment(imported.source)}.
-
-{_sentence(imported.truth)}
-Write a float64 computation in place of `plain_outputs` to find those too: see
-docs/reference/reference-py.md.
-"""
-
-from __future__ import annotations
-
-import ml_dtypes
-import numpy as np
-
-from greenfast.search.diagnose.plain_reference import (
-    PlainKernel,
-    plain_outputs,
-    three,
-    value_of,
-    with_defines,
-)
-
-# Reports and evidence repeat this sentence.
-TRUTH = {imported.truth!r}
-TOLERANCE = {imported.tolerance!r}
-DEFINES = {defines!r}
-PARAMETERS = {values!r}
-STORAGE = {{"fp16": np.float16, "bf16": ml_dtypes.bfloat16}}
-PLAIN = with_defines(
-    {_with_extern_c(imported)!r},
-    DEFINES,
-)
-
-
-def stored(random, shape, dtype):
-    if dtype in ("int32", "int64", "uint8"):
-        return random.integers(0, 100, shape).astype(dtype)
-    return random.standard_normal(shape).astype(STORAGE.get(dtype, np.float32))
-
-
-def make_inputs(dims, options, recipe, seed, tiles):
-    random = np.random.default_rng(seed)
-    return {{
-{made}
-    }}
-
-
-def launch(dims):
-    """The plain kernel with the grid of these sizes."""
-    names = {{**dims, **PARAMETERS}}
-    return PlainKernel(
-        PLAIN,
-        {imported.entry.name!r},
-        grid=three([{_sizes(imported.grid)}]),
-        block=three([{_sizes(imported.block)}]),
-        smem_dynamic_bytes=int({_size(imported.smem)}),{first}
-    )
-
-
-def reference(dims, options, inputs):
-    outputs = plain_outputs(
-        launch(dims), inputs, {{{returned}}}, [{", ".join(passed)}]
-    )
-    return {{name: within_tolerance(value) for name, value in outputs.items()}}
-
-
-def within_tolerance(value):
-    finite = value[np.isfinite(value)]
-    scale = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
-    bound = TOLERANCE * (np.abs(value) + scale)
-    return {{"value": value, "bound": np.where(np.isnan(bound), np.inf, bound), "rounded": None}}
-'''
-
-
-def _shape(argument: ImportedArgument) -> str:
-    sizes = [size if size.isdigit() else f"dims[{size!r}]" for size in argument.shape]
-    return f"({', '.join(sizes)},)"
-
-
-def _scalar(imported: Imported, argument: ImportedArgument) -> str:
-    return f"dims[{argument.name!r}]" if argument.name in imported.dims else repr(argument.value)
-
-
-def _sizes(texts: list[str]) -> str:
-    return ", ".join(map(_size, texts))
-
-
-def _size(text: str) -> str:
-    """Code that computes an expression of the launch."""
-    return f"value_of({text!r}, names)"
 
 
 def _sentence(text: str) -> str:

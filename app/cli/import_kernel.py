@@ -5,15 +5,25 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from greenfast.app.cli.import_files import Imported, imported_files
+from greenfast.app.cli.import_files import imported_files
 from greenfast.app.cli.import_in_out import copied, split_in_out
 from greenfast.app.cli.import_launch import default_grid, in_small_letters, respelt
+from greenfast.app.cli.import_options import (
+    Block,
+    CudaFile,
+    EntryName,
+    GivenArguments,
+    Grid,
+    Name,
+    Restrict,
+    SharedMemory,
+    Tolerance,
+    Tune,
+    TuneFile,
+)
 from greenfast.app.cli.import_source import (
     C_TYPES,
     Declared,
@@ -27,6 +37,7 @@ from greenfast.app.cli.import_source import (
     read_entry,
 )
 from greenfast.app.cli.import_tune_file import read_tune_file
+from greenfast.app.cli.imported import Imported
 from greenfast.app.cli.new import Folder
 from greenfast.app.cli.new_files import (
     checked_new_name,
@@ -38,6 +49,7 @@ from greenfast.app.cli.new_files import (
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import print_json
 from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.kernels.argument_specs import SCALAR_DTYPES
 from greenfast.search.kernels.expressions import Value, expression, require_names
 from greenfast.search.text import visible
 
@@ -48,70 +60,28 @@ _ARGUMENT = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class Given:
+    """The launch as the command line gives it."""
+
+    grid: list[str]
+    block: list[str]
+    smem: str
+    tolerance: float
+
+
 def import_(
-    cuda_file: Annotated[Path, typer.Argument(metavar="FILE.cu", help="The plain kernel.")],
-    name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="The new kernel. [default: the file's name]"),
-    ] = None,
-    tune: Annotated[
-        list[str] | None,
-        typer.Option("--tune", metavar="NAME=V,V", help="A #define and its values; repeated."),
-    ] = None,
-    tune_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--tune-file",
-            metavar="FILE.py",
-            help="A script as for Kernel Tuner: tune_params, restrictions, and the grid of its "
-            "tune_kernel call. It is parsed, never run.",
-        ),
-    ] = None,
-    restrict: Annotated[
-        list[str] | None,
-        typer.Option("--restrict", metavar="EXPR", help="What must hold; repeated."),
-    ] = None,
-    argument: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--arg",
-            metavar="SPEC",
-            help="A parameter of the entry: x:float32[n]:input, y:float32[n,64]:output, "
-            "z:float32[n]:inout (read and written), or n:int32=4096; one for each.",
-        ),
-    ] = None,
-    grid: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--grid",
-            metavar="EXPR",
-            help="Blocks along x, y, z; up to three times. [default: the tune file's]",
-        ),
-    ] = None,
-    block: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--block",
-            metavar="EXPR",
-            help="Threads along x, y, z; up to three times. [default: block_size_x, _y and _z]",
-        ),
-    ] = None,
-    smem: Annotated[
-        str, typer.Option("--smem", metavar="EXPR", help="Bytes of dynamic shared memory.")
-    ] = "0",
-    entry: Annotated[
-        str | None,
-        typer.Option("--entry", metavar="NAME", help="The __global__ function, among several."),
-    ] = None,
-    tolerance: Annotated[
-        float,
-        typer.Option(
-            "--tolerance",
-            metavar="T",
-            help="How far an output may be from the plain kernel's: T (|value| + their root mean "
-            "square).",
-        ),
-    ] = 1e-4,
+    cuda_file: CudaFile,
+    name: Name = None,
+    tune: Tune = None,
+    tune_file: TuneFile = None,
+    restrict: Restrict = None,
+    argument: GivenArguments = None,
+    grid: Grid = None,
+    block: Block = None,
+    smem: SharedMemory = "0",
+    entry: EntryName = None,
+    tolerance: Tolerance = 1e-4,
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -125,45 +95,64 @@ def import_(
     """
     new_name = checked_new_name(name or cuda_file.stem.lower(), "kernel")
     file, text = visible(cuda_file), read_cuda(cuda_file)
-    given = _tuning(tune or [], tune_file, restrict or [])
+    tuning = _tuning(tune or [], tune_file, restrict or [])
     function = read_entry(text, entry, file)
     arguments = _arguments(argument or [], function, file)
-    if not 0 <= tolerance < math.inf:
+    given = Given(grid or [], block or [], smem, tolerance)
+    imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given)
+    root = target_root(folder)
+    _report(imported, write_kernel(root, new_name, imported_files(imported)), root, as_json)
+    return 0
+
+
+def _imported(
+    name: str,
+    source: str,
+    text: str,
+    entry: Entry,
+    arguments: tuple[ImportedArgument, ...],
+    given_tuning: Tuning,
+    given: Given,
+) -> Imported:
+    """The kernel, with its expressions checked; UsageError for what does not fit."""
+    if not 0 <= given.tolerance < math.inf:
         raise UsageError("--tolerance must be 0 or more", code="bad_tolerance")
-    tuning, defines = in_small_letters(given, {argument.name for argument in arguments})
+    tuning, defines = in_small_letters(given_tuning, {argument.name for argument in arguments})
     parameters = tuple(tuning.parameters)
     names = (*parameters, *(each.name for each in arguments if each.is_size))
     _check_names(parameters, arguments)
 
-    def spelt(texts: list[str] | None) -> list[str]:
-        return [respelt(text, defines) for text in texts or []]
+    def spelt(texts: list[str]) -> list[str]:
+        return [respelt(text, defines) for text in texts]
 
-    imported = Imported(
-        name=new_name,
-        source=cuda_file.name,
+    return Imported(
+        name=name,
+        source=source,
         text=text,
-        entry=function,
+        entry=entry,
         arguments=arguments,
         tuning=tuning,
         defines=defines,
         defaults=_defaults(text, tuning.parameters, defines),
-        grid=_three("--grid", spelt(grid) or default_grid(tuning, arguments), names),
-        block=_three("--block", spelt(block) or _default_block(tuning), parameters),
-        smem=_checked("--smem", respelt(smem, defines), parameters),
-        tolerance=tolerance,
+        grid=_three("--grid", spelt(given.grid) or default_grid(tuning, arguments), names),
+        block=_three("--block", spelt(given.block) or _default_block(tuning), parameters),
+        smem=_checked("--smem", respelt(given.smem, defines), parameters),
+        tolerance=given.tolerance,
     )
-    root = target_root(folder)
-    written = write_kernel(root, new_name, imported_files(imported))
+
+
+def _report(imported: Imported, written: Path, root: Path, as_json: bool) -> None:
     advice = path_advice(root)
     commands = [
         *([advice] if advice else []),
-        f"greenfast lint {new_name}",
-        f"greenfast search {new_name} --trials 20",
+        f"greenfast lint {imported.name}",
+        f"greenfast search {imported.name} --trials 20",
     ]
+    files = sorted(written.iterdir())
     if as_json:
-        print_json({"files": [str(path) for path in sorted(written.iterdir())], "next": commands})
-        return 0
-    for path in sorted(written.iterdir()):
+        print_json({"files": [str(path) for path in files], "next": commands})
+        return
+    for path in files:
         print(shown(path))
     for copy in copied(imported.arguments):
         print(
@@ -173,7 +162,6 @@ def import_(
     print(f"\n{imported.truth}\n\nNext:")
     for command in commands:
         print(f"  {command}")
-    return 0
 
 
 def _tuning(tune: list[str], tune_file: Path | None, restrict: list[str]) -> Tuning:
@@ -225,7 +213,7 @@ def _argument(text: str) -> ImportedArgument:
     match = _ARGUMENT.match(text)
     if (
         match is None
-        or match["dtype"] not in C_TYPES.values()
+        or _dtype(match["dtype"]) not in C_TYPES.values()
         or ((match["shape"] is None) == (match["value"] is None))
     ):
         raise UsageError(
@@ -234,29 +222,40 @@ def _argument(text: str) -> ImportedArgument:
             mend="write x:float32[4096]:input, y:float32[n]:output, z:float32[n]:inout or "
             "n:int32=4096; types are " + ", ".join(dict.fromkeys(C_TYPES.values())),
         )
-    if match["shape"] is not None:
-        shape = tuple(size.strip() for size in match["shape"].split(","))
-        if any(not size or (size.isdigit() and not 0 < int(size) < 2**31) for size in shape):
-            raise UsageError(
-                f"--arg {visible(text)!r}: a size is missing or 0", code="bad_argument"
-            )
-        role = match["role"] or "input"
-        return ImportedArgument(match["name"], match["dtype"], shape, _ROLES.get(role, role))
-    try:
-        value: int | float = (
-            float(match["value"]) if match["dtype"] == "float32" else int(match["value"])
+    dtype = _dtype(match["dtype"])
+    if match["shape"] is None:
+        return ImportedArgument(match["name"], dtype, (), "scalar", _scalar(text, match, dtype))
+    shape = tuple(size.strip() for size in match["shape"].split(","))
+    if any(not size or (size.isdigit() and not 0 < int(size) < 2**31) for size in shape):
+        raise UsageError(f"--arg {visible(text)!r}: a size is missing or 0", code="bad_argument")
+    role = match["role"] or "input"
+    return ImportedArgument(match["name"], dtype, shape, _ROLES.get(role, role))
+
+
+def _dtype(text: str) -> str:
+    """The name of a type in kernel.toml; C's name of it is understood too."""
+    return C_TYPES.get(text, text)
+
+
+def _scalar(text: str, match: re.Match[str], dtype: str) -> int | float:
+    if dtype not in SCALAR_DTYPES:
+        raise UsageError(
+            f"--arg {visible(text)!r}: a scalar cannot be {dtype}",
+            code="bad_argument",
+            mend="a launch passes " + ", ".join(SCALAR_DTYPES) + "; declare it as one of these",
         )
+    try:
+        value = float(match["value"]) if dtype.startswith("float") else int(match["value"])
     except ValueError as error:
         raise UsageError(
-            f"--arg {visible(text)!r}: {visible(match['value'])} is no {match['dtype']}",
+            f"--arg {visible(text)!r}: {visible(match['value'])} is no {dtype}",
             code="bad_argument",
         ) from error
-    if match["dtype"] not in ("float32", "int32", "int64") or not abs(value) < 2**31:
+    if not abs(value) < 2**31:
         raise UsageError(
-            f"--arg {visible(text)!r}: a scalar is float32, int32 or int64, below 2**31",
-            code="bad_argument",
+            f"--arg {visible(text)!r}: a scalar's value must be below 2**31", code="bad_argument"
         )
-    return ImportedArgument(match["name"], match["dtype"], (), "scalar", value)
+    return value
 
 
 def _check_type(declared: Declared, argument: ImportedArgument, file: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from greenfast.app.cli.import_headers import device_lines, refuse_host_code
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.expressions import Value, expression
@@ -38,7 +39,19 @@ C_TYPES = {
     "nv_bfloat16": "bf16",
     "unsigned char": "uint8",
     "uint8_t": "uint8",
+    "char": "int8",
+    "signed char": "int8",
+    "int8_t": "int8",
+    "short": "int16",
+    "int16_t": "int16",
+    "double": "float64",
+    "bool": "bool",
 }
+_TEMPLATE = re.compile(r"\btemplate\s*<[^;{}#]*>\s*\Z")
+_CONSTANT = re.compile(
+    r"(?m)^[ \t]*(?:(?:static|extern)[ \t]+)?__constant__\b[^;{=]*?\b(?P<name>\w+)"
+    r"(?P<rest>\s*(?:\[[^\]]*\]\s*)*[;={])"
+)
 _QUALIFIERS = re.compile(r"\b(?:const|__restrict__|__restrict|restrict|volatile)\b")
 
 
@@ -71,9 +84,14 @@ class ImportedArgument:
     before: str = ""  # of an output: the input that it begins as a copy of
 
     @property
+    def storage(self) -> str:
+        """The type of the tensor's elements in kernel.toml: a bool is a byte of 0 or 1."""
+        return "uint8" if self.dtype == "bool" else self.dtype
+
+    @property
     def is_size(self) -> bool:
         """Whether the value may be the size of a tensor."""
-        return self.role == "scalar" and self.dtype != "float32"
+        return self.role == "scalar" and self.dtype in ("int32", "int64")
 
 
 @dataclass(frozen=True)
@@ -113,7 +131,7 @@ def _with_includes(path: Path, file: str, known: list[Path]) -> str:
     for number, line in enumerate(read_author_file(path, file).split("\n"), 1):
         local = _LOCAL_INCLUDE.match(line)
         if local is None:
-            lines.append(line)
+            lines += device_lines(line)
             continue
         place = f"{file}:{number}: it includes {visible(local[1])!r}"
         included = (path.parent / local[1]).resolve()
@@ -141,6 +159,12 @@ def without_comments(text: str) -> str:
     return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
+def _without_host_blocks(bare: str) -> str:
+    """The text without what it keeps from NVRTC: #ifndef __CUDACC_RTC__ ... #endif."""
+    pattern = r"(?ms)^[ \t]*#[ \t]*ifndef[ \t]+__CUDACC_RTC__\b.*?^[ \t]*#[ \t]*endif\b"
+    return re.sub(pattern, lambda match: "\n" * match[0].count("\n"), bare)
+
+
 def read_entry(text: str, wanted: str | None, file: str) -> Entry:
     """The entry of that name, or the only one."""
     bare = without_comments(text)
@@ -161,21 +185,37 @@ def read_entry(text: str, wanted: str | None, file: str) -> Entry:
         )
     match = entries[name]
     before = bare[: match.start()].rstrip()
-    if before.endswith(">"):
+    if _TEMPLATE.search(before):
         raise UsageError(
             f"{file}: {name} is a template of C++, which has no name to launch",
             code="bad_source",
             mend='write an extern "C" __global__ function that calls it',
         )
+    refuse_host_code(_without_host_blocks(bare), file)
+    _check_constant_memory(bare, file)
     texts = [part.strip() for part in match["parameters"].split(",") if part.strip()]
     return Entry(
         name,
-        tuple(_declared(part, file) for part in texts if part != "void"),
+        tuple(_declared(part, bare, file) for part in texts if part != "void"),
         before.endswith('extern "C"') or 'extern "C" {' in before,
     )
 
 
-def _declared(text: str, file: str) -> Declared:
+def _check_constant_memory(bare: str, file: str) -> None:
+    """Refuse constant memory without values: its host program fills it, and a launch does not."""
+    for match in _CONSTANT.finditer(bare):
+        if "=" not in match["rest"] and "{" not in match["rest"]:
+            line = bare.count("\n", 0, match.start("rest")) + 1
+            raise UsageError(
+                f"{file}:{line}: {match['name']} is constant memory, which a host program fills "
+                "and a launch does not",
+                code="bad_source",
+                mend="give it its values there, or make it a parameter of the entry: const float* "
+                f"{match['name']}",
+            )
+
+
+def _declared(text: str, bare: str, file: str) -> Declared:
     words = _QUALIFIERS.sub(" ", text)
     pointers = words.count("*")
     kind, _, name = words.replace("*", " ").strip().rpartition(" ")
@@ -186,7 +226,23 @@ def _declared(text: str, file: str) -> Declared:
             "tensors and numbers",
             code="bad_source",
         )
+    if not pointers and not dtype and _is_record(kind.split()[-1], bare):
+        raise UsageError(
+            f"{file}: the parameter {shortened(visible(text), 60)!r} is a struct; a launch passes "
+            "pointers to tensors and numbers",
+            code="bad_source",
+            mend='write an extern "C" __global__ function that takes its members one by one',
+        )
     return Declared(name, dtype, pointers == 1, bool(re.search(r"\bconst\b", text)))
+
+
+def _is_record(kind: str, bare: str) -> bool:
+    """Whether a type's name is that of a struct in the text, or of a vector such as float4."""
+    name = re.escape(kind)
+    return bool(
+        re.fullmatch(r"u?(?:char|short|int|long|longlong)[1-4]|(?:float|double)[1-4]|half2", kind)
+        or re.search(rf"\b(?:struct|class|union)\s+{name}\b|\}}\s*{name}\s*;", bare)
+    )
 
 
 def own_define(text: str, name: str) -> str | None:

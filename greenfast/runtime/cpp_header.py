@@ -22,7 +22,13 @@ from greenfast.runtime.read_bundle import kernel_set
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.expressions import Value
 
-_SCALARS = {"int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t", "float32": "float"}
+_SCALARS = {
+    "int32": "int32_t",
+    "uint32": "uint32_t",
+    "int64": "int64_t",
+    "float32": "float",
+    "float64": "double",
+}
 _BYTES_A_LINE = 24
 _FIXED = Path(__file__).parent / "cpp"  # what is the same for every bundle
 BEGIN, LAUNCH, TVM_FFI = (

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from greenfast.runtime.calls import Call, choose, planned
-from greenfast.runtime.frameworks import Framework
+from greenfast.runtime.explanation import Explanation
+from greenfast.runtime.frameworks import Framework, framework_of
 from greenfast.runtime.kernel_set import KernelSet
 from greenfast.runtime.nvrtc import cache_folder
 from greenfast.runtime.operation import SCALAR_FORMATS, ScalarArgument
@@ -39,10 +40,11 @@ def emulate(
     without: frozenset[str],
 ) -> dict[str, Any]:
     """All tensors of the call, with its outputs; UsageError where no kernel takes it."""
+    if why := _unfit(framework, tensors):
+        raise UsageError(why, code="bad_call")
     arrays = {name: _array(tensor) for name, tensor in tensors.items()}
-    facts = {name: framework.facts(tensor) for name, tensor in tensors.items()}
-    given = {name: value for name, value in constants.items() if value is not None}
-    call = Call(facts, options, given, without)
+    call = _call(framework, tensors, options, constants, without)
+    facts = call.tensors
     choice = choose(kernels, call)
     if choice.program is None:
         raise UsageError(
@@ -58,6 +60,64 @@ def emulate(
     return results
 
 
+def explained(
+    kernels: KernelSet,
+    framework: Framework,
+    tensors: Mapping[str, Any],
+    options: Mapping[str, Value],
+    constants: Mapping[str, Value],
+    without: frozenset[str],
+) -> Explanation:
+    """What `emulate` would run, and why."""
+    name = kernels.operation.name
+    why = _unfit(framework, tensors)
+    if not why:
+        call = _call(framework, tensors, options, constants, without)
+        choice = choose(kernels, call)
+        if choice.program is not None:
+            launches = planned(choice.program, call).launches
+            return Explanation(
+                name,
+                choice.program.name,
+                choice.why,
+                kernels.origin,
+                choice.program.source_digest,
+                launches,
+                choice.measured,
+                has_library=False,
+            )
+        why = choice.why
+    return Explanation(name, None, why, kernels.origin, has_library=False)
+
+
+def _call(
+    framework: Framework,
+    tensors: Mapping[str, Any],
+    options: Mapping[str, Value],
+    constants: Mapping[str, Value],
+    without: frozenset[str],
+) -> Call:
+    facts = {name: framework.facts(tensor) for name, tensor in tensors.items()}
+    given = {name: value for name, value in constants.items() if value is not None}
+    return Call(facts, options, given, without)
+
+
+def _unfit(framework: Framework, tensors: Mapping[str, Any]) -> str:
+    """Why the emulator cannot read these tensors; empty when it can."""
+    if framework.name not in ("numpy", "torch"):
+        return "the emulator takes NumPy arrays and PyTorch's CPU tensors"
+    for name, tensor in tensors.items():
+        if framework_of(tensor) is not framework:
+            return f"{name} is {type(tensor).__name__}, and another input is not"
+    if framework.name == "numpy":
+        return ""
+    if any(tensor.device.type != "cpu" for tensor in tensors.values()):
+        return "the emulator takes NumPy arrays and PyTorch's CPU tensors"
+    from greenfast.runtime.torch_checks import unfit
+
+    return unfit(tensors.values())
+
+
 def _array(tensor: Any) -> np.ndarray:
     """The tensor's memory as unsigned integers of its element's size."""
     if isinstance(tensor, np.ndarray):
@@ -65,10 +125,6 @@ def _array(tensor: Any) -> np.ndarray:
         return array
     import torch
 
-    if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu":
-        raise UsageError(
-            "the emulator takes NumPy arrays and PyTorch's CPU tensors", code="bad_call"
-        )
     signed = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     view = tensor.detach().view(signed[tensor.element_size()]).numpy()
     bits: np.ndarray = view.view(f"u{tensor.element_size()}")

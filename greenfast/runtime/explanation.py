@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from greenfast.runtime.calls import Prepared, Refused
+from greenfast.runtime.fallbacks import FALLBACKS
 from greenfast.runtime.kernel_set import KernelSet
 from greenfast.runtime.program import Launch, Measured
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """`kernel` is None where the operation's own library runs."""
+    """`kernel` is None where the operation's own library runs, or nothing does."""
 
     operation: str
     kernel: str | None
@@ -20,8 +21,11 @@ class Explanation:
     source_digest: str | None = None
     launches: tuple[Launch, ...] = ()
     measured: tuple[Measured, ...] = ()
+    has_library: bool = True  # which runs the call that no kernel takes
 
     def __str__(self) -> str:
+        if self.kernel is None and not self.has_library:
+            return f"{self.operation}: no kernel of {self.origin} takes this call: {self.why}"
         if self.kernel is None:
             return f"{self.operation}: the library's own, because {self.why}"
         sizes = ", ".join(
@@ -33,7 +37,13 @@ class Explanation:
 
 def explanation(kernels: KernelSet, state: Prepared | Refused) -> Explanation:
     if isinstance(state, Refused):
-        return Explanation(kernels.operation.name, None, state.why, kernels.origin)
+        return Explanation(
+            kernels.operation.name,
+            None,
+            state.why,
+            kernels.origin,
+            has_library=kernels.operation.name in FALLBACKS,
+        )
     program = state.plan.program
     return Explanation(
         kernels.operation.name,

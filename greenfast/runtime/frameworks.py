@@ -15,13 +15,16 @@ _TORCH_DTYPES = {
     "float16": "fp16",
     "bfloat16": "bf16",
     "float32": "float32",
+    "float64": "float64",
+    "int8": "int8",
+    "int16": "int16",
     "int32": "int32",
     "int64": "int64",
     "uint8": "uint8",
 }
 _NUMPY_DTYPES = {
     "float16": "fp16",
-    **{name: name for name in ("float32", "int32", "int64", "uint8")},
+    **{name: name for name in ("float32", "float64", "int8", "int16", "int32", "int64", "uint8")},
 }
 _NUMPY_DTYPES["bfloat16"] = "bf16"
 

@@ -93,6 +93,10 @@ class LoadedKernels:
             first = next(iter(tensors.values()))
             framework = framework_of(first)
             assert framework is not None  # it is PyTorch's or CuPy's now
+        if self._emulated:
+            from greenfast.runtime.emulated import explained
+
+            return explained(self.kernels, framework, tensors, options, constants, without)
         call = self._call(framework, tensors, options, constants, without)
         state: Prepared | Refused
         if why := self._unfit(framework, tensors):

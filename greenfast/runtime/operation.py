@@ -14,7 +14,17 @@ from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.expressions import Expression, Value, expression
 
 LARGEST_DIM = 2**31 - 1
-ELEMENT_BYTES = {"fp16": 2, "bf16": 2, "float32": 4, "int32": 4, "int64": 8, "uint8": 1}
+ELEMENT_BYTES = {
+    "fp16": 2,
+    "bf16": 2,
+    "float32": 4,
+    "float64": 8,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "uint8": 1,
+}
 SCALAR_FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "float32": "<f", "float64": "<d"}
 _STRIDE = re.compile(r"\s*stride\(\s*(\w+)\s*,\s*(\d)\s*\)\s*\Z")
 _NAME = re.compile(r"[A-Za-z_]\w{0,99}\Z")

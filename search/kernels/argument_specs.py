@@ -12,9 +12,11 @@ from greenfast.search.kernels.tables import Table
 from greenfast.search.kernels.workloads import Dim, Option
 
 KINDS = ("input", "output", "scalar")
-STORAGE_DTYPES = ("fp16", "bf16", "float32", "int32", "int64", "uint8")
+STORAGE_DTYPES = (
+    "fp16", "bf16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8",
+)  # fmt: skip
 DTYPES = ("dtype", *STORAGE_DTYPES)  # "dtype": the type that the option `dtype` names
-SCALAR_DTYPES = ("float32", "int32", "int64")
+SCALAR_DTYPES = ("float32", "float64", "int32", "int64")
 _STRIDE = re.compile(r"stride\((\w+), (\d)\)\Z")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,47}\Z", re.ASCII)
 

@@ -35,20 +35,30 @@ def read_author_file(path: Path, shown_as: str) -> str:
     try:
         # Without O_NONBLOCK, opening a pipe waits for a writer.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(handle, encoding="utf-8") as file:
+        with open(handle, "rb") as file:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
                 raise SpecError(f"{shown_as}: this is not a plain file", code="unreadable")
             if status.st_size > LARGEST_FILE_BYTES:
                 raise _too_large(shown_as)
-            text = file.read(LARGEST_FILE_BYTES + 1)
-    except (OSError, UnicodeDecodeError) as error:
+            data = file.read(LARGEST_FILE_BYTES + 1)
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SpecError(
+            f"{shown_as}:{line}: this is not UTF-8", code="unreadable", mend="save it as UTF-8"
+        ) from error
+    except OSError as error:
         raise SpecError(
             f"{shown_as}: the file is missing or unreadable", code="missing_file"
         ) from error
-    if len(text) > LARGEST_FILE_BYTES:  # it grew meanwhile
+    if len(data) > LARGEST_FILE_BYTES:  # it grew meanwhile
         raise _too_large(shown_as)
-    return text
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise SpecError(f"{shown_as}:{line}: it holds a NUL character", code="unreadable")
+    # Editors of Windows begin a file with this mark, and end its lines with two characters.
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def parsed_toml(text: str, shown_as: str) -> dict[str, Any]:

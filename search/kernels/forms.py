@@ -84,7 +84,7 @@ ARGUMENT = Form(
             "dtype",
             {"enum": list(DTYPES)},
             "the storage type; `dtype`: the one that the option `dtype` names. A scalar is "
-            "`int32`, `int64` or `float32`",
+            "`int32`, `int64`, `float32` or `float64`",
         ),
         Key("shape", STRINGS, "names of dims, the contiguous one last; not for scalars", "-"),
         Key(

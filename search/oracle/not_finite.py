@@ -39,7 +39,7 @@ FORMATS_THAT_SATURATE = frozenset({"e4m3", "e5m2"})
 LONELY = -2.0  # the roominess of a size of 1
 ROOM_TO_SPARE = 2.0  # of _roominess, given up for less work
 EARLY = 16  # rows
-FLOATING = ("fp16", "bf16", "float32")
+FLOATING = ("fp16", "bf16", "float32", "float64")
 
 
 @dataclass(frozen=True)

@@ -59,9 +59,10 @@ def reference_faults(kernel: KernelSpec, cases: Sequence[Case], file: str) -> li
         )
         return [("reference_slow", sentence)]
     except ChildDied as died:
-        return [
-            ("reference_failed", f"{file}: the reference ended its process: {died.tail[-200:]}")
-        ]
+        tail = died.tail[-200:].strip()
+        status = f" (exit status {died.returncode})" if died.returncode is not None else ""
+        ended = f"{file}: the reference ended its process{status}" + (f": {tail}" if tail else "")
+        return [("reference_failed", ended)]
     finally:
         child.close()
 

@@ -17,13 +17,14 @@ from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?")
 _TYPE = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)([^,\[]*)(\[\d+\])?")
 MAP_BYTES = "[128]"  # a CUtensorMap, passed by value
-UNTYPED = "any 32 bits"
-_CLASSES = {"int32": "32 bits", "int64": "64 bits", "float32": "float"}
+UNTYPED = {"b32": "any 32 bits", "b64": "any 64 bits"}
+_CLASSES = {"int32": "32 bits", "int64": "64 bits", "float32": "float", "float64": "double"}
 _WORDS = {
     "pointer": "a pointer",
     "64 bits": "a 64-bit integer",
     "32 bits": "a 32-bit integer",
     "float": "a float",
+    "double": "a double",
     "map": "a tensor map",
 }
 
@@ -83,9 +84,9 @@ def _forms(parameters: str) -> list[str]:
         elif ".ptr" in attributes:
             forms.append("pointer")
         elif kind.startswith("f"):
-            forms.append("float" if kind == "f32" else "another type")
-        elif kind == "b32":  # an integer or a float
-            forms.append(UNTYPED)
+            forms.append({"f32": "float", "f64": "double"}.get(kind, "another type"))
+        elif kind in UNTYPED:  # an integer, a float or a double
+            forms.append(UNTYPED[kind])
         else:
             bits = kind[1:]
             forms.append(f"{bits} bits" if bits in ("32", "64") else "another type")
@@ -101,7 +102,8 @@ def _difference(declared: Sequence[str], passed: Sequence[Passed]) -> str:
         )
     for number, (form, argument) in enumerate(zip(declared, passed, strict=True), 1):
         fits = {form} | ({"pointer"} if form == "64 bits" else set())
-        fits |= {"32 bits", "float"} if form == UNTYPED else set()
+        fits |= {"32 bits", "float"} if form == UNTYPED["b32"] else set()
+        fits |= {"64 bits", "double", "pointer"} if form == UNTYPED["b64"] else set()
         if argument.form not in fits:
             return (
                 f"takes {_WORDS.get(form, form)} as argument {number}, where a launch passes "

@@ -252,9 +252,9 @@ def test_a_part_lies_in_the_folder_of_its_template(written, tmp_path, name):
 
 
 def test_a_part_that_is_no_text_is_the_authors_error(written, tmp_path):
-    written("")
-    (tmp_path / "k" / "one" / "p.cu.j2").write_bytes(b"\xff\xfe")
-    with pytest.raises(SpecError, match=r"k/one/p.cu.j2: the file is missing or unreadable"):
+    written("//")
+    (tmp_path / "k" / "one" / "p.cu.j2").write_bytes(b"//\n\xff\xfe")
+    with pytest.raises(SpecError, match=r"k/one/p.cu.j2:2: this is not UTF-8"):
         written('{% include "one/p.cu.j2" %}')
 
 

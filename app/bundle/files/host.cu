@@ -32,9 +32,12 @@ static void check(cudaError_t error, const char* what)
 
 static size_t element_bytes(Type type)
 {
-    if (type == Type::uint8)
-        return 1;
-    return type == Type::fp16 || type == Type::bf16 ? 2 : type == Type::int64 ? 8 : 4;
+    switch (type) {
+    case Type::uint8: case Type::int8: return 1;
+    case Type::fp16: case Type::bf16: case Type::int16: return 2;
+    case Type::int64: case Type::float64: return 8;
+    default: return 4;
+    }
 }
 
 // Uniform in [-1, 1): a linear congruential generator (the constants of Numerical Recipes).
@@ -50,11 +53,17 @@ static void store(char* at, Type type, float value)
     const __nv_bfloat16 as_bfloat = __float2bfloat16(value);
     const int32_t as_int = static_cast<int32_t>(value * 100);
     const int64_t as_long = as_int;
+    const int16_t as_short = static_cast<int16_t>(as_int);
+    const int8_t as_small = static_cast<int8_t>(as_int);
+    const double as_double = value;
     const uint8_t as_byte = (value < 0 ? 0x80 : 0) | static_cast<uint8_t>(std::fabs(value) * 64);  // up to 2 in e4m3 and e5m2
     switch (type) {
     case Type::fp16: std::memcpy(at, &as_half, 2); break;
     case Type::bf16: std::memcpy(at, &as_bfloat, 2); break;
     case Type::float32: std::memcpy(at, &value, 4); break;
+    case Type::float64: std::memcpy(at, &as_double, 8); break;
+    case Type::int8: std::memcpy(at, &as_small, 1); break;
+    case Type::int16: std::memcpy(at, &as_short, 2); break;
     case Type::int32: std::memcpy(at, &as_int, 4); break;
     case Type::uint8: std::memcpy(at, &as_byte, 1); break;
     default: std::memcpy(at, &as_long, 8); break;
@@ -68,11 +77,16 @@ static double load(const char* at, Type type)
     float as_float;
     int32_t as_int;
     int64_t as_long;
+    int16_t as_short;
+    double as_double;
     switch (type) {
     case Type::fp16: std::memcpy(&as_half, at, 2); return __half2float(as_half);
     case Type::bf16: std::memcpy(&as_bfloat, at, 2); return __bfloat162float(as_bfloat);
     case Type::float32: std::memcpy(&as_float, at, 4); return as_float;
     case Type::int32: std::memcpy(&as_int, at, 4); return as_int;
+    case Type::float64: std::memcpy(&as_double, at, 8); return as_double;
+    case Type::int8: return static_cast<signed char>(*at);
+    case Type::int16: std::memcpy(&as_short, at, 2); return as_short;
     case Type::uint8: return static_cast<unsigned char>(*at);
     default: std::memcpy(&as_long, at, 8); return static_cast<double>(as_long);
     }
@@ -96,7 +110,7 @@ static void* allocate(const Argument& argument, uint32_t seed)
 }
 
 // Storage for the value of one argument; cudaLaunchKernel reads the argument from its address.
-struct Value { void* pointer; int64_t as_long; int32_t as_int; float as_float; CUtensorMap as_map; };
+struct Value { void* pointer; int64_t as_long; int32_t as_int; float as_float; double as_double; CUtensorMap as_map; };
 
 static CUtensorMapDataType map_type(Type type)
 {
@@ -104,6 +118,8 @@ static CUtensorMapDataType map_type(Type type)
     case Type::fp16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     case Type::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     case Type::float32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case Type::float64: return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
+    case Type::int16: return CU_TENSOR_MAP_DATA_TYPE_UINT16;
     case Type::int32: return CU_TENSOR_MAP_DATA_TYPE_INT32;
     case Type::int64: return CU_TENSOR_MAP_DATA_TYPE_INT64;
     default: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
@@ -168,8 +184,11 @@ static void* value_of(const Argument& argument, Value& value)
     value.as_long = argument.whole;
     value.as_int = static_cast<int32_t>(argument.whole);
     value.as_float = static_cast<float>(argument.real);
+    value.as_double = argument.real;
     if (argument.type == Type::float32)
         return &value.as_float;
+    if (argument.type == Type::float64)
+        return &value.as_double;
     return argument.type == Type::int64 ? static_cast<void*>(&value.as_long) : static_cast<void*>(&value.as_int);
 }
 

@@ -1,0 +1,77 @@
+"""The standard headers of a plain CUDA file, which a device's compiler does not have.
+
+nvcc finds the headers of a host, and NVRTC does not. Names that device code takes from them are
+built in (printf, assert, sqrtf), or stand in CUDA's own headers, or are a few limits.
+"""
+
+from __future__ import annotations
+
+import re
+
+from greenfast.search.errors import UsageError
+from greenfast.search.targets.emulator.word_set import word_set
+from greenfast.search.toolchain.includes import STANDARD_HEADERS
+
+_INCLUDE = re.compile(r"\s*#\s*include\s*<([\w./]+)>")
+_OF_CUDA = {
+    "stdint.h": "cuda/std/cstdint",
+    **{
+        name: f"cuda/std/{name}"
+        for name in (
+            "cstdint", "cstddef", "limits", "type_traits", "utility", "array", "tuple",
+            "functional",
+        )
+    },
+}  # fmt: skip
+_FLOAT_LIMITS = {
+    "FLT_MAX": "3.402823466e+38F",
+    "FLT_MIN": "1.175494351e-38F",
+    "FLT_EPSILON": "1.192092896e-07F",
+    "DBL_MAX": "1.7976931348623158e+308",
+    "DBL_MIN": "2.2250738585072014e-308",
+    "DBL_EPSILON": "2.2204460492503131e-16",
+}
+_INTEGER_LIMITS = {
+    "INT_MAX": "2147483647",
+    "INT_MIN": "(-2147483647 - 1)",
+    "UINT_MAX": "4294967295U",
+}
+_LIMITS = {
+    "float.h": _FLOAT_LIMITS,
+    "cfloat": _FLOAT_LIMITS,
+    "limits.h": _INTEGER_LIMITS,
+    "climits": _INTEGER_LIMITS,
+}
+_HOST_ONLY = word_set("""
+    iostream fstream sstream iomanip vector string map set list deque queue unordered_map thread
+    mutex future cublas_v2.h cufft.h curand.h nvToolsExt.h sys/time.h unistd.h
+""")
+
+
+def device_lines(line: str) -> list[str]:
+    """The line, with an include that only a host has replaced by what a device needs of it."""
+    include = _INCLUDE.match(line)
+    if include is None or include[1] not in STANDARD_HEADERS | _HOST_ONLY:
+        return [line]
+    header = include[1]
+    note = f"// {line.strip()}  (a host's header)"
+    if header in _OF_CUDA:
+        return [f"#include <{_OF_CUDA[header]}>  {note}"]
+    return [note, *(_define(name, value) for name, value in _LIMITS.get(header, {}).items())]
+
+
+def _define(name: str, value: str) -> str:
+    return f"#ifndef {name}\n#define {name} {value}\n#endif"
+
+
+def refuse_host_code(bare: str, file: str) -> None:
+    """UsageError for a program around the kernel; `bare` is the text without comments."""
+    match = re.search(r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free)\w*\s*\(", bare)
+    if match is not None:
+        line = bare.count("\n", 0, match.start()) + 1
+        raise UsageError(
+            f"{file}:{line}: this is code of a host, and a template holds the device's only",
+            code="bad_source",
+            mend="leave the kernel and what it calls in the file, or put it inside "
+            "#ifndef __CUDACC_RTC__ ... #endif",
+        )

@@ -1,0 +1,72 @@
+"""The options of `greenfast import`, with what their help says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+CudaFile = Annotated[Path, typer.Argument(metavar="FILE.cu", help="The plain kernel.")]
+Name = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NAME", help="The new kernel. [default: the file's name]"),
+]
+Tune = Annotated[
+    list[str] | None,
+    typer.Option("--tune", metavar="NAME=V,V", help="A #define and its values; repeated."),
+]
+TuneFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--tune-file",
+        metavar="FILE.py",
+        help="A script as for Kernel Tuner: tune_params, restrictions, and the grid of its "
+        "tune_kernel call. It is parsed, never run.",
+    ),
+]
+Restrict = Annotated[
+    list[str] | None,
+    typer.Option("--restrict", metavar="EXPR", help="What must hold; repeated."),
+]
+GivenArguments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg",
+        metavar="SPEC",
+        help="A parameter of the entry: x:float32[n]:input, y:float32[n,64]:output, "
+        "z:float32[n]:inout (read and written), or n:int32=4096; one for each.",
+    ),
+]
+Grid = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grid",
+        metavar="EXPR",
+        help="Blocks along x, y, z; up to three times. [default: the tune file's]",
+    ),
+]
+Block = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--block",
+        metavar="EXPR",
+        help="Threads along x, y, z; up to three times. [default: block_size_x, _y and _z]",
+    ),
+]
+SharedMemory = Annotated[
+    str, typer.Option("--smem", metavar="EXPR", help="Bytes of dynamic shared memory.")
+]
+EntryName = Annotated[
+    str | None,
+    typer.Option("--entry", metavar="NAME", help="The __global__ function, among several."),
+]
+Tolerance = Annotated[
+    float,
+    typer.Option(
+        "--tolerance",
+        metavar="T",
+        help="How far an output may be from the plain kernel's: T (|value| + their root mean "
+        "square).",
+    ),
+]

@@ -1,0 +1,50 @@
+"""A plain kernel as `greenfast import` has read it, before its files are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from greenfast.app.cli.import_source import Entry, ImportedArgument, Tuning
+from greenfast.search.kernels.expressions import Value
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A plain kernel, with everything that its files need; expressions have been checked."""
+
+    name: str
+    source: str  # the file's name
+    text: str
+    entry: Entry
+    arguments: tuple[ImportedArgument, ...]
+    tuning: Tuning
+    defines: Mapping[str, str]  # a parameter's name in the file, by its own
+    defaults: Mapping[str, Value]
+    grid: list[str]
+    block: list[str]
+    smem: str
+    tolerance: float
+
+    @cached_property
+    def dims(self) -> dict[str, int]:
+        """Sizes by name: integer scalars that a shape or the grid uses, and literal sizes."""
+        used = {size for argument in self.arguments for size in argument.shape}
+        words = {word for text in self.grid for word in re.findall(r"[A-Za-z_]\w*", text)}
+        dims = {
+            argument.name: int(argument.value)
+            for argument in self.arguments
+            if argument.is_size and argument.name in used | words and argument.value > 0
+        }
+        return {**dims, **{f"size_{size}": int(size) for size in sorted(used) if size.isdigit()}}
+
+    @property
+    def truth(self) -> str:
+        """The sentence on what candidates are compared with."""
+        values = ", ".join(f"{self.defines[name]}={value}" for name, value in self.defaults.items())
+        return (
+            f"the truth is the unmodified kernel {self.entry.name} of {self.source} at {values}, "
+            "run on the emulator, so a mistake that it makes itself is not found"
+        )
