@@ -3,4 +3,4 @@
 #include <cuda/ptx>
 namespace ptx = cuda::ptx;
 extern "C" __global__ void k(const float* x, float* y, int* n) { const int t = threadIdx.x; __shared__ float s[32];
-  unsigned m = __ballot_sync(~0u, true); s[__popc(m & ptx::get_sreg_lanemask_le())] = x[t]; __syncwarp(); y[t] = s[t]; }
+  unsigned m = __ballot_sync(~0u, true); s[__popc(m & ptx::get_sreg_lanemask_le())] = x[t]; __syncwarp(); y[t] = s[t]; }  // <<
