@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from greenfast.search.diagnose.plain import GivenLaunch, PlainOptions, read_plain
+from greenfast.search.errors import SpecError
+from greenfast.search.targets.emulator.target import EmulatorTarget
 from greenfast.search.toolchain.launch_bounds import over_launch_bounds
 
 PTX = """
@@ -36,3 +39,55 @@ def test_a_block_beyond_its_launch_bounds_is_named(entries, threads, is_over):
     sentence = over_launch_bounds(PTX, entries, threads)
     assert bool(sentence) == is_over
     assert not is_over or ("129 threads" in sentence and "at most 128" in sentence)
+
+
+TEXT = """
+constexpr int warps = 2;
+template <int W> __global__ void __launch_bounds__(warps * W, 2) bound(float* y) { y[0] = 1; }
+__global__ void __cluster_dims__(4, 1, 1) clustered(float* y) { y[blockIdx.x] = 1; }
+__launch_bounds__(sizeof(float) * 8) __global__ void unknown(float* y) { y[0] = 1; }
+"""
+
+
+@pytest.fixture(scope="module")
+def target(artifacts, catalogue):
+    return EmulatorTarget("h200", artifacts, catalogue.include_dirs, 1, 20.0)
+
+
+def launched(target, folder, entry, *, grid=(1, 1, 1), block=(32, 1, 1), cluster=(1, 1, 1), smem=0):
+    (folder / "k.cu").write_text(TEXT)
+    launch = GivenLaunch(entry, grid, block, cluster, smem, ("y:float[8]:out",), ())
+    plain = read_plain(folder / "k.cu", launch, PlainOptions(), target)
+    return plain.brought.problem.launches[0]
+
+
+@pytest.mark.parametrize(
+    "entry, options, words",
+    [
+        (
+            "bound<32>",
+            {"block": (65, 1, 1)},
+            "65 threads a block, and its __launch_bounds__ allow 64",
+        ),
+        ("clustered", {"grid": (6, 1, 1)}, "no multiple of its cluster of 4 x 1 x 1"),
+        (
+            "clustered",
+            {"grid": (8, 1, 1), "cluster": (2, 1, 1)},
+            "its text declares 4 x 1 x 1",
+        ),
+        ("bound<32>", {"grid": (1, 65536, 1)}, "grid = 1 x 65536 x 1; CUDA allows at most"),
+        ("bound<32>", {"block": (1, 1, 65)}, "block = 1 x 1 x 65; CUDA allows at most"),
+        ("bound<32>", {"smem": 240_000}, "240000 bytes of shared memory a block; h200 has 232448"),
+    ],
+)
+def test_a_launch_that_no_device_makes_is_refused(target, tmp_path, entry, options, words):
+    with pytest.raises(SpecError) as refused:
+        launched(target, tmp_path, entry, **options)
+    assert words in str(refused.value)
+
+
+def test_a_launch_at_the_limits_is_not(target, tmp_path):
+    assert launched(target, tmp_path, "bound<64>", block=(128, 1, 1)).block == (128, 1, 1)
+    assert launched(target, tmp_path, "unknown", block=(1024, 1, 1)).block == (1024, 1, 1)
+    assert launched(target, tmp_path, "bound<32>", grid=(2, 65535, 1)).grid == (2, 65535, 1)
+    assert launched(target, tmp_path, "clustered", grid=(8, 1, 1)).cluster == (4, 1, 1)

@@ -61,6 +61,24 @@ Diagnosis diagnose(Worker& worker, int signal_number, int code, const void* addr
     return {"device_fault", format("an access to address %p, far from every buffer", address)};
 }
 
+bool follows_a_call(const unsigned char* code) { return code[-5] == 0xe8 || (code[-6] == 0xff && code[-5] == 0x15); }
+
+// Where the kernel's code called what met the end of its thread's stack: the first return address into the kernel's
+// library that the stack holds. Null where none is near.
+[[maybe_unused]] const void* calling_site([[maybe_unused]] Worker& worker, [[maybe_unused]] void* context) {
+#if defined(__x86_64__)
+    constexpr std::size_t words_looked_at = 4096;
+    auto top = std::uintptr_t(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RSP]) & ~std::uintptr_t(7);
+    for (std::size_t i = 0; i < words_looked_at; i++, top += sizeof(void*)) {
+        const auto place = reinterpret_cast<void* const*>(top);
+        if (worker.stacks().in_guard(place)) continue;
+        if (!worker.stacks().contains(place)) return nullptr;
+        if (in_kernel_library(worker, *place) && follows_a_call(static_cast<const unsigned char*>(*place))) return *place;
+    }
+#endif
+    return nullptr;
+}
+
 // Of a constructor of the kernel library, or of its relocation.
 [[noreturn]] void crash_in_loading(int signal_number) {
     report().fault({"device_fault", format("the library was stopped by signal %d while it was loaded", signal_number)});
@@ -85,6 +103,8 @@ void on_crash(int signal_number, siginfo_t* info, void* context) {
                 worker.fiber().thread_index};
     // Sites are return addresses, so the faulting instruction is named by the byte after its first.
     fault.site = in_kernel_library(worker, counter) ? counter + 1 : worker.fiber().site;
+    if (!in_kernel_library(worker, counter) && worker.stacks().in_guard(info->si_addr))
+        fault.site = calling_site(worker, context);
     report().fault(fault);
     end_process(exit_code_crash);
 }

@@ -1,0 +1,3 @@
+// check --entry k --block 32 --arg y:int32[32]:out
+__constant__ int table[32] = {1, 2, 3};
+extern "C" __global__ void k(int* y) { y[threadIdx.x] = table[threadIdx.x]; }
