@@ -19,6 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from demo_service import await_ready, serve_command, start
 from rich.console import Console
 from rich.table import Table
 
@@ -48,7 +49,7 @@ ON = {
         "templates": ["scalar", "wmma"],
     },
 }
-READY_S = 60.0
+READY_S = 180.0  # a first start from a slow disk; a service that ends is told at once
 PRINT_EVERY_S = 5.0
 
 
@@ -58,17 +59,11 @@ def main() -> int:
     port = free_port(Settings.from_environment().port)
     url = f"http://127.0.0.1:{port}"
     OUTPUT.mkdir(exist_ok=True)
-    with (OUTPUT / "service.log").open("wb") as log:
-        service = subprocess.Popen(
-            [sys.executable, "-m", "greenfast", "serve", "--port", str(port)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    log = OUTPUT / "service.log"
+    service = start(serve_command(port), log)
     try:
         with Client(url, os.environ.get("GREENFAST_TOKEN", "")) as client:
-            client.wait_until_ready(READY_S)
+            await_ready(service, log, lambda: client.wait_until_ready(0.0), READY_S, console.print)
             target = best_target()
             console.print(f"on {target}: times are {'measured' if target == GPU else 'modelled'}")
             submitted = client.submit(**SEARCH, **ON[target], target=target)
@@ -87,7 +82,7 @@ def main() -> int:
         console.print("stopping")
         return 0 if stay else 130
     except GreenfastError as error:
-        console.print(f"demo: {error} (the service's log: {OUTPUT / 'service.log'})", markup=False)
+        console.print(f"demo: {error} (the service's log: {log})", markup=False)
         return 1
     finally:
         stop(service)

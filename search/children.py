@@ -16,9 +16,10 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -243,15 +244,139 @@ class Child:
         raise ChildDied(code, tail)
 
 
+class Children:
+    """Up to `count` children of one module, each started when it is first needed.
+
+    Safe for several threads. A start takes some hundred milliseconds, so children stay; they end
+    with this process, whose end closes their pipes.
+    """
+
+    def __init__(
+        self, count: int, module: str, limits: Limits, arguments: Sequence[str] = ()
+    ) -> None:
+        self.count = count
+        self._module, self._limits, self._arguments = module, limits, arguments
+        self._changed = threading.Condition()
+        self._idle: list[Child] = []  # the one used last at the end
+        self._busy: set[Child] = set()
+        self._seen: dict[Child, set[Hashable]] = {}
+        self._starting = 0
+
+    @property
+    def all(self) -> tuple[Child, ...]:
+        """The children that run."""
+        with self._changed:
+            return (*self._idle, *self._busy)
+
+    @contextmanager
+    def taken(self, key: Hashable = None) -> Iterator[Child]:
+        """A child for this block alone, rather one that has worked on `key` before.
+
+        It is ended when the block raises anything: its next reply may belong to this request.
+        """
+        child = self._take(key)
+        try:
+            yield child
+        except BaseException:
+            self._give_back(child, is_kept=False)
+            raise
+        self._give_back(child, is_kept=True)
+
+    def call(self, request: Mapping[str, Any], deadline_s: float | Deadline) -> dict[str, Any]:
+        """The reply of a child; raises as `Child.call` does, and Fault when none starts."""
+        with self.taken() as child:
+            return child.call(request, deadline_s)
+
+    def kill(self) -> None:
+        """Kill all children; the calls in progress raise ChildDied, later ones start others."""
+        for child in self.all:
+            child.kill()
+
+    def close(self) -> None:
+        """End the idle children. Busy ones stay, and so does the room for new ones."""
+        with self._changed:
+            idle, self._idle = self._idle, []
+            for child in idle:
+                self._seen.pop(child, None)
+        for child in idle:
+            child.close()
+
+    def _take(self, key: Hashable) -> Child:
+        with self._changed:
+            while not self._idle and len(self._busy) + self._starting >= self.count:
+                self._changed.wait()
+            child = self._chosen(key)
+            if child is not None:
+                self._busy.add(child)
+                self._seen[child].add(key)
+                return child
+            self._starting += 1
+        try:
+            child = Child(self._module, self._limits, self._arguments)
+        except BaseException:
+            with self._changed:
+                self._starting -= 1
+                self._changed.notify()
+            raise
+        with self._changed:
+            self._starting -= 1
+            self._busy.add(child)
+            self._seen[child] = {key}
+        return child
+
+    def _chosen(self, key: Hashable) -> Child | None:
+        """An idle child that runs, taken from the list; None where one must be started."""
+        for child in [each for each in self._idle if not each.alive]:
+            self._idle.remove(child)
+            self._seen.pop(child, None)
+            child.close()
+        knowing = [each for each in self._idle if key in self._seen[each]]
+        has_room = len(self._idle) + len(self._busy) + self._starting < self.count
+        if not self._idle or (key is not None and not knowing and has_room):
+            return None
+        child = (knowing or self._idle)[-1]
+        self._idle.remove(child)
+        return child
+
+    def _give_back(self, child: Child, *, is_kept: bool) -> None:
+        with self._changed:
+            self._busy.discard(child)
+            if is_kept:
+                self._idle.append(child)
+            else:
+                self._seen.pop(child, None)
+            self._changed.notify()
+        if not is_kept:
+            child.close()
+
+
+class Parent:
+    """The child's end of its pipes."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._requests, self._replies = os.fdopen(read_fd, "rb"), os.fdopen(write_fd, "wb")
+
+    def request(self) -> dict[str, Any] | None:
+        """The next request; None when the parent has closed its pipe."""
+        head = self._requests.read(_LENGTH.size)
+        if not head:
+            return None
+        request: dict[str, Any] = json.loads(self._requests.read(_LENGTH.unpack(head)[0]))
+        return request
+
+    def reply(self, reply: Mapping[str, Any]) -> None:
+        body = json.dumps(reply).encode()
+        self._replies.write(_LENGTH.pack(len(body)) + body)
+        self._replies.flush()
+
+
 def serve_requests(
     handle: Callable[[dict[str, Any]], Mapping[str, Any]], read_fd: int, write_fd: int
 ) -> None:
     """The child's side: handle requests until the parent closes the pipe."""
-    with os.fdopen(read_fd, "rb") as requests, os.fdopen(write_fd, "wb") as replies:
-        while head := requests.read(_LENGTH.size):
-            body = json.dumps(handle(json.loads(requests.read(_LENGTH.unpack(head)[0])))).encode()
-            replies.write(_LENGTH.pack(len(body)) + body)
-            replies.flush()
+    parent = Parent(read_fd, write_fd)
+    while (request := parent.request()) is not None:
+        parent.reply(handle(request))
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -28,9 +28,11 @@ _TCP = 3
 _SCOPES = 3
 
 _PR_SET_NO_NEW_PRIVS, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _SECCOMP_FILTER = 38, 4, 22, 2
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050001  # SECCOMP_RET_ALLOW; SECCOMP_RET_ERRNO with EPERM
+# SECCOMP_RET_ALLOW; SECCOMP_RET_ERRNO with EPERM and with ENOSYS
+_ALLOW, _REFUSE, _UNKNOWN = 0x7FFF0000, 0x00050001, 0x00050026
 _LOAD, _EQUALS, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # BPF: a word of the call's data
 _X32 = 0x40000000  # x86-64's calls by other numbers
+_NEWER = 443  # calls from here on were added after Landlock; programs fall back to older ones
 # Calls that neither compiling nor rendering needs, by their numbers on each machine.
 _REFUSED = {
     "x86_64": (
@@ -151,6 +153,8 @@ def _refuse_calls() -> None:
         (_LOAD, 0, 0, 0),
         (_AT_LEAST, 0, 1, _X32),
         (_RETURN, 0, 0, _REFUSE),
+        (_AT_LEAST, 0, 1, _NEWER),
+        (_RETURN, 0, 0, _UNKNOWN),
     ]
     for number in numbers:
         steps += [(_EQUALS, 0, 1, number), (_RETURN, 0, 0, _REFUSE)]

@@ -104,7 +104,7 @@ def assemble(
         lines=tuple(line for _, line in flat),
         unit=with_markers([text for text, _ in body], [line for _, line in body]),
         entries=tuple(dict.fromkeys(entries)),
-        raw_asm=any(_RAW_ASM.search(_COMMENT.sub("", text)) for text, _ in body),
+        raw_asm=any("asm" in text and _RAW_ASM.search(_COMMENT.sub("", text)) for text, _ in body),
         arch_specific=arch_specific,
     )
 
@@ -112,12 +112,13 @@ def assemble(
 def with_markers(texts: Iterable[str], lines: Iterable[Line]) -> str:
     """The text, with a `#line` marker wherever the origin does not continue by one line."""
     result: list[str] = []
-    expected: Line | None = None
+    file, number = "", 0  # of the line that would continue the one before; 0: none would
     for text, line in zip(texts, lines, strict=True):
-        if line != expected and text.strip():
+        continues = line.number == number and line.file == file
+        is_blank = not text or text.isspace()
+        if not continues and not is_blank:
             result.append(f'#line {line.number} "{line.file}"')
-        follows = bool(text.strip()) or line == expected
-        expected = Line(line.file, line.number + 1) if follows else None
+        file, number = line.file, 0 if is_blank and not continues else line.number + 1
         result.append(text)
     return "\n".join(result) + "\n"
 
@@ -135,8 +136,8 @@ def _flatten(
     Of equal `#include <...>` lines only the first is kept.
     """
     for text, line in lines:
-        include = _INCLUDE.match(text)
-        if not include and not _SYSTEM_INCLUDE.match(text):
+        include = _INCLUDE.match(text) if "include" in text else None
+        if not include and ("include" not in text or not _SYSTEM_INCLUDE.match(text)):
             yield text, line
             continue
         name = include.group(1) if include else "".join(text.split())

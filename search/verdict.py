@@ -254,6 +254,7 @@ FINDING_REASONS = {
     "wrong_values": Reason.WRONG_VALUES,
     "undefined_operation": Reason.WRONG_VALUES,
     "same_value_write": Reason.RACE,
+    "read_only_path": Reason.RACE,
     "carried_state": Reason.UNINITIALISED,
 }
 

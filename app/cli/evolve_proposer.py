@@ -1,8 +1,8 @@
 """The proposer of `greenfast evolve`: any program that reads a JSON prompt and prints a source.
 
-It is the user's own program and runs with the user's rights, in a process group of its own, under
-a deadline and a limit on what it prints. It learns no secret of greenfast. Its failures are no
-verdicts.
+It is the user's own program and runs with the user's rights, under a deadline and a limit on what
+it prints. It ends with all processes that it started (evolve_keeper.py). It learns no secret of
+greenfast. Its failures are no verdicts.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 from greenfast.search.children import kill_group
@@ -23,6 +26,8 @@ from greenfast.search.text import last_line, one_line, shortened
 
 LARGEST_REPLY_BYTES = 2_000_000
 LOOK_S = 0.05
+KEEPER = Path(__file__).with_name("evolve_keeper.py")
+END_WAIT_S = 8.0  # the keeper itself gives up after 5
 SECRETS = ("GREENFAST_TOKEN", "GREENFAST_SUBMIT_TOKEN", "GREENFAST_DATABASE_URL")
 FIELDS = ("source", "entry", "launch", "hypothesis", "model")
 
@@ -68,33 +73,30 @@ class Proposer:
             tempfile.TemporaryFile() as asked,
             tempfile.TemporaryFile() as reply,
             tempfile.TemporaryFile() as log,
+            tempfile.TemporaryFile() as outcome,
         ):
             asked.write(json.dumps(prompt).encode())
             asked.seek(0)
+            number = outcome.fileno()
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(KEEPER), str(number), *self._words],
+                stdin=asked,
+                stdout=reply,
+                stderr=log,
+                pass_fds=(number,),
+                env={name: os.environ[name] for name in os.environ if name not in SECRETS},
+                start_new_session=True,
+            )
             try:
-                process = subprocess.Popen(
-                    self._words,
-                    stdin=asked,
-                    stdout=reply,
-                    stderr=log,
-                    env={name: os.environ[name] for name in os.environ if name not in SECRETS},
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise UsageError(
-                    f"the proposer {self._words[0]} cannot be started: {error.strerror}",
-                    code="bad_command_line",
-                ) from error
-            try:
-                failure = self._failure(process, reply, log)
+                failure = self._late_or_large(process, reply, log)
             finally:
-                kill_group(process)  # also what it left behind
-            if failure:
-                return NotProposed(failure)
-            return _read(_head(reply))
+                _end(process)
+            return NotProposed(failure) if failure else self._outcome(outcome, reply, log)
 
-    def _failure(self, process: subprocess.Popen[bytes], reply: IO[bytes], log: IO[bytes]) -> str:
-        """Wait for the command to end; why its reply does not count, or empty."""
+    def _late_or_large(
+        self, process: subprocess.Popen[bytes], reply: IO[bytes], log: IO[bytes]
+    ) -> str:
+        """Wait for the command and all that it started to end; why they may not go on, or empty."""
         end = time.monotonic() + self._deadline_s
         while process.poll() is None:
             if self._is_stopped():
@@ -104,12 +106,38 @@ class Proposer:
             if any(_size(file) > LARGEST_REPLY_BYTES for file in (reply, log)):
                 return f"more than {LARGEST_REPLY_BYTES:,} bytes"
             time.sleep(LOOK_S)
-        if process.returncode:
-            words = last_line(_head(log).decode("utf-8", "replace"))
-            return one_line(f"exit code {process.returncode}: {words}")
-        if _size(reply) > LARGEST_REPLY_BYTES:
+        if any(_size(file) > LARGEST_REPLY_BYTES for file in (reply, log)):
             return f"more than {LARGEST_REPLY_BYTES:,} bytes"
         return ""
+
+    def _outcome(
+        self, outcome: IO[bytes], reply: IO[bytes], log: IO[bytes]
+    ) -> Proposed | NotProposed:
+        """What the keeper says of the command, and the command of a source."""
+        try:
+            ended = json.loads(_head(outcome))
+        except ValueError:
+            return NotProposed("the process that watches over it was ended")
+        if "errno" in ended:
+            raise UsageError(
+                f"the proposer {self._words[0]} cannot be started: {os.strerror(ended['errno'])}",
+                code="bad_command_line",
+            )
+        if ended["exit"] == 0:
+            return _read(_head(reply))
+        signal_number = max(0, -ended["exit"])
+        how = f"ended by signal {signal_number}" if signal_number else f"exit code {ended['exit']}"
+        words = last_line(_head(log).decode("utf-8", "replace"))
+        return NotProposed(one_line(f"{how}: {words}" if words else how))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the keeper, and with it everything that the command started."""
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(END_WAIT_S)
+    kill_group(process)
 
 
 def _size(file: IO[bytes]) -> int:
@@ -134,6 +162,8 @@ def _read(reply: bytes) -> Proposed | NotProposed:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
         return NotProposed(shortened(f"the reply is no JSON: {error}"))
+    if not isinstance(given, dict):
+        return NotProposed("the reply is JSON, but no object")
     known = {name: given[name] for name in FIELDS if name in given}
     if "source" not in known or not all(isinstance(value, str) for value in known.values()):
         return NotProposed("the reply is JSON without the text `source`")

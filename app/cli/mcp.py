@@ -9,18 +9,20 @@ from typing import Any
 import anyio.to_thread
 
 from greenfast import __version__
+from greenfast.app.cli.mcp_input import repair_input
 from greenfast.app.cli.mcp_tools import Tools
 from greenfast.app.cli.services import opened_services
 from greenfast.app.service.worker import Stop
 from greenfast.search.errors import Fault, GreenfastError, UsageError
 from greenfast.search.json_values import json_values
-from greenfast.search.text import one_line
+from greenfast.search.text import one_line, shortened
 
 INSTRUCTIONS = (
     "greenfast judges CUDA sources: correct within derived bounds, free of races, and how fast. "
     "Read get_spec and best_source, then submit, and act on the feedback. Times on an emulator are "
     "modelled: they order sources that differ by more than their band, and prove nothing faster."
 )
+LONGEST_REFUSAL = 2000  # characters: a refusal repeats names that the client sent
 
 
 def mcp() -> int:
@@ -43,12 +45,15 @@ def mcp() -> int:
         server = MCPServer(
             "greenfast", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
         )
-        for tool in Tools(services, stop).all:
+        tools = Tools(services, stop)
+        for tool in tools.all:
             server.tool()(_in_a_thread(tool, ToolError))
+        repair_input()
         try:
             server.run("stdio")
         finally:
             stop.force()
+            tools.drain(services.settings.drain_s)
     return 0
 
 
@@ -60,10 +65,14 @@ def _in_a_thread(
     @functools.wraps(tool)
     async def called(**arguments: Any) -> dict[str, Any]:
         try:
-            answer = await anyio.to_thread.run_sync(lambda: tool(**arguments))
+            # When the client is gone, nobody waits for the answer: `drain` ends the work.
+            answer = await anyio.to_thread.run_sync(
+                lambda: tool(**arguments), abandon_on_cancel=True
+            )
         except GreenfastError as error:
             kind = "fault" if isinstance(error, Fault) else "refused"
-            raise refusal(f"{kind} ({error.code}): {one_line(error)}") from error
+            words = shortened(one_line(error), LONGEST_REFUSAL)
+            raise refusal(f"{kind} ({error.code}): {words}") from error
         values: dict[str, Any] = json_values(answer)
         return values
 

@@ -76,6 +76,8 @@ class Tools:
         submission = Submission(kernel, source, launch, entry, author, model, parent, hypothesis)
         request = JudgeRequest(submission, tuple(workloads) if workloads else None, target)
         with self._turn:
+            if self._stop.requested:
+                raise Fault("stopped before the source was judged", code="stopped")
             report = judged_here(self._services, request, self._stop)
         if report is None:
             raise Fault("stopped before the source was judged", code="stopped")
@@ -112,6 +114,11 @@ class Tools:
         """Two trials side by side (SEARCH/NUMBER): parameters, times, figures, sources."""
         store = self._services.store
         return compare(store, trial_named(store, a), trial_named(store, b)).model_dump()
+
+    def drain(self, deadline_s: float) -> None:
+        """Wait for the judgement in progress, after the stop, to leave the database."""
+        if self._turn.acquire(timeout=deadline_s):
+            self._turn.release()
 
     @property
     def all(self) -> tuple[Callable[..., JSON], ...]:

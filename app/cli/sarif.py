@@ -30,6 +30,7 @@ RULES = {
     "undefined_operation": "An operation on numbers has no value in CUDA C++.",
     "carried_state": "A call can tell whether an earlier one has left its answer.",
     "same_value_write": "Several threads write the same value to the same bytes without an order.",
+    "read_only_path": "The launch writes bytes that it loads through the read-only path (__ldg).",
 }
 assert RULES.keys() == FINDING_REASONS.keys()
 

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from greenfast.app.cli.lineage import lineage_table
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, microseconds, print_json, table, text
 from greenfast.app.cli.search_report import show_search
 from greenfast.app.cli.services import opened_services
 from greenfast.app.cli.trial_panel import JSON, show_trial
 from greenfast.app.views.designs import Design, Designs, written
+from greenfast.app.views.lineage import lineage
 from greenfast.app.views.next_steps import can_check, check_command
 from greenfast.app.views.probe_hint import probe_of
 from greenfast.app.views.progress import search_detail
@@ -95,6 +97,8 @@ def _show_trial(services: Services, name: TrialName, number: int, as_json: bool)
     show_trial(report, title, _further(detail, search, design, probe))
     _show_changes(detail, search)
     _show_workloads(detail)
+    if trial.parents:
+        console().print(lineage_table(lineage(store, search.id, number)))
     return 0
 
 

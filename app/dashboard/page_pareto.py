@@ -31,13 +31,22 @@ def pareto_page(
         {
             "row": row,
             "report": report,
-            "units": UNITS,
+            "label": label,
             "known": OBJECTIVES,
             "plot": plot(store, report),
             "figure": figure,
             "designs": designs_of(services, row),
         },
     )
+
+
+def label(name: str, time_kind: str | None) -> str:
+    """An objective with its unit and, of a time, its kind: `modelled time, µs`."""
+    if name == "time":
+        return f"{time_kind or ''} time, µs".strip()
+    words = {"registers": "registers per thread", "error": "largest absolute error"}
+    unit = f", {UNITS[name]}" if name == "shared_memory" else ""
+    return words.get(name, name.replace("_", " ")) + unit
 
 
 def plot(store: Store, report: ParetoOut) -> dict[str, Any]:
@@ -51,7 +60,8 @@ def plot(store: Store, report: ParetoOut) -> dict[str, Any]:
     ][-MOST_POINTS:]
     return {
         "url": f"/searches/{report.search_id}/trials/",
-        "axes": [" ".join(filter(None, (name.replace("_", " "), UNITS[name]))) for name in axes],
+        "axes": [label(name, report.time_kind) for name in axes],
+        "logarithmic": [name == "time" for name in axes],
         "others": [[each.number, *each.values[:2], each.template] for each in others],
         "front": [
             [trial.number, *(trial.objectives[name] for name in axes), trial.template]

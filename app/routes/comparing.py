@@ -1,4 +1,4 @@
-"""Comparing trials, importances of parameters, and more trials for a search."""
+"""Comparing trials, their lineage, importances of parameters, and more trials for a search."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from greenfast.app.routes.access import TheServices, TheStore
 from greenfast.app.views.compare_schemas import CompareOut, ExtensionIn, ImportancesOut
 from greenfast.app.views.comparing import compare
 from greenfast.app.views.importances import importances
+from greenfast.app.views.lineage import LineageOut, lineage
 from greenfast.app.views.pareto import ParetoOut, pareto
 from greenfast.app.views.schemas import SearchOut
 from greenfast.app.views.trial_names import LONGEST, trial_named
@@ -47,6 +48,12 @@ def pareto_front(
 ) -> ParetoOut:
     """The correct trials that no other beats in every objective."""
     return pareto(store, search, objectives)
+
+
+@router.get("/searches/{search}/trials/{trial}/lineage", tags=["searches"])
+def trial_lineage(search: str, trial: int, store: TheStore) -> LineageOut:
+    """The ancestors of a trial's candidate, and what each child changed."""
+    return lineage(store, search, trial)
 
 
 @router.post("/searches/{search}/extend", tags=["searches"])

@@ -68,7 +68,7 @@ def drawn(
     """Random valid points in random groups of options, then twins of the first ones."""
     rng, plain = random.Random(secrets.randbits(64)), []
     for number in range(options.count):
-        plain.append(_candidate(number, kernel, template, session, rng))
+        plain.append(random_work(number, kernel, template, session, rng))
         yield plain[-1]
     for number in range(options.mutants):
         original = plain[number % len(plain)]
@@ -76,13 +76,14 @@ def drawn(
             yield replace(original, id=options.count + number, source=twin[0], planted=twin[1])
 
 
-def _candidate(
+def random_work(
     number: int,
     kernel: KernelSpec,
     template: TemplateSpec,
     session: Session,
     rng: random.Random,
 ) -> Work:
+    """A random valid point of the template, in a random group of options."""
     supported = dict(template.supports)
     for _ in range(MOST_DRAWS):
         values = {

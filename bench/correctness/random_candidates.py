@@ -122,13 +122,18 @@ def controls_found(kernels: Catalogue, target: Runner) -> tuple[str, ...]:
 
 def random_options(doc: str | None, count: int) -> argparse.Namespace:
     """The options of a script that works through random candidates for a while."""
+    return random_parser(doc, count).parse_args()
+
+
+def random_parser(doc: str | None, count: int) -> argparse.ArgumentParser:
+    """The same, for a script that adds options of its own."""
     parser = script_parser(doc)
     parser.add_argument("--count", type=int, default=count)
     parser.add_argument("--seconds", type=float, default=900.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--progress", type=Path, metavar="FILE", help="resume from these rows")
     add_save(parser)
-    return parser.parse_args()
+    return parser
 
 
 def work_through(

@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 from bench.results import Row
 from greenfast.search.gates import GATES, correctness
+from greenfast.search.gates.judges import Judges
 from greenfast.search.loop import evaluate as evaluation
 from greenfast.search.loop import run as loop
 from greenfast.search.loop.check_order import CheckOrder
@@ -48,7 +49,8 @@ STAGES: tuple[tuple[Any, str, str], ...] = (
     (correctness, "_problems", "lay out the cases"),
     (correctness, "precompute", "references"),
     (correctness, "compare", "compare outputs"),
-    (CudaTarget, "_answered", "wait: the GPU is in use"),
+    (CudaTarget, "_replied", "wait: the GPU is in use"),
+    (Judges, "judged", "wait: a worker judges outputs"),
     (EmulatorTarget, "_execute", "safety: checked runs"),
     (EmulatorBuild, "build_module", "safety: build the module"),
 )

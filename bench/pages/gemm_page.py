@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from bench.pages.gemm_limits import limits
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
 from bench.results import Row, find_result
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
@@ -19,7 +20,7 @@ CONFIRMED, SWEEP = "h200/gemm_confirm", "h200/gemm_sweep"
 
 
 def pages() -> dict[Path, str]:
-    sections = {"confirmed": confirmed, "sweep": sweep, "presets": presets}
+    sections = {"confirmed": confirmed, "slower": slower, "sweep": sweep, "presets": presets}
     return {PAGE: filled_page(PAGE, "gemm_page", sections)}
 
 
@@ -43,6 +44,31 @@ def confirmed() -> str:
     if not lines:
         return text
     return f"{text}\n\n{_summary([row['ratio'] for row in measured], CONFIRMED)}"
+
+
+def slower() -> str:
+    """For each row that cuBLASLt wins, what its tiles allow."""
+    lines = []
+    for row in rows(CONFIRMED):
+        if row["decision"] != "slower":
+            continue
+        allowed = limits(row["workload"], row["parameters"])
+        lines.append(
+            (
+                f"`{row['workload']}`",
+                f"{row['ratio']:.3f}",
+                _tile(row["parameters"]),
+                f"{allowed.tiles} in {allowed.waves}",
+                f"{allowed.fill:.0%}",
+                f"{allowed.useful:.0%}",
+                f"{allowed.products_us:.1f}",
+                f"{row['us']:.1f}",
+                f"{row['cublaslt_us']:.1f}",
+            )
+        )
+    titles = ("M, N, K", "ratio", "tile", "tiles in waves", "SMs busy", "useful products")
+    more = ("products alone, us", "ours, us", "cuBLASLt, us")
+    return table((*titles, *more), lines)
 
 
 def sweep() -> str:

@@ -9,15 +9,53 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bench.pages.hopper_limits import limits
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
 from bench.results import Row, find_result
 
 PAGE = DOCS / "hopper.md"
+# Of the best peer's time.
+AIMS = {
+    "B=2,H=8,S_q=2048,D=64": 0.90,
+    "B=2,H=8,S_q=2048,D=64,mask=causal_top_left": 0.95,
+    "B=4,H=16,S_q=4096,D=64": 0.98,
+    "B=4,H=16,S_q=4096,D=64,mask=causal_top_left": 0.98,
+    "B=4,H=16,S_q=4096,D=128": 0.97,
+    "B=4,H=16,S_q=4096,D=128,mask=causal_top_left": 0.97,
+    "B=1,H=16,S_q=16384,D=128": 0.97,
+    "B=1,H=32,H_kv=8,S_q=1024,D=128,mask=causal_top_left": 0.95,
+    "B=8,H=16,S_q=577,D=64": 0.85,
+    "B=32,H=12,S_q=128,D=64": 0.85,
+}
 RESULT, FP8 = "h200/hopper_rows", "h200/fp8_sweep"
 
 
 def attention() -> str:
     return _section("attention")
+
+
+def behind() -> str:
+    """For each row behind its aim, what its tiles allow."""
+    lines = []
+    for row in rows(RESULT):
+        aim = AIMS.get(row["workload"].removesuffix(",dtype=bf16"))
+        best = _best_peer(row)
+        if aim is None or best is None or best["ratio"] <= aim:
+            continue
+        allowed = limits(row["workload"], row["parameters"])
+        lines.append(
+            (
+                f"`{row['workload'].removesuffix(',dtype=bf16')}`",
+                f"{best['ratio']:.3f}, {aim:.2f}",
+                f"{allowed.row_tiles} in {allowed.waves:.2f}",
+                f"{allowed.useful:.0%}",
+                f"{allowed.products_us:.1f}",
+                f"{allowed.exponentials_us:.1f}",
+                f"{row['time_median_us']:.1f}",
+            )
+        )
+    titles = ("workload", "ratio, aim", "row tiles in waves", "useful scores")
+    return table((*titles, "products alone, us", "exponentials alone, us", "ours, us"), lines)
 
 
 def fp8() -> str:
@@ -48,7 +86,7 @@ def fp8() -> str:
 
 
 def pages() -> dict[Path, str]:
-    sections = {"attention": attention, "fp8": fp8}
+    sections = {"attention": attention, "limits": behind, "fp8": fp8}
     return {PAGE: filled_page(PAGE, "hopper_page", sections)}
 
 
@@ -63,8 +101,7 @@ def _section(kernel: str) -> str:
 
 
 def _line(row: Row) -> tuple[str, ...]:
-    timed = [peer for peer in row["peers"] if peer["ratio"] is not None]
-    best = max(timed, key=lambda peer: peer["ratio"]) if timed else None
+    best = _best_peer(row)
     time_us = row["time_median_us"]
     ratio = (
         f"{best['ratio']:.3f} [{best['ratio_low']:.3f}, {best['ratio_high']:.3f}]"
@@ -80,6 +117,11 @@ def _line(row: Row) -> tuple[str, ...]:
         "yes" if row["confirmed"] else "the baseline stayed the best",
         row["preset"] or _parameters(row["parameters"]),
     )
+
+
+def _best_peer(row: Row) -> Row | None:
+    timed = [peer for peer in row["peers"] if peer["ratio"] is not None]
+    return max(timed, key=lambda peer: peer["ratio"]) if timed else None
 
 
 def _flop(kernel: str, workload: str) -> float:

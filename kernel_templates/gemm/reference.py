@@ -135,17 +135,18 @@ def sizes_of(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 ACTIVATIONS = {"none": lambda x: x, "gelu": gelu, "silu": silu}
 
 
-def reference(
-    dims: Dims, options: Mapping[str, str], inputs: Arrays
-) -> dict[str, dict[str, np.ndarray | None]]:
-    """For c: "value", the pointwise "bound" on |output - value|, and "rounded"."""
-    dtype, activation = options["dtype"], options["activation"]
-    a, b, bias, residual = (
-        inputs[name].astype(np.float64) for name in ("a", "b", "bias", "residual")
-    )
+def products(dims: Dims, inputs: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    """The sums over K, and what float32 may lose in them."""
+    a, b = (inputs[name].astype(np.float64) for name in ("a", "b"))
     a, b = (array.T if dims.get(turned) else array for array, turned in ((a, "turned_a"), (b, "turned_b")))
-    sums = a @ b.T
-    off = (dims["K"] + 8) * 2.0**-23 * sizes_of(a, b)
+    return a @ b.T, (dims["K"] + 8) * 2.0**-23 * sizes_of(a, b)
+
+
+def finished(dims: Dims, options: Mapping[str, str], inputs: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    """c before it is rounded, with its bound."""
+    activation = options["activation"]
+    bias, residual = (inputs[name].astype(np.float64) for name in ("bias", "residual"))
+    sums, off = products(dims, inputs)
     if options["bias"] == "yes":
         sums = sums + bias
         off = off + 2.0**-23 * np.abs(sums)
@@ -157,7 +158,32 @@ def reference(
         off = off + 2.0**-20 * np.abs(sums)
     if options["residual"] == "yes":
         value = value + residual
-    bound = off + 2.0**-23 * np.abs(value)
+    return value, off + 2.0**-23 * np.abs(value)
+
+
+def reference(
+    dims: Dims, options: Mapping[str, str], inputs: Arrays
+) -> dict[str, dict[str, np.ndarray | None]]:
+    """For c: "value", the pointwise "bound" on |output - value|, and "rounded"."""
+    dtype = options["dtype"]
+    value, bound = finished(dims, options, inputs)
     unit, step = UNIT_ROUNDOFF[dtype], SUBNORMAL_ROUNDOFF[dtype]
     bound = bound * (1.0 + unit) + unit * np.abs(value) + step
     return {"c": {"value": value, "bound": bound, "rounded": rounded(value, dtype)}}
+
+
+# ---- probes: what a stage of a template wrote, beside what it should be (docs/probes.md) ----
+
+
+def probe_products(
+    dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Mapping[str, float], got: np.ndarray
+) -> Arrays:
+    value, bound = products(dims, inputs)
+    return {"value": value, "bound": bound}
+
+
+def probe_finished(
+    dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Mapping[str, float], got: np.ndarray
+) -> Arrays:
+    value, bound = finished(dims, options, inputs)
+    return {"value": value, "bound": bound}

@@ -60,6 +60,7 @@ from greenfast.search.diagnose.brought_values import packed_value, read_data
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.tables import Table
 from greenfast.search.kernels.template_text import Line
+from greenfast.search.loop.limits import LARGEST_BLOCK, LARGEST_GRID
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import POISON, LaunchPlan, Packed, Problem, Scalar, Tensor
 from greenfast.search.oracle.storage import DTYPES
@@ -343,6 +344,15 @@ def check_launch(launch: LaunchPlan, where: str) -> None:
             f"{PORTABLE_BLOCKS} are the most that every device runs",
             code="bad_cluster",
         )
+    for what, sizes, largest in (
+        ("grid", launch.grid, LARGEST_GRID),
+        ("block", launch.block, LARGEST_BLOCK),
+    ):
+        if any(size > most for size, most in zip(sizes, largest, strict=True)):
+            raise SpecError(
+                f"{where}: {what} = {shape_text(sizes)}; CUDA allows at most {shape_text(largest)}",
+                code="bad_launch",
+            )
     if math.prod(launch.block) > 1024 or launch.smem_dynamic_bytes < 0:
         raise SpecError(
             f"{where}: a block of {math.prod(launch.block)} threads with "

@@ -18,11 +18,11 @@ from greenfast.search.diagnose.brought import (
     LaunchFile,
     check_launch,
     read_launch_file,
-    with_declared_clusters,
 )
 from greenfast.search.diagnose.check import CheckReport
 from greenfast.search.diagnose.device_extract import DeviceCode
 from greenfast.search.diagnose.entries import ALIAS, Entry, resolved
+from greenfast.search.diagnose.launch_attributes import with_attributes
 from greenfast.search.diagnose.plain_argument_text import ArgumentText
 from greenfast.search.diagnose.plain_arguments import (
     given_argument,
@@ -105,6 +105,8 @@ def read_plain(
     else:
         assert isinstance(launch, GivenLaunch)
         entries, problem = _of_command_line(launch, code, options.seed, cuda_file)
+    where = file.name if file else "command line"
+    problem = with_attributes(problem, entries, code, target.device, where)
     data = launches.data if launches else _given_data(launch)
     source = assemble(
         _body(code, entries, problem, data),
@@ -113,7 +115,6 @@ def read_plain(
         arch_specific=launches.arch_specific if launches else False,
     )
     problem = _with_heap(problem, source.text)
-    problem = with_declared_clusters(problem, source, file.name if file else "--cluster")
     expected: tuple[ExpectedOutput, ...] = launches.expected if launches else ()
     return PlainKernel(BroughtKernel(source, problem, expected, text.files), entries, text.missing)
 

@@ -102,6 +102,7 @@ class GpuActor:
             "identity": lambda _: self._target.identity(),
             "execute": self._execute,
             "measure": self._measure,
+            "after_timing": self._after_timing,
             "fresh": lambda _: self._target.fresh(),
             "interrupt": lambda _: self._target.interrupt(),
         }
@@ -123,6 +124,10 @@ class GpuActor:
     def _execute(self, request: ExecuteRequest) -> tuple[Executed, ...]:
         program = self._program(request.cubin)
         return tuple(map(_executed, self._target.execute(program, request.problems)))
+
+    def _after_timing(self, request: ExecuteRequest) -> tuple[Executed, ...]:
+        program, (problem, fresh) = self._program(request.cubin), request.problems
+        return tuple(map(_executed, self._target.after_timing(program, problem, fresh)))
 
     def _measure(self, request: MeasureRequest) -> Measured:
         timed: list[Executed] = []

@@ -46,6 +46,8 @@ class RemoteGpu(CudaTarget):
     `alone` is missing: what needs a process of its own beside a GPU runs on that machine.
     """
 
+    takes_descriptions = False
+
     def __init__(self, number: int, actor: Actor, facts: GpuFacts, turn: Turn) -> None:
         self.name, self.number = f"cuda:{number}", number
         self.device = facts.device
@@ -98,6 +100,14 @@ class RemoteGpu(CudaTarget):
         if isinstance(measured.result, Failure):
             return measured.result
         return tuple(self._numbered(timing) for timing in measured.result)
+
+    def after_timing(
+        self, program: Program, problem: Problem, fresh: Problem
+    ) -> Iterator[Execution]:
+        assert isinstance(program, RemoteProgram)
+        request = ExecuteRequest(program.cubin, (problem, fresh))
+        executed = self._held("after_timing", request)
+        yield from executions([fresh] * len(executed), executed)
 
     def identity(self) -> tuple[tuple[str, str], ...]:
         entries: tuple[tuple[str, str], ...] = self._call("identity")

@@ -16,6 +16,8 @@ import numpy as np
 from greenfast.search import compute_turns
 from greenfast.search.errors import SpecError
 from greenfast.search.gates.base import Baseline, Subject
+from greenfast.search.gates.few_blocks import few_blocks_case
+from greenfast.search.gates.judges import CorrectnessResult, judged_elsewhere
 from greenfast.search.gates.promises import Siblings, input_digest, promised, with_broken_promise
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items
@@ -27,7 +29,7 @@ from greenfast.search.oracle.judged_reference import JUDGEMENTS, weakness_senten
 from greenfast.search.oracle.not_finite import not_finite_cases
 from greenfast.search.oracle.problem import POISON, Problem, Tensor, lay_out
 from greenfast.search.oracle.reference import CaseData, Expected, kernel_module, precompute
-from greenfast.search.space.space import resolve
+from greenfast.search.space.space import Resolved, resolve
 from greenfast.search.targets.base import Execution
 from greenfast.search.verdict import (
     CheckEvidence,
@@ -45,9 +47,16 @@ class CorrectnessGate:
     name = "correctness"
     compares = False
 
-    def judge(
-        self, subject: Subject, baseline: Baseline | None = None
-    ) -> Passed[CorrectnessEvidence] | Failed[CorrectnessEvidence]:
+    def judge(self, subject: Subject, baseline: Baseline | None = None) -> CorrectnessResult:
+        result = judged_elsewhere(subject) or self.judged_here(subject)
+        siblings = subject.conditions.siblings
+        if isinstance(result, Failed) or siblings is None or result.evidence is None:
+            return result
+        broken = siblings.broken_promise(subject.candidate, result.evidence.checks)
+        return with_broken_promise(result.evidence, broken) if broken is not None else result
+
+    def judged_here(self, subject: Subject) -> CorrectnessResult:
+        """The result in this process, without a comparison with siblings."""
         checks: list[CheckEvidence] = []
         first: tuple[Reason, str] | None = None
         failures = 0
@@ -78,11 +87,6 @@ class CorrectnessGate:
             bad = len({(check.workload, check.seed) for check in checks if not check.passed})
             sentence = f"{first[1]} ({bad} of {runs} runs failed)"
             return Failed(self.name, sentence, first[0], evidence)
-        broken = (
-            siblings.broken_promise(subject.candidate, checks) if siblings is not None else None
-        )
-        if broken is not None:
-            return with_broken_promise(evidence, broken)
         worst = evidence.max_abs_error
         sentence = (
             f"{len(checks)} outputs within both bounds; largest absolute error {worst:.3g}"
@@ -122,7 +126,11 @@ def _problems(subject: Subject) -> list[Problem]:
             cases.append(case)
     if subject.conditions.siblings is not None:
         cases += _cases_of_sibling(subject, subject.conditions.siblings, cases)
-    return _laid_out(subject, cases)
+    few = few_blocks_case(subject, derived)
+    return [
+        *_laid_out(subject, cases),
+        *(_laid_out(subject, few[:1], few[1]) if few is not None else ()),
+    ]
 
 
 def _reference_takes(subject: Subject, case: Case) -> bool:
@@ -161,13 +169,15 @@ def _lengths(case: Case) -> Hashable:
     return case.dims, case.inputs, case.layout, case.seed
 
 
-def _laid_out(subject: Subject, cases: Iterable[Case]) -> list[Problem]:
+def _laid_out(
+    subject: Subject, cases: Iterable[Case], point: Resolved | None = None
+) -> list[Problem]:
     cases = list(cases)
     precompute(subject.kernel, cases)
     data = [subject.target.case_data(subject.kernel, case) for case in cases]
     with compute_turns.turn(max((each.nbytes for each in data), default=0)):
         return [
-            lay_out(subject.kernel, subject.template, subject.point, case, each)
+            lay_out(subject.kernel, subject.template, point or subject.point, case, each)
             for case, each in zip(cases, data, strict=True)
         ]
 

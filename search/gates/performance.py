@@ -95,11 +95,12 @@ def wrong_after_timing(subject: Subject) -> Failure | None:
 
     Timed launches repeat the same inputs, so that a candidate could answer from what it kept.
     """
-    problems = timed_problems(subject, subject.seed + OTHER_INPUTS)
-    for execution in subject.target.execute(subject.program, problems):
-        failure = left_wrong(subject, execution)
-        if failure is not None:
-            return replace(failure, sentence=f"after the timed launches: {failure.sentence}")
+    timed, fresh = timed_problems(subject), timed_problems(subject, subject.seed + OTHER_INPUTS)
+    for pair in zip(timed, fresh, strict=True):
+        for execution in subject.target.after_timing(subject.program, *pair):
+            failure = left_wrong(subject, execution)
+            if failure is not None:
+                return replace(failure, sentence=f"after the timed launches: {failure.sentence}")
     return None
 
 

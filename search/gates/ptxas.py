@@ -6,6 +6,7 @@ from greenfast.search.devices.clusters import device_lacks, misdeclared
 from greenfast.search.devices.occupancy import occupancy
 from greenfast.search.errors import Fault
 from greenfast.search.gates.base import Baseline, Subject
+from greenfast.search.toolchain.launch_bounds import over_launch_bounds
 from greenfast.search.toolchain.ptxas import parse_notes
 from greenfast.search.verdict import AssemblerNote, Failed, Passed, PtxasEvidence, Reason
 
@@ -23,9 +24,13 @@ class PtxasGate:
         clusters = subject.point.clusters
         lacking = next(filter(None, (device_lacks(shape, device) for _, shape in clusters)), "")
         differing = misdeclared(subject.source.text, clusters)
+        beyond = over_launch_bounds(
+            subject.machine_code.ptx, subject.source.entries, evidence.threads_per_block
+        )
         over = [
             (bool(lacking), Reason.OVER_DEVICE_LIMIT, lacking),
             (bool(differing), Reason.LAUNCH_ERROR, differing),
+            (bool(beyond), Reason.LAUNCH_ERROR, beyond),
             (
                 smem > device.smem_per_block_bytes,
                 Reason.OVER_DEVICE_LIMIT,

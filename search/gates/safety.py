@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import Fault
 from greenfast.search.gates.base import Baseline, Subject
+from greenfast.search.gates.few_blocks import few_blocks_case
 from greenfast.search.oracle.cases import Case, derived_cases
 from greenfast.search.oracle.problem import Problem, lay_out
 from greenfast.search.oracle.reference import case_data
@@ -164,12 +165,19 @@ def checked_problems(subject: Subject) -> list[Problem]:
             derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed)
         )
     }
-    return [
+    in_order = list(reversed(cases.values()))
+    problems = [
         lay_out(
             subject.kernel, subject.template, subject.point, case, case_data(subject.kernel, case)
         )
-        for case in reversed(cases.values())
+        for case in in_order
     ]
+    few = few_blocks_case(subject, in_order)
+    if few is not None:
+        case, point = few
+        data = case_data(subject.kernel, case)
+        problems.append(lay_out(subject.kernel, subject.template, point, case, data))
+    return problems
 
 
 def safety_run(run: Checked, *, is_strict: bool = False) -> SafetyRun:

@@ -81,7 +81,7 @@ class Flights:
             return False
         if not self._is_measured:
             return True
-        under_way = sum(flight.outcome is None for flight in self._queue)
+        under_way = sum(flight.heard is None and flight.outcome is None for flight in self._queue)
         return under_way + asked < self.window
 
     def add(self, flight: Flight) -> None:
@@ -107,10 +107,11 @@ class Flights:
         if not self._is_measured:
             return
         for flight in self._queue:
+            if flight.heard is not None:
+                continue
             if flight.outcome is None:
                 return
-            if flight.heard is None:
-                yield flight
+            yield flight
 
     def done(self) -> Flight | None:
         """Take the first trial, if its evaluation has ended."""

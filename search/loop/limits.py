@@ -14,8 +14,9 @@ from greenfast.search.oracle.problem import launches, layout_strides
 from greenfast.search.oracle.tensor_maps import tensor_maps
 from greenfast.search.space.space import Resolved
 
-# CUDA C++ Programming Guide, Compute Capabilities: largest grid in x, y and z.
+# CUDA C++ Programming Guide, Compute Capabilities: largest grid and block in x, y and z.
 LARGEST_GRID = (2**31 - 1, 65535, 65535)
+LARGEST_BLOCK = (1024, 1024, 64)
 # An input is drawn in float64, rounded, and laid out: 8 + 8 bytes for each of its elements.
 HOST_BYTES_PER_ELEMENT = 16
 

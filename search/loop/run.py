@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar
 from greenfast.search.acceptance import weights_of
 from greenfast.search.dispatch.times import is_correct
 from greenfast.search.errors import Fault
+from greenfast.search.gates.judges import use_judges
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.identity import passed_checks
 from greenfast.search.loop.behaviour import behaviour_of
@@ -236,6 +237,7 @@ class SearchRun:
         """Run until the budget is spent, the space is exhausted, or control says otherwise."""
         self._started = time.monotonic()
         use_children()
+        use_judges()
         self.context.target.prepare()
         if (checker := self.context.checker) is not None:
             checker.expect_many()

@@ -173,7 +173,8 @@ def _check_field(name: str, value: str, longest: int) -> None:
         raise UsageError(
             f"{name} has {len(value):,} characters", code="too_long", mend=f"at most {longest:,}"
         )
-    if any(unicodedata.category(character) == "Cs" for character in value):
+    # PostgreSQL stores no NUL.
+    if any(character == "\0" or unicodedata.category(character) == "Cs" for character in value):
         raise UsageError(f"{name} is no valid text", code="bad_text")
 
 

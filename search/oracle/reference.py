@@ -125,6 +125,9 @@ class CaseDataCache:
         # holds the kernel, so that its id is not reused.
         self._futures: OrderedDict[Hashable, tuple[KernelSpec, Future[CaseData]]] = OrderedDict()
 
+    def keep_at_most(self, size_bytes: int) -> None:
+        self._kept_bytes = size_bytes
+
     def get(self, kernel: KernelSpec, case: Case, compute: Compute | None) -> CaseData:
         """The data of `case`; SpecError when reference.py breaks its contract."""
         key = id(kernel), case
@@ -142,7 +145,7 @@ class CaseDataCache:
 
     def fill(self, kernel: KernelSpec, cases: Iterable[Case]) -> None:
         """Let one child compute all missing small cases. Without children, do nothing."""
-        if not self.children.count:
+        if not self.children.pool.count:
             return
         futures: dict[Case, Future[CaseData]] = {}
         with self._lock:
@@ -203,8 +206,13 @@ def use_children() -> None:
 
     For a single candidate the start-up would cost more than it saves.
     """
-    if not _CACHE.children.count:
+    if not _CACHE.children.pool.count:
         _CACHE.children = ReferenceChildren(children_for(usable_cores()))
+
+
+def keep_at_most(size_bytes: int) -> None:
+    """Keep no more case data than that in this process."""
+    _CACHE.keep_at_most(size_bytes)
 
 
 def precompute(kernel: KernelSpec, cases: Iterable[Case]) -> None:

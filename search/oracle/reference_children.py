@@ -6,7 +6,6 @@ everything else needs (search/compute_turns.py).
 
 from __future__ import annotations
 
-import queue
 import shutil
 import tempfile
 import threading
@@ -18,7 +17,7 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 
-from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
+from greenfast.search.children import ChildDied, Children, ChildTimeout, Limits
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
@@ -62,12 +61,11 @@ class ReferenceChildren:
     """`count` children, each started when it is first needed. They end with this process."""
 
     def __init__(self, count: int) -> None:
-        self.count = count
-        self._idle: queue.LifoQueue[Child | None] = queue.LifoQueue()
+        self.pool = Children(
+            count, "greenfast.search.oracle.reference_child", Limits(memory_bytes=MEMORY_BYTES)
+        )
         self._folder: Path | None = None
         self._lock = threading.Lock()
-        for _ in range(count):
-            self._idle.put(None)
 
     def computed(self, kernel: KernelSpec, cases: Sequence[Case]) -> list[Arrays | None]:
         """The arrays of each case; None where this process must compute the case itself.
@@ -81,38 +79,13 @@ class ReferenceChildren:
             "file": str(path),
         }
         try:
-            contents = self._call(request)["arrays"]
+            contents = self.pool.call(request, DEADLINE_S)["arrays"]
             with path.open("rb") as file:
                 return [None if parts is None else _read(file, parts) for parts in contents]
         except (ChildDied, ChildTimeout, Fault, OSError):
             return [None] * len(cases)
         finally:
             path.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """End the idle children; busy ones end when their work is done."""
-        for _ in range(self.count):
-            try:
-                child = self._idle.get_nowait()
-            except queue.Empty:
-                return
-            if child is not None:
-                child.close()
-            self._idle.put(None)
-
-    def _call(self, request: dict[str, Any]) -> dict[str, Any]:
-        child = self._idle.get()
-        try:
-            if child is None or not child.alive:
-                child = Child(
-                    "greenfast.search.oracle.reference_child", Limits(memory_bytes=MEMORY_BYTES)
-                )
-            return child.call(request, DEADLINE_S)
-        except (ChildDied, ChildTimeout, Fault):
-            child = None
-            raise
-        finally:
-            self._idle.put(child)
 
     def _file(self) -> Path:
         with self._lock:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import atexit
 import os
-import queue
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
-from greenfast.search.cpu_time import Deadline, Starved, beside_others
+from greenfast.search.children import ChildDied, Children, ChildTimeout, Limits
+from greenfast.search.cpu_time import Deadline, beside_others
 from greenfast.search.errors import Fault
 
 MOST_CHILDREN = 4
@@ -41,11 +40,9 @@ class Renderers:
     """Children that render; safe for several threads."""
 
     def __init__(self, count: int) -> None:
-        self.count = count
-        self.started: list[Child] = []
-        self._idle: queue.LifoQueue[Child | None] = queue.LifoQueue()
-        for _ in range(count):
-            self._idle.put(None)
+        self.pool = Children(
+            count, "greenfast.search.rendering.child", Limits(file_bytes=LOG_BYTES)
+        )
 
     def rendered(self, text: str, values: Mapping[str, Any]) -> Rendered | TextFailed:
         """The text that a template gives for these values.
@@ -70,41 +67,15 @@ class Renderers:
             return TextFailed(reply["error"], reply["line"] or 0)
         return reply["lines"], reply["numbers"]
 
-    def close(self) -> None:
-        """End the idle children."""
-        for _ in range(self.count):
-            try:
-                child = self._idle.get_nowait()
-            except queue.Empty:
-                return
-            if child is not None:
-                child.close()
-            self._idle.put(None)
-
     def _twice(self, request: dict[str, Any]) -> dict[str, Any]:
         """The reply; from another child when the first was ended from outside."""
+        deadline = Deadline.of(DEADLINE_S)
         try:
-            return self._call(request)
+            return self.pool.call(request, deadline)
         except ChildDied as died:
             if not _was_ended(died):
                 raise
-        return self._call(request)
-
-    def _call(self, request: dict[str, Any]) -> dict[str, Any]:
-        child = self._idle.get()
-        try:
-            if child is not None and not child.alive:
-                child.close()
-                child = None
-            if child is None:
-                child = Child("greenfast.search.rendering.child", Limits(file_bytes=LOG_BYTES))
-                self.started = [*(each for each in self.started if each.alive), child]
-            return child.call(request, Deadline.of(DEADLINE_S))
-        except (ChildDied, ChildTimeout, Starved, Fault):
-            child = None
-            raise
-        finally:
-            self._idle.put(child)
+        return self.pool.call(request, deadline)
 
 
 def _was_ended(died: ChildDied) -> bool:
@@ -116,7 +87,7 @@ def _was_ended(died: ChildDied) -> bool:
 def renderers() -> Renderers:
     """The renderers that this process shares."""
     shared = Renderers(MOST_CHILDREN)
-    atexit.register(shared.close)
+    atexit.register(shared.pool.close)
     return shared
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from greenfast.search.digest import digest
 from greenfast.search.errors import unknown_name
@@ -42,7 +43,7 @@ class Candidate:
 
     DIGEST_EXCLUDES = frozenset({"origin"})
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return digest(self)
 

@@ -4,18 +4,22 @@ Parameters get values one after another, in random order of values; a rule is ev
 its names have values, and a value after which none fits is taken back. So each point is valid by
 construction. Points are not equally likely: a value after which few points remain is drawn as often
 as its neighbours.
+
+The parameters of the first rule come first, then those of the second, and so on: a rule whose
+parameters lie apart in the template is not found broken after everything between them.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.kernels.spec import Parameter
+from greenfast.search.kernels.spec import Parameter, TemplateSpec
 from greenfast.search.kernels.workloads import Items
-from greenfast.search.space.lattice import Fits, Level
+from greenfast.search.space.lattice import Fits, Level, launch_names, looks_ahead
 
 STEPS = 2_000  # values tried in one attempt; after a dead end deep down another start is cheaper
 ATTEMPTS = 50
@@ -37,7 +41,7 @@ def drawn_point(
     def order(parameter: Parameter) -> Sequence[Value]:
         if parameter.name in near:
             return by_distance(parameter, near[parameter.name], rng)
-        return rng.sample(parameter.values, len(parameter.values))
+        return _Shuffled(parameter.values, rng)
 
     for _ in range(ATTEMPTS):
         steps = iter(range(STEPS))
@@ -48,6 +52,50 @@ def drawn_point(
         except StopIteration:
             break
     raise no_valid_point()
+
+
+class _Shuffled(Sequence[Value]):
+    """Values in random order, each drawn when it is needed: mostly only the first is."""
+
+    def __init__(self, values: tuple[Value, ...], rng: random.Random) -> None:
+        self._values, self._rng = values, rng
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, place: int) -> Value:  # type: ignore[override]  # no slices
+        return self._values[place]
+
+    def __iter__(self) -> Iterator[Value]:
+        first = int(self._rng.random() * len(self._values))
+        yield self._values[first]
+        others = [*self._values[:first], *self._values[first + 1 :]]
+        yield from self._rng.sample(others, len(others))
+
+
+def draw_order(template: TemplateSpec) -> TemplateSpec:
+    """The template with its parameters in the order in which rules use them."""
+    if looks_ahead(template):
+        return template
+    parameters = {parameter.name: parameter for parameter in template.parameters}
+    local_names = {name: local.names for name, local in template.locals}
+    order: dict[str, Parameter] = {}
+
+    def add(names: frozenset[str]) -> None:
+        for name in (*parameters, *local_names):
+            if name in names and name not in order:
+                parameter = parameters.get(name)
+                if parameter is None:
+                    add(local_names[name])
+                    continue
+                add(parameter.when.names if parameter.when is not None else frozenset())
+                order[name] = parameter
+
+    for constraint in template.constraints:
+        add(constraint.expression.names)
+    add(launch_names(template))
+    add(frozenset(parameters))
+    return replace(template, parameters=tuple(order.values()))
 
 
 def no_valid_point() -> SpecError:

@@ -21,7 +21,7 @@ from greenfast.search.kernels.tensor_map_spec import whole
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.columns import encoded_points
-from greenfast.search.space.draw import ATTEMPTS, drawn_point, no_valid_point
+from greenfast.search.space.draw import ATTEMPTS, draw_order, drawn_point, no_valid_point
 from greenfast.search.space.lattice import (
     Level,
     combinations,
@@ -30,6 +30,7 @@ from greenfast.search.space.lattice import (
     looks_ahead,
 )
 from greenfast.search.space.points import Points
+from greenfast.search.space.validity import Validity
 
 _NAME_IN_BRACES = re.compile(r"\{(\w+)\}")
 
@@ -184,11 +185,22 @@ class Space:
         complete = complete_parameters(self.template, dict(parameters), self.compiled)
         return complete == parameters and self.why_not(parameters) is None
 
+    def are_valid(self, codes: np.ndarray) -> np.ndarray:
+        """[rows]: whether each row of positions of values satisfies every rule."""
+        if device_refusal(self.template, self.device):
+            return np.zeros(len(codes), bool)
+        return self._validity(codes)
+
+    @cached_property
+    def _validity(self) -> Validity:
+        return Validity(self.template, self.compiled, self.device, self._fits)
+
     def drawn(self, rng: random.Random, near: Items = ()) -> Items:
         """A random valid point, or one near to `near`, without listing the space."""
         known = _known_before(self.compiled, self.device)
         for _ in range(ATTEMPTS):
-            point = drawn_point(self._levels, known, self._fits, rng, dict(near))
+            values = dict(drawn_point(self._levels, known, self._fits, rng, dict(near)))
+            point = tuple((each.name, values[each.name]) for each in self.template.parameters)
             if not self._looks_ahead:
                 return point
             point = complete_parameters(self.template, dict(point), self.compiled)
@@ -199,7 +211,7 @@ class Space:
 
     @cached_property
     def _levels(self) -> list[Level]:
-        return levels_of(self.template)
+        return levels_of(draw_order(self.template))
 
     @cached_property
     def _looks_ahead(self) -> bool:

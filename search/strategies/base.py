@@ -6,6 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
 from greenfast.search.strategies.objectives import Front, Values
-from greenfast.search.strategies.untried import untried_of
+from greenfast.search.strategies.untried import NoneLeft, untried_of
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,10 @@ class Strategy(ABC):
             if self._is_new(candidate):
                 return self._take(Proposal(candidate))
         rng = random.Random(f"{self.seed}/{self._proposal_count}")
-        open_templates = [name for name, untried in self.untried.items() if untried.any()]
-        if not open_templates:
-            return None
-        return self._take(self.propose(self._choose_template(open_templates, rng), rng))
+        while names := [name for name, untried in self.untried.items() if untried.any()]:
+            with suppress(NoneLeft):  # a huge space is known to be exhausted when a point is drawn
+                return self._take(self.propose(self._choose_template(names, rng), rng))
+        return None
 
     def tell(self, proposal: Proposal, told: Told) -> None:
         """Report a candidate's outcome; never called for a fault."""

@@ -16,6 +16,7 @@ weighting of all objectives. Source: Knowles, "ParEGO", 2006.
 from __future__ import annotations
 
 import random
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,9 +38,11 @@ POPULATION = 16
 ELITES_AMONG = 512  # of the best: what is far worse is no parent
 CHILDREN = 192
 POOL = 2048  # random points that are ranked beside the children
+DRAWN_POOL = 16  # the same of a space that is not listed: a draw costs as much as many children
 MODELLED = 160  # outcomes that the model learns from: the best, the last, and some others
 FIRST_STEPS, STEPS, LATER_STEPS = 30, 6, 2  # of fitting: the first time, at first, and later
 LATER = 40  # outcomes
+SELDOM = 8  # outcomes between two fits of the model, once it learns from a part of them
 STUCK = 60  # trials of an island without a better one
 TIME_ALONE = 0.5  # of the proposals of a search with several objectives
 CHEBYSHEV_SUM = 0.05  # weight of the sum, so that a point better in one objective only is preferred
@@ -65,6 +68,7 @@ class Island:
     best: float = float("inf")  # log ratio
     front: Front = field(default_factory=Front)  # of several objectives
     others: list[Values] = field(default_factory=list)  # of each: the other objectives
+    ranked: list[tuple[float, int]] = field(default_factory=list)  # correct ones, best first
     size: int = POPULATION
     improved_at: int = 0  # how many were tried when the best one was known
 
@@ -94,6 +98,8 @@ class Island:
     def learn(self, candidate: Candidate, told: Told) -> None:
         self.pending.pop(candidate.parameters, None)
         log_ratio = told.log_ratio if isinstance(told, Objective) else float("nan")
+        if log_ratio == log_ratio:
+            insort(self.ranked, (log_ratio, len(self.tried)))
         self.tried.append(candidate)
         self.codes.append(self.encoded(candidate.parameters))
         self.logs.append(log_ratio)
@@ -120,13 +126,13 @@ class Island:
         for log_ratio, others in zip(self.logs, self.others, strict=True):
             if others:
                 self.front.add((log_ratio, *others), "")
-        right = [log for log in self.logs if log == log]
-        self.best = min(right, default=float("inf"))
+        self.ranked = _ranked(self.logs)
+        self.best = self.ranked[0][0] if self.ranked else float("inf")
         self.improved_at = min(self.improved_at, len(self.tried))
 
     def is_far_phase(self) -> bool:
         """Whether the next point is one far from the others: at first, and when stuck."""
-        if self.proposed < FIRST_POINTS or sum(log == log for log in self.logs) < 2:
+        if self.proposed < FIRST_POINTS or len(self.ranked) < 2:
             return True
         stuck = len(self.tried) - self.improved_at
         return stuck >= STUCK and stuck % STUCK < RESTART
@@ -150,13 +156,15 @@ class Island:
 
     def merit(self, points: np.ndarray, rng: random.Random, aims: Sequence[float]) -> np.ndarray:
         """[points]: expected improvement of the aim, times the chance of being correct."""
-        rows = modelled(aims, rng)
+        rows = modelled(len(aims), self._order(aims), rng)
         known = Outcomes(
             self.features([self.codes[row] for row in rows]),
             np.array([aims[row] for row in rows]),
         )
         times, chances = (Ranker(self.encoding.groups, lengths) for lengths in self.lengths)
         steps = STEPS if len(self.logs) < LATER else LATER_STEPS
+        if len(self.logs) > MODELLED and len(self.logs) % SELDOM:
+            steps = 0
         merit = times.ranked(
             known,
             self.features(list(self.pending.values())),
@@ -172,24 +180,28 @@ class Island:
 
     def population(self, aims: Sequence[float]) -> list[int]:
         """Positions of the best, and of the best of each kind: lowest aim first."""
-        ranked = sorted(
-            (place for place, aim in enumerate(aims) if aim == aim),
-            key=lambda place: aims[place],
-        )
-        members = dict.fromkeys(ranked[: self.size])
-        kinds: set[tuple[object, ...]] = set()
-        for place in ranked[:ELITES_AMONG]:
-            own: set[tuple[object, ...]] = set(enumerate(self.codes[place]))
-            if self.behaviours[place]:
-                own.add(("behaviour", *self.behaviours[place]))
-            if own - kinds and len(members) < 2 * self.size:
-                members.setdefault(place)
-            kinds |= own
-        return list(members)
+        ranked = [place for _, place in self._order(aims)[:ELITES_AMONG]]
+        rows = np.array([self.codes[place] for place in ranked])
+        kinds = {0: None} if ranked else {}  # rows that are the first of a kind
+        for column in rows.T:
+            kinds.update(dict.fromkeys(np.unique(column, return_index=True)[1].tolist()))
+        behaviours: dict[tuple[int, ...], int] = {}
+        for row, place in enumerate(ranked):
+            behaviours.setdefault(self.behaviours[place], row)
+        behaviours.pop((), None)
+        elites = sorted(row for row in {*kinds, *behaviours.values()} if row >= self.size)
+        members = [*range(min(self.size, len(ranked))), *elites[: self.size]]
+        return [ranked[row] for row in members]
+
+    def _order(self, aims: Sequence[float]) -> list[tuple[float, int]]:
+        """The correct outcomes, lowest aim first."""
+        return self.ranked if aims is self.logs else _ranked(aims)
 
 
 class Evolution(Strategy):
     """Islands by template, children by crossover and mutation, ranked before they are tried."""
+
+    drawn_pool = DRAWN_POOL
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -242,8 +254,10 @@ class Evolution(Strategy):
         aims = island.aims(rng)
         parents = island.population(aims)
         children = self.bred(template, parents, rng)
-        pool = untried.pool(rng, POOL)
+        pool = untried.pool(rng, POOL, self.drawn_pool)
         rows = np.vstack([children.codes, pool.astype(np.int64)])
+        if not len(rows):  # of a huge space that is nearly exhausted
+            return Proposal(self._far(template, rng))
         merit = island.merit(island.features(rows), rng, aims)
         place = int(np.argmax(merit))  # children come first: equal points keep their parents
         origin = Origin(OriginKind.SAMPLED)
@@ -264,13 +278,18 @@ class Evolution(Strategy):
         return children.kept(np.flatnonzero(self.untried[template].fresh(children.codes)))
 
 
-def modelled(logs: Sequence[float], rng: random.Random) -> list[int]:
-    """The outcomes that the model learns from: all, or the best, the last, and random others."""
-    if len(logs) <= MODELLED:
-        return list(range(len(logs)))
+def _ranked(aims: Sequence[float]) -> list[tuple[float, int]]:
+    """(aim, place) of the correct outcomes, lowest aim first."""
     # A NaN differs from itself; np.isnan of one number takes twenty times as long.
-    best = sorted(range(len(logs)), key=lambda at: (logs[at] != logs[at], logs[at]))
-    kept = {*best[: MODELLED // 2], *range(len(logs) - MODELLED // 4, len(logs))}
-    others = [at for at in range(len(logs)) if at not in kept]
-    kept.update(rng.sample(others, MODELLED - len(kept)))
+    return sorted((aim, place) for place, aim in enumerate(aims) if aim == aim)
+
+
+def modelled(count: int, ranked: Sequence[tuple[float, int]], rng: random.Random) -> list[int]:
+    """The outcomes that the model learns from: all, or the best, the last, and random others."""
+    if count <= MODELLED:
+        return list(range(count))
+    kept = {place for _, place in ranked[: MODELLED // 2]}
+    kept.update(range(count - MODELLED // 4, count))
+    while len(kept) < MODELLED:
+        kept.add(int(rng.random() * count))
     return sorted(kept)

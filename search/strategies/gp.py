@@ -20,6 +20,8 @@ from greenfast.search.strategies.evolution import Evolution
 class Gp(Evolution):
     """Tries the random point with the highest expected improvement."""
 
+    drawn_pool = 64
+
     def bred(self, template: str, parents: list[int], rng: random.Random) -> Children:
         width = len(self.spaces[template].template.parameters)
         none = np.empty(0, np.intp)

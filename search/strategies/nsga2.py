@@ -16,11 +16,16 @@ from optuna.trial import FrozenTrial
 
 from greenfast.search.space.candidate import Origin, OriginKind
 from greenfast.search.strategies.objectives import Values, dominates
-from greenfast.search.strategies.optuna_study import CANDIDATE, OptunaStrategy
+from greenfast.search.strategies.optuna_study import (
+    CANDIDATE,
+    OptunaStrategy,
+    varied_distributions,
+)
 
 POPULATION = 12  # budgets are tens to thousands of trials, so generations must be short
 CROSSOVER_PROBABILITY = 0.9
 SWAPPING_PROBABILITY = 0.5
+GENERATION = "greenfast:generation"  # attribute of a study: the last whose parents are known
 
 
 class Nsga2(OptunaStrategy):
@@ -31,26 +36,69 @@ class Nsga2(OptunaStrategy):
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             return BreedingSampler(seed, self.options.population or POPULATION)
 
+    def reseed(self, study: optuna.Study, seed: int) -> None:
+        if isinstance(study.sampler, BreedingSampler):
+            study.sampler.reseed(seed)
+        else:
+            super().reseed(study, seed)
+
     def origin(self, sampler: optuna.samplers.BaseSampler) -> Origin:
         parents = sampler.breeding.parents if isinstance(sampler, BreedingSampler) else ()
         kind = {0: OriginKind.SAMPLED, 1: OriginKind.MUTATED}.get(len(parents), OriginKind.CROSSED)
         return Origin(kind, parents)
 
 
-class BreedingSampler(optuna.samplers.NSGAIISampler):
-    """Optuna's sampler; `breeding.parents` are the parents of the point suggested last."""
+class OrderedParents(optuna.samplers.NSGAIISampler):
+    """Optuna's sampler, whose choice follows from the seed and the study's trials alone.
+
+    Optuna returns the parents of a generation by rank the first time, and in the order of trials
+    later, when it has stored them. Here they always have the order of trials, as a resumed study
+    does not know which time it is.
+    """
+
+    def get_parent_population(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
+        ready: int = study.user_attrs.get(GENERATION, 0)
+        for earlier in range(ready + 1, generation):  # one calls for the one before: no recursion
+            super().get_parent_population(study, earlier)
+        if generation > ready:
+            study.set_user_attr(GENERATION, generation)
+        parents = super().get_parent_population(study, generation)
+        return sorted(parents, key=lambda trial: trial.number)
+
+
+class BreedingSampler(OrderedParents):
+    """`breeding.parents` are the parents of the point suggested last."""
 
     def __init__(self, seed: int, population: int = POPULATION) -> None:
         self.breeding = Breeding(seed)
+        self.values = optuna.samplers.RandomSampler(seed)
         super().__init__(
             seed=seed, population_size=population, child_generation_strategy=self.breeding
         )
+
+    def reseed(self, seed: int) -> None:
+        self.breeding.reseed(seed)
+        self.values = optuna.samplers.RandomSampler(seed)
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return varied_distributions(study)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         self.breeding.parents = ()  # the first generation has none
         return super().sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        return self.values.sample_independent(study, trial, param_name, param_distribution)
 
 
 class Breeding:
@@ -61,8 +109,11 @@ class Breeding:
     """
 
     def __init__(self, seed: int) -> None:
-        self._rng = np.random.RandomState(seed)
         self.parents: tuple[str, ...] = ()
+        self.reseed(seed)
+
+    def reseed(self, seed: int) -> None:
+        self._rng = np.random.RandomState(seed)
 
     def __call__(
         self, study: optuna.Study, space: dict[str, BaseDistribution], population: list[FrozenTrial]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import random
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -51,6 +50,13 @@ class OptunaStrategy(Strategy):
     def sampler(self, seed: int) -> optuna.samplers.BaseSampler:
         """A new sampler."""
 
+    def reseed(self, study: optuna.Study, seed: int) -> None:
+        """Let the study's next suggestion follow from `seed` and its trials alone.
+
+        Each proposal has a seed of its own, so a resumed search draws what it would have drawn.
+        """
+        study.sampler = self.sampler(seed)
+
     def propose(self, template: str, rng: random.Random) -> Proposal:
         """The sampler's point, or the valid untried point nearest to it.
 
@@ -58,6 +64,7 @@ class OptunaStrategy(Strategy):
         costs as much and is mostly invalid again.
         """
         study, space = self._study(template), self.spaces[template]
+        self.reseed(study, crc32(f"{self.seed}/{template}/{self._proposal_count}".encode()))
         trial = study.ask()
         suggested = _suggest(trial, space)
         attributes = _sampler_attributes(
@@ -131,15 +138,10 @@ class OptunaStrategy(Strategy):
 
     def _study(self, template: str) -> optuna.Study:
         if template not in self._studies:
-            # The seed includes the number of known trials, so that a resumed search does not repeat
-            # its first draws.
-            seed = crc32(f"{self.seed}/{template}/{self._proposal_count}".encode())
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                self._studies[template] = optuna.create_study(
-                    sampler=self.sampler(seed),
-                    directions=["minimize"] * self.options.objectives,
-                )
+            self._studies[template] = optuna.create_study(
+                sampler=self.sampler(self.seed),  # seeded anew for each proposal
+                directions=["minimize"] * self.options.objectives,
+            )
         return self._studies[template]
 
     def origin(self, sampler: optuna.samplers.BaseSampler) -> Origin:
@@ -183,6 +185,22 @@ def _distribution(parameter: Parameter) -> BaseDistribution:
 
 def _encode(parameter: Parameter, value: Value) -> Value:
     return parameter.values.index(value) if parameter.type == "int" else value
+
+
+def varied_distributions(study: optuna.Study) -> dict[str, BaseDistribution]:
+    """What a sampler chooses from once a trial is known, without a walk over all trials.
+
+    Every trial of a study has every parameter. Optuna's samplers intersect those of all trials,
+    sort them by name, and leave out parameters of a single value.
+    """
+    for trial in study.get_trials(deepcopy=False):
+        if trial.state is TrialState.COMPLETE:
+            return {
+                name: distribution
+                for name, distribution in sorted(trial.distributions.items())
+                if not distribution.single()
+            }
+    return {}
 
 
 def _sampler_attributes(attributes: dict[str, Any]) -> dict[str, Any]:

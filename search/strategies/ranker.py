@@ -97,6 +97,8 @@ class Ranker:
 
     def _fitted(self, places: Array, targets: Array, steps: int) -> _Factor:
         """Move the hyperparameters uphill, and factorise for the last ones."""
+        if not steps:
+            return self._factor(places, targets)
         count = len(self.theta) - 1
         squares = np.stack(
             [_squares(places[:, self.groups == group]) for group in range(count)]

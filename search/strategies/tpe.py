@@ -7,8 +7,10 @@ TPESampler.
 from __future__ import annotations
 
 import optuna
+from optuna.distributions import BaseDistribution
+from optuna.trial import FrozenTrial
 
-from greenfast.search.strategies.optuna_study import OptunaStrategy
+from greenfast.search.strategies.optuna_study import OptunaStrategy, varied_distributions
 
 
 class Tpe(OptunaStrategy):
@@ -21,4 +23,11 @@ class Tpe(OptunaStrategy):
     kept = 256
 
     def sampler(self, seed: int) -> optuna.samplers.BaseSampler:
-        return optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=8)
+        return _Sampler(seed=seed, multivariate=True, n_startup_trials=8)
+
+
+class _Sampler(optuna.samplers.TPESampler):
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return varied_distributions(study)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 
+from greenfast.search.errors import SpecError
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.space import Space
 
 DRAWS = 64  # of a huge space before it counts as exhausted, each a new point with near certainty
+
+
+class NoneLeft(Exception):
+    """No untried point of the space was found; `any` says so from now on."""
 
 
 class Untried(ABC):
@@ -30,7 +37,7 @@ class Untried(ABC):
 
     @abstractmethod
     def drawn(self, rng: random.Random) -> Items:
-        """A random point; there is at least one."""
+        """A random point, if `any`. NoneLeft if none is found all the same."""
 
     @abstractmethod
     def nearest(self, near: Items, rng: random.Random) -> Items:
@@ -41,8 +48,11 @@ class Untried(ABC):
         """[points]: whether each row of positions is a valid point that was never tried."""
 
     @abstractmethod
-    def pool(self, rng: random.Random, most: int) -> np.ndarray:
-        """Positions of values [points, parameters] of up to `most` points: all, if they are few."""
+    def pool(self, rng: random.Random, most: int, draws: int) -> np.ndarray:
+        """Positions of values [points, parameters] of up to `most` points: all, if they are few.
+
+        Of a space that is not listed, as many as `draws` random draws find.
+        """
 
 
 class ListedUntried(Untried):
@@ -76,7 +86,7 @@ class ListedUntried(Untried):
         fresh: np.ndarray = (positions >= 0) & self.mask[positions]
         return fresh
 
-    def pool(self, rng: random.Random, most: int) -> np.ndarray:
+    def pool(self, rng: random.Random, most: int, draws: int) -> np.ndarray:
         left = np.flatnonzero(self.mask)
         if len(left) > most:
             dice = np.random.default_rng(rng.getrandbits(64))
@@ -90,13 +100,17 @@ class DrawnUntried(Untried):
     def __init__(self, space: Space) -> None:
         self.space = space
         self._tried: set[Items] = set()
+        self._tried_rows: set[tuple[int, ...]] = set()
+        self._walk: Iterator[Items] | None = None  # over all points, when draws find no new one
+        self._ahead: Items | None = None  # where the walk is
+        self._closed = False
         self._codes = [
             {(type(value), value): code for code, value in enumerate(parameter.values)}
             for parameter in space.template.parameters
         ]
 
     def any(self) -> bool:
-        return True  # nobody tries so many
+        return not self._closed
 
     def has(self, parameters: Items) -> bool:
         if parameters in self._tried or len(parameters) != len(self._codes):
@@ -109,40 +123,49 @@ class DrawnUntried(Untried):
 
     def mark(self, parameters: Items) -> None:
         self._tried.add(parameters)
+        with suppress(KeyError, ValueError):  # a baseline may have values that the space lacks
+            self._tried_rows.add(tuple(self.encoded(parameters)))
 
     def drawn(self, rng: random.Random) -> Items:
-        for _ in range(DRAWS):
-            point = self.space.drawn(rng)
+        for _ in range(DRAWS if self._walk is None else 0):
+            point = self._point(rng)
+            if point is None:
+                break
             if point not in self._tried:
                 return point
-        return self._walked(rng)
+        return self._walked()
+
+    def _point(self, rng: random.Random, near: Items = ()) -> Items | None:
+        """A random valid point; None if none is found in a space that has some."""
+        try:
+            return self.space.drawn(rng, near)
+        except SpecError as error:
+            if error.code == "no_valid_point" and self._tried:
+                return None
+            raise
 
     def nearest(self, near: Items, rng: random.Random) -> Items:
-        point = self.space.drawn(rng, near)
+        point = self._point(rng, near)
         for _ in range(DRAWS):
+            if point is None:
+                break
             if point not in self._tried:
                 return point
             place = rng.randrange(len(near))
             name = near[place][0]
             moved = list(point)
             moved[place] = (name, rng.choice(self.space.template.parameter(name).values))
-            point = self.space.drawn(rng, tuple(moved))
+            point = self._point(rng, tuple(moved))
         return self.drawn(rng)
 
     def fresh(self, codes: np.ndarray) -> np.ndarray:
-        parameters = self.space.template.parameters
-        points = (
-            tuple(
-                (parameter.name, parameter.values[code])
-                for parameter, code in zip(parameters, row, strict=True)
-            )
-            for row in codes.tolist()
-        )
-        return np.array([self.has(point) for point in points], bool)
+        rows = [tuple(row) not in self._tried_rows for row in codes.tolist()]
+        fresh: np.ndarray = np.array(rows, bool) & self.space.are_valid(codes)
+        return fresh
 
-    def pool(self, rng: random.Random, most: int) -> np.ndarray:
-        points = {self.space.drawn(rng): None for _ in range(min(most, DRAWS))}
-        rows = [self.encoded(point) for point in points if point not in self._tried]
+    def pool(self, rng: random.Random, most: int, draws: int) -> np.ndarray:
+        points = dict.fromkeys(self._point(rng) for _ in range(draws))
+        rows = [self.encoded(each) for each in points if each and each not in self._tried]
         return np.array(rows, np.int64).reshape(-1, len(self._codes))
 
     def encoded(self, point: Items) -> list[int]:
@@ -150,9 +173,23 @@ class DrawnUntried(Untried):
             codes[type(value), value] for codes, (_, value) in zip(self._codes, point, strict=True)
         ]
 
-    def _walked(self, rng: random.Random) -> Items:
-        """The first untried point of the walk: few are left that random draws reach."""
-        return next(point for point in self.space.each_point() if point not in self._tried)
+    def _walked(self) -> Items:
+        """The next untried point of a walk: few are left that random draws reach.
+
+        The walk goes on where it was. NoneLeft after its last point, or as many steps as a walk of
+        a space may take.
+        """
+        if self._walk is None:
+            self._walk = self.space.each_point()
+        try:
+            while self._ahead is None or self._ahead in self._tried:
+                self._ahead = next(self._walk)
+            return self._ahead
+        except (StopIteration, SpecError) as error:
+            if isinstance(error, SpecError) and error.code != "space_too_large":
+                raise
+            self._closed = True
+            raise NoneLeft from error
 
 
 def untried_of(space: Space) -> Untried:

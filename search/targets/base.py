@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -151,6 +153,8 @@ class Runner(Target):
     band: float  # a factor: times closer than this are not told apart
     check_flop_limit: float  # above it the correctness gate does not run a timed workload whole
 
+    takes_descriptions = False  # runs problems that another process has laid out (`answered`)
+
     reserves_addresses = False  # runs layouts whose strides span more than its memory (oracle/far)
 
     def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
@@ -186,6 +190,20 @@ class Runner(Target):
     ) -> tuple[Timing, ...] | Failure:
         """The time of each problem. A target that measures times `against` in turn with the program
         and passes the outputs of the timed launches to `inspect`; a model needs neither."""
+
+    def after_timing(self, program: Any, problem: Problem, fresh: Problem) -> Iterator[Execution]:
+        """Executions of `fresh`, which has other inputs, after `problem` was timed.
+
+        A target that measures repeats the timed launches with these inputs in the same places.
+        """
+        return self.execute(program, (fresh,))
+
+    def answered(
+        self, program: Any, problems: Mapping[str, Any]
+    ) -> AbstractContextManager[tuple[Mapping[str, Any], Path]]:
+        """The reply to a request to run problems that another process has described, and the file
+        of their outputs, which is there until the block ends; where `takes_descriptions`."""
+        raise NotImplementedError
 
     def check(self, program: Any, problems: Sequence[Problem]) -> Iterator[Checked] | None:
         """Run the problems under the safety checks, one run each.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import importlib.metadata
 import json
-import queue
 import re
 import signal
 import threading
@@ -16,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
-from greenfast.search.cpu_time import Deadline, Starved, beside_others
+from greenfast.search.children import ChildDied, Children, ChildTimeout, Limits
+from greenfast.search.cpu_time import Deadline, beside_others
 from greenfast.search.digest import digest, text_digest
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.template_text import Line
@@ -83,17 +82,28 @@ class Toolchain:
         self._place = place
         self._cache = ArtifactCache(cache_folder / "cubin")
         self._deadline = Deadline.of(deadline_s)
-        self._idle: queue.LifoQueue[Child | None] = queue.LifoQueue()
-        self._all: set[Child] = set()
+        self._count = max(1, children)
         self._lock = threading.Lock()
+        self._started: Children | None = None
         self._check_lock, self._is_checked = threading.Lock(), False
-        for _ in range(max(1, children)):
-            self._idle.put(None)  # a child is started when it is first needed
 
     @cached_property
     def toolkit(self) -> Toolkit:
         """The library and headers; Fault when they are missing or of different releases."""
         return find_toolkit(self._place)
+
+    @property
+    def children(self) -> Children:
+        """The compiling children. The toolkit is looked for when the first one is needed."""
+        with self._lock:
+            if self._started is None:
+                self._started = Children(
+                    self._count,
+                    "greenfast.search.toolchain.nvrtc_child",
+                    Limits(memory_bytes=COMPILE_MEMORY_BYTES, file_bytes=LOG_BYTES),
+                    (json.dumps(self.toolkit.libraries), json.dumps(self.include_dirs)),
+                )
+            return self._started
 
     @cached_property
     def identity(self) -> tuple[tuple[str, str], ...]:
@@ -189,45 +199,15 @@ class Toolchain:
 
     def interrupt(self) -> None:
         """End the compiles in progress; their calls raise Fault."""
-        with self._lock:
-            for child in self._all:
-                child.kill()
+        if self._started is not None:
+            self._started.kill()
 
     def close(self) -> None:
         self.interrupt()
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """A child's reply to a request. ChildDied, ChildTimeout or Starved without one."""
-        child = self._idle.get()
-        try:
-            if child is not None and not child.alive:  # an interrupt ends idle children, too
-                self._forget(child)
-                child.close()
-                child = None
-            if child is None:
-                child = self._start()
-            return child.call(request, self._deadline)
-        except (ChildDied, ChildTimeout, Starved):
-            if child is not None:
-                self._forget(child)
-            child = None
-            raise
-        finally:
-            self._idle.put(child)
-
-    def _start(self) -> Child:
-        child = Child(
-            "greenfast.search.toolchain.nvrtc_child",
-            Limits(memory_bytes=COMPILE_MEMORY_BYTES, file_bytes=LOG_BYTES),
-            (json.dumps(self.toolkit.libraries), json.dumps(self.include_dirs)),
-        )
-        with self._lock:
-            self._all.add(child)
-        return child
-
-    def _forget(self, child: Child) -> None:
-        with self._lock:
-            self._all.discard(child)
+        return self.children.call(request, self._deadline)
 
     @staticmethod
     def _refused(source: RenderedSource, log: str) -> CompileFailed:

@@ -50,6 +50,13 @@ def test_a_comparison_shows_both_and_claims_only_what_the_times_show(page, site)
     assert "different conditions" in page.locator("#ratio").inner_text()
 
 
+def test_the_axes_of_a_pareto_front_have_ticks_units_and_the_kind_of_time(page, site):
+    page.goto(f"/searches/{site.measured.row.id}/pareto")
+    page.locator("#pareto .xtitle").wait_for()
+    assert page.locator("#pareto .xtitle").text_content() == "measured time, µs"
+    assert page.locator("#pareto .xtick").count() >= 3, "12 to 20 µs: no power of two but 16"
+
+
 def test_hostile_names_stay_text(page, site):
     page.goto(f"/compare?a={site.finished.row.id}/{COMPILE_TRIAL}&b={site.running.row.id}/1")
     assert HOSTILE_NAME in page.locator("main").inner_text()

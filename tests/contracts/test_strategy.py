@@ -6,7 +6,6 @@ import json
 import math
 from functools import cache
 
-import optuna
 import pytest
 from slow_cases import quick_first
 
@@ -15,7 +14,7 @@ from greenfast.search.devices.facts import device
 from greenfast.search.space.candidate import OriginKind, preset_candidate
 from greenfast.search.space.space import Space
 from greenfast.search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal
-from greenfast.search.strategies.nsga2 import POPULATION
+from greenfast.search.strategies.nsga2 import POPULATION, OrderedParents
 
 DRIVEN_SEED = 11
 
@@ -152,23 +151,28 @@ def test_a_baseline_of_a_template_that_is_not_searched_is_told_without_harm(
     assert all(len(_drive(each_strategy, 5)) == 5 for each_strategy in (strategy, restored))
 
 
-@pytest.mark.parametrize("name", ["cmaes", "evolution", "exhaustive", "gp", "random"])
-def test_a_resumed_search_goes_on_as_if_it_had_not_stopped(name, small_spaces):
-    """A strategy keeps the state that it needs with each trial. Optuna's samplers keep none, so
-    they go on with other choices, the same each time."""
-    whole = _drive(STRATEGIES[name]("axpy", small_spaces, [], 2), 24)
+@pytest.mark.parametrize("stopped_after", [1, 16, 55])
+def test_a_resumed_search_goes_on_as_if_it_had_not_stopped(
+    strategy_type, stopped_after, large_spaces, driven
+):
+    """What a strategy needs again it keeps with each trial, and its draws follow from numbers."""
+    whole = driven(strategy_type)[: stopped_after + 12]
     stored = [
         Past(
             candidate_of(candidate_json(proposal.candidate)),
             json.loads(json.dumps(proposal.sampler)),
             _told(proposal.candidate),
         )
-        for proposal in whole[:16]
+        for proposal in whole[:stopped_after]
     ]
-    resumed = STRATEGIES[name]("axpy", small_spaces, [], 2)
+    resumed = strategy_type("attention", large_spaces, [], DRIVEN_SEED)
     resumed.restore(stored)
-    assert [each.candidate for each in _drive(resumed, 8)] == [
-        each.candidate for each in whole[16:]
+    proposals = _drive(resumed, 12)
+    assert [each.candidate for each in proposals] == [
+        each.candidate for each in whole[stopped_after:]
+    ]
+    assert [each.candidate.origin for each in proposals] == [
+        each.candidate.origin for each in whole[stopped_after:]
     ]
 
 
@@ -295,7 +299,7 @@ def test_nsga2_chooses_as_optunas_own_sampler_does(large_spaces, monkeypatch):
     monkeypatch.setattr(
         STRATEGIES["nsga2"],
         "sampler",
-        lambda self, seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=POPULATION),
+        lambda self, seed: OrderedParents(seed=seed, population_size=POPULATION),
     )
     optunas = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 8), 120)
     assert [proposal.candidate.digest for proposal in ours] == [

@@ -3,7 +3,8 @@
 The GPU's number is the child's last argument. What each GPU does is in `standin_gpus.json` in the
 folder TMPDIR, so that it reaches the children: `speed` (a factor on times), `sleep_s` of each
 request, `dies_at` (it dies at that request and each later one), `stays_at` (it answers neither that
-request nor a later one), `starts` (false: no child starts).
+request nor a later one), `starts` (false: no child starts), `illegal_at` (a run of more problems
+than that has an illegal address at this one).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from greenfast.search.targets.cuda.arena import problems_of
 
 HERE = Path(__file__).parent
 FILE = "standin_gpus.json"
@@ -78,10 +81,18 @@ class Gpu:
                 time.sleep(0.1)
             os._exit(0)
         time.sleep(self.gpu.get("sleep_s", 0.0))
-        problems = request["problems"] if request["do"] == "execute" else [request["problem"]]
+        problems = (
+            problems_of(request)
+            if request["do"] == "execute"
+            else [request.get("fresh") or request["problem"]]
+        )
+        if len(problems) > (at := self.gpu.get("illegal_at", 10**9)):
+            return {"error": "an illegal address", "code": 700, "at": at}
         with Path(request["outputs"]).open("wb") as file:
             for problem in problems:
                 file.write(axpy(problem).tobytes())
+        if request["do"] == "repeat":
+            return {"damage": [None], "suspicion": ""}
         speed = self.gpu.get("speed", 1.0)
         own_us = base_us(Path(request["cubin"])) * speed
         other = request.get("other_cubin", request["cubin"])

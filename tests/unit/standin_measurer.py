@@ -14,7 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from greenfast.search.children import serve_requests
-from greenfast.search.targets.cuda.arena import damage, lay_out, outputs, starting_bytes
+from greenfast.search.targets.cuda.arena import (
+    damage,
+    lay_out,
+    outputs,
+    problems_of,
+    starting_bytes,
+)
 from greenfast.search.targets.cuda.large_reference import computed
 
 
@@ -72,7 +78,7 @@ def answer(request: dict) -> dict:
         return {"cupy": "none", "runtime": 0, "nvml": "", "pid": os.getpid()}
     if request["do"] == "reference":
         return reference(request)
-    problems = request["problems"] if request["do"] == "execute" else [request["problem"]]
+    problems = problems_of(request) if request["do"] == "execute" else [request["problem"]]
     damages = []
     with Path(request["outputs"]).open("wb") as file:
         for at, problem in enumerate(problems):

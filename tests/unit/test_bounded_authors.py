@@ -203,11 +203,11 @@ def test_after_a_refusal_the_same_child_renders_the_next_candidate():
     renderer = Renderers(1)
     try:
         assert isinstance(renderer.rendered("{{ 1 // 0 }}", {}), TextFailed)
-        first = renderer._idle.queue[0].process.pid
+        first = renderer.pool.all[0].process.pid
         assert renderer.rendered("a{{ n }}\n\n\nb", {"n": 1}) == (["a1", "", "b"], [1, 2, 4])
-        assert renderer._idle.queue[0].process.pid == first
+        assert renderer.pool.all[0].process.pid == first
     finally:
-        renderer.close()
+        renderer.pool.close()
 
 
 def test_a_child_that_is_killed_is_replaced_and_its_death_is_no_verdict():
@@ -216,8 +216,8 @@ def test_a_child_that_is_killed_is_replaced_and_its_death_is_no_verdict():
 
     def kill_the_first() -> None:
         while not killed:
-            if renderer._idle.empty() and renderer.started:
-                killed.append(renderer.started[0].process.pid)
+            if running := renderer.pool.all:
+                killed.append(running[0].process.pid)
                 os.kill(killed[0], signal.SIGKILL)
             time.sleep(0.01)
 
@@ -226,21 +226,21 @@ def test_a_child_that_is_killed_is_replaced_and_its_death_is_no_verdict():
         watcher.start()
         assert renderer.rendered("{{ 'a' * 3 }}", {}) == (["aaa"], [1])
         watcher.join()
-        assert renderer._idle.queue[0].process.pid != killed[0]
+        assert renderer.pool.all[0].process.pid != killed[0]
     finally:
-        renderer.close()
+        renderer.pool.close()
 
 
 def test_a_rendering_child_has_no_file_and_no_process():
     renderer = Renderers(1)
     try:
         renderer.rendered("a", {})
-        pid = renderer._idle.queue[0].process.pid
+        pid = renderer.pool.all[0].process.pid
         status = Path(f"/proc/{pid}/status").read_text()
         assert "Seccomp:\t2\n" in status and "NoNewPrivs:\t1\n" in status
         assert process_s(pid) < 5.0
     finally:
-        renderer.close()
+        renderer.pool.close()
 
 
 def test_confined_python_reads_and_starts_nothing(tmp_path):

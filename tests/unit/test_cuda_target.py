@@ -23,7 +23,7 @@ from greenfast.search.oracle.problem import POISON, LaunchPlan, Problem, Tensor
 from greenfast.search.oracle.reference import case_data
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Rival
-from greenfast.search.targets.cuda import driver, gpu_count
+from greenfast.search.targets.cuda import driver, execution, gpu_count
 from greenfast.search.targets.cuda import target as cuda
 from greenfast.search.targets.cuda.failures import cannot_start
 from greenfast.search.targets.cuda.images import ImageFiles
@@ -172,7 +172,7 @@ def test_a_child_that_dies_by_itself_is_our_fault_and_the_next_request_finds_a_n
 
 
 def test_large_problems_go_a_few_at_a_time(target, monkeypatch):
-    monkeypatch.setattr(cuda, "BATCH_BYTES", 200)
+    monkeypatch.setattr(execution, "BATCH_BYTES", 200)
     executions = list(
         target.execute(program(target, "right"), [problem_of(fill) for fill in range(1, 8)])
     )

@@ -74,14 +74,14 @@ def test_a_child_that_dies_tells_nothing_about_a_text(examining, sources):
     target, here = examining
     target.expect_many()
     assert answer(target, sources[0]) is None and not here
-    child = target._examiners._idle.queue[-1]
-    child.kill()
+    pool = target._examiners.pool
+    pool.kill()
     assert "#line" in answer(target, sources[1])  # from a new child, or read here
-    target._examiners._arguments = ("/dev/null/no-folder",)
-    target._examiners._idle.queue[-1].kill()
+    pool._arguments = ("/dev/null/no-folder",)
+    pool.kill()
     assert "__thread" in answer(target, sources[2]) and here == [sources[2].text]
 
 
 def test_small_machines_have_no_children():
     assert [children_for(cores) for cores in (1, 2, 7, 8, 16, 32)] == [0, 0, 0, 2, 4, 8]
-    Examiners(0, "", ()).close()
+    Examiners(0, "", ()).pool.close()

@@ -15,7 +15,7 @@ from greenfast.search.oracle.reference_children import ReferenceChildren
 def cache():
     children = ReferenceChildren(1)
     yield CaseDataCache(2**30, children)
-    children.close()
+    children.pool.close()
 
 
 @pytest.mark.parametrize("name", ["attention", "rmsnorm"])

@@ -23,7 +23,7 @@ TILES = {"tile_q": 16, "tile_kv": 32, "depth": 2, "parts": 1, "blocks": 1}
 def children():
     opened = ReferenceChildren(1)
     yield opened
-    opened.close()
+    opened.pool.close()
 
 
 @pytest.fixture
@@ -111,8 +111,7 @@ def test_a_child_that_died_is_replaced_and_its_cases_are_computed_here(catalogue
     kernel = catalogue.kernel("rmsnorm")
     cases, cache = cases_of(kernel), CaseDataCache(2**30, children)
     cache.fill(kernel, cases[:1])
-    child = children._idle.get()
-    children._idle.put(child)
+    [child] = children.pool.all
     os.kill(
         child.process.pid, signal.SIGSTOP
     )  # alive when it is asked, and dead before it can answer
@@ -122,8 +121,7 @@ def test_a_child_that_died_is_replaced_and_its_cases_are_computed_here(catalogue
     killer.join()
     assert here == cases[1:4]
     cache.fill(kernel, cases)
-    assert here == cases[1:4] and children._idle.get().process.pid != child.process.pid
-    children._idle.put(None)
+    assert here == cases[1:4] and child not in children.pool.all
 
 
 def test_who_waits_for_a_case_that_a_child_computes_gets_it(catalogue, children, here):
@@ -173,10 +171,10 @@ def test_without_children_nothing_is_begun(catalogue, here):
 def test_only_a_search_uses_children_and_only_where_there_are_cores_to_spare(monkeypatch):
     monkeypatch.setattr(reference, "_CACHE", CaseDataCache(2**30))
     for cores, count in ((2, 0), (16, 2)):
-        assert reference._CACHE.children.count == 0
+        assert reference._CACHE.children.pool.count == 0
         monkeypatch.setattr(reference, "usable_cores", lambda cores=cores: cores)
         reference.use_children()
-        assert reference._CACHE.children.count == count
+        assert reference._CACHE.children.pool.count == count
     used = reference._CACHE.children
     reference.use_children()
     assert reference._CACHE.children is used

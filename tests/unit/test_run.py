@@ -151,13 +151,20 @@ def test_a_cancel_ends_what_is_in_flight_at_once(start, album, broken_kernel):
     endless = broken_kernel(
         "right.cu.j2", "for (int step", "volatile int on = 1; while (on) { }\n    for (int step"
     )
-    cancel_at = time.monotonic() + 1.0
-    sink = ListSink(lambda sink: Control.CANCEL if time.monotonic() > cancel_at else Control.RUN)
-    begun = time.monotonic()
+    cancelled = []  # when, a second after the first trial has begun
+
+    def control(sink):
+        if sink.begun and not cancelled:
+            cancelled.append(time.monotonic() + 1.0)
+        late = cancelled and time.monotonic() > cancelled[0]
+        return Control.CANCEL if late else Control.RUN
+
+    sink = ListSink(control)
     _, result = start(sink, catalogue=endless, trials=4)
     assert result.ended is Ended.CANCELLED
     assert sink.trials == [] and sink.begun
-    assert time.monotonic() - begun < 15  # not the 20 s that a run without end is given
+    # Not the 20 s that a run without end is given.
+    assert time.monotonic() - cancelled[0] < 15
     assert threading.active_count() < 10
 
 

@@ -126,7 +126,7 @@ def test_a_crash_of_the_compiler_is_the_candidates_and_leaves_the_pool_whole(tmp
 def test_a_child_that_died_while_it_was_idle_is_replaced(tmp_path):
     toolchain = Toolchain(tmp_path, 1)
     toolchain.compile(_source(KERNEL), "sm_90")
-    (child,) = toolchain._all
+    (child,) = toolchain.children.all
     os.kill(child.process.pid, signal.SIGKILL)
     child.process.wait()
     assert isinstance(toolchain.compile(_source(KERNEL + "\n"), "sm_90"), Cubin)

@@ -134,7 +134,7 @@ def test_a_library_on_the_search_path_is_not_loaded(tmp_path, monkeypatch):
     toolchain = Toolchain(tmp_path / "cache", 1)
     try:
         toolchain.require_right()
-        (child,) = toolchain._all
+        (child,) = toolchain.children.all
         loaded = {
             line.split()[-1]
             for line in Path(f"/proc/{child.process.pid}/maps").read_text().splitlines()

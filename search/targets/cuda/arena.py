@@ -6,6 +6,7 @@ and compares the span before and after a run. NumPy only.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,15 @@ def description(problem: Problem, images: Path) -> dict[str, Any]:
             for launch in problem.launches
         ],
     }
+
+
+def problems_of(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The described problems of a request, or of the file that it names."""
+    if "problems" in request:
+        described: list[dict[str, Any]] = request["problems"]
+    else:
+        described = json.loads(Path(request["problems_file"]).read_bytes())
+    return described
 
 
 def _argument(argument: GivenArgument) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import cupy
@@ -55,7 +56,7 @@ class Heads:
         self._bytes = 0
 
     def get(self, described: Mapping[str, Any], arena: Arena) -> Head:
-        key = described["images"]  # named by its content
+        key = Path(described["images"]).name  # its content, in whichever folder
         if key in self._heads:
             self._heads.move_to_end(key)
             return self._heads[key]
@@ -80,11 +81,7 @@ def start(base: int, head: Head, arena: Arena, stream: int) -> None:
 
     Zeroed workspaces are left to `Loaded.launch`, which zeroes them before each pass.
     """
-    if head.device is not None:
-        runtime.memcpyAsync(base, head.device.ptr, arena.head_bytes, ON_DEVICE, stream)
-    else:
-        runtime.memcpy(base, head.host.ctypes.data, arena.head_bytes, TO_DEVICE)
-        runtime.deviceSynchronize()
+    start_tensors(base, head, arena, stream)
     if arena.total_bytes > arena.head_bytes:
         runtime.memsetAsync(
             base + arena.head_bytes, CANARY, arena.total_bytes - arena.head_bytes, stream
@@ -92,6 +89,15 @@ def start(base: int, head: Head, arena: Arena, stream: int) -> None:
         for offset, size in arena.offsets.values():
             if offset >= arena.head_bytes and size:
                 runtime.memsetAsync(base + offset, POISON, size, stream)
+
+
+def start_tensors(base: int, head: Head, arena: Arena, stream: int) -> None:
+    """As `start`, but workspaces keep what they hold."""
+    if head.device is not None:
+        runtime.memcpyAsync(base, head.device.ptr, arena.head_bytes, ON_DEVICE, stream)
+    else:
+        runtime.memcpy(base, head.host.ctypes.data, arena.head_bytes, TO_DEVICE)
+        runtime.deviceSynchronize()
 
 
 class Landing:

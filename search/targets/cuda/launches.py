@@ -105,9 +105,9 @@ class Stopwatch:
         if not self.nodes:
             # While this launch runs, the timed one is queued, so its launch latency is hidden.
             self._launch_next()
-            return self._elapsed_us(self._launch_next)
+            return self.elapsed_us(self._launch_next)
         for _ in range(3):
-            short, long = (self._elapsed_us(graph.launch) for graph in self._graphs)
+            short, long = (self.elapsed_us(graph.launch) for graph in self._graphs)
             if long > short:
                 return (long - short) / self.nodes
         return long / (2 * self.nodes)  # never seen on a quiet GPU: an upper bound of the time
@@ -118,11 +118,11 @@ class Stopwatch:
         self._graphs[0].launch() if self.nodes else self._launch_next()
 
     def _estimate_us(self) -> float:
-        single = min(self._elapsed_us(self._launch_next) for _ in range(2))
+        single = min(self.elapsed_us(self._launch_next) for _ in range(2))
         if single >= 2 * GRAPH_US:  # too long for a launch's latency to matter
             return single
         graph = self._graph(ESTIMATE_LAUNCHES)
-        return min(self._elapsed_us(graph.launch) for _ in range(3)) / ESTIMATE_LAUNCHES
+        return min(self.elapsed_us(graph.launch) for _ in range(3)) / ESTIMATE_LAUNCHES
 
     def _launch_next(self) -> None:
         self._ring[self._next % len(self._ring)].launch(self._stream)
@@ -136,7 +136,8 @@ class Stopwatch:
         graph.upload(self._stream)
         return graph
 
-    def _elapsed_us(self, start: Callable[[], object]) -> float:
+    def elapsed_us(self, start: Callable[[], object]) -> float:
+        """Microseconds of what `start` puts into the stream."""
         self._begin.record(self._stream)
         start()
         self._end.record(self._stream)

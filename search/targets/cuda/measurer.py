@@ -24,11 +24,19 @@ import numpy as np
 from cupy.cuda import runtime
 
 from greenfast.search.children import serve_requests
-from greenfast.search.targets.cuda.arena import ALIGN, Arena, damage, lay_out, outputs
+from greenfast.search.targets.cuda.arena import (
+    ALIGN,
+    Arena,
+    damage,
+    lay_out,
+    outputs,
+    problems_of,
+)
 from greenfast.search.targets.cuda.device_memory import Head, Heads, Landing, Span, start
 from greenfast.search.targets.cuda.large_reference import computed
 from greenfast.search.targets.cuda.launches import Hung, Loaded, Stopwatch, wait
 from greenfast.search.targets.cuda.nvml import Health
+from greenfast.search.targets.cuda.repeated import Repetition, fit, own_count
 from greenfast.search.text import one_line, shortened
 from greenfast.search.timing import alone, race, ring_sets
 
@@ -88,7 +96,7 @@ class Measurer:
 
     def do_execute(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run each problem once and write the outputs to the file `outputs`, back to back."""
-        problems = request["problems"]
+        problems = problems_of(request)
         arenas = [lay_out(problem) for problem in problems]
         ends = list(accumulate(arena.total_bytes for arena in arenas))
         with self._clock("upload"):
@@ -175,6 +183,43 @@ class Measurer:
             "damage": [left],
         }
 
+    def do_repeat(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Launch as in `do_measure`, with the inputs of the problem `fresh` at the same addresses.
+
+        The outputs of several launches go to the file `outputs`, back to back.
+        """
+        described, fresh, cubin = request["problem"], request["fresh"], request["cubin"]
+        arena, count = lay_out(described), own_count(lay_out(described))
+        with self._clock("upload"):
+            base, (ring,), (timed_head,) = self._rings([(cubin, described)], request, count + 1)
+            fresh_head = self.heads.get(fresh, arena)
+            places = [base + number * arena.total_bytes for number in range(len(ring) + count + 1)]
+            own_places, own, spare = places[len(ring) : -1], [], places[-1]
+            for place in own_places:
+                start(place, fresh_head, arena, self.stream.ptr)
+                own.append(self._loaded(cubin, described, arena, base, place))
+        repetition = Repetition(
+            ring,
+            places[: len(ring)],
+            own,
+            own_places,
+            spare,
+            arena,
+            fit(described, count, request["l2_bytes"]),
+            self.stream,
+            request["deadline_s"],
+        )
+        with self._clock("repeat"):
+            looked_at, suspicion = repetition.run(timed_head, fresh_head)
+        damages = []
+        with self._clock("look"), Path(request["outputs"]).open("wb") as file:
+            for place in looked_at:
+                after = self.landing.fetch(place, arena.total_bytes, self.stream)
+                damages.append(damage(fresh, arena, fresh_head.host, after))
+                for output in outputs(fresh, arena, after):
+                    file.write(output.data)
+        return {"damage": damages, "suspicion": suspicion}
+
     def _race(
         self, watches: Sequence[Stopwatch], request: dict[str, Any]
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -210,9 +255,12 @@ class Measurer:
         return damage(described, arena, head.host, after)
 
     def _rings(
-        self, programs: list[tuple[str, dict[str, Any]]], request: dict[str, Any]
+        self, programs: list[tuple[str, dict[str, Any]]], request: dict[str, Any], more: int = 0
     ) -> tuple[int, list[list[Loaded]], list[Head]]:
-        """The address of the first set, each program on all its sets, and each program's head."""
+        """The address of the first set, each program on all its sets, and each program's head.
+
+        Room for `more` sets follows.
+        """
         arenas = [lay_out(described) for _, described in programs]
         sets = ring_sets(
             sum(tensor["bytes"] for tensor in programs[0][1]["tensors"]),
@@ -223,7 +271,7 @@ class Measurer:
         name = Path(programs[0][0]).name[:32]
         shift = ALIGN * random.Random(f"{request['seed']} {name}").randrange(PLACES)
         set_bytes = sum(arena.total_bytes for arena in arenas)
-        base = self._take(sets * set_bytes + ALIGN * PLACES) + shift
+        base = self._take((sets + more) * set_bytes + ALIGN * PLACES) + shift
         heads, rings, place = [], [], base
         for (cubin, described), arena in zip(programs, arenas, strict=True):
             head, ring = self.heads.get(described, arena), []
@@ -245,13 +293,27 @@ class Measurer:
             if time.monotonic() >= end:
                 return
 
-    def _loaded(self, cubin: str, described: dict[str, Any], arena: Arena, base: int) -> Loaded:
+    def _loaded(
+        self,
+        cubin: str,
+        described: dict[str, Any],
+        arena: Arena,
+        base: int,
+        outputs_base: int | None = None,
+    ) -> Loaded:
+        """The program on the arena at `base`; its outputs may be those of another one."""
         if cubin not in self.modules:
             self.modules[cubin] = cupy.RawModule(path=cubin)
         self.modules.move_to_end(cubin)
         while len(self.modules) > MODULES_KEPT:
             self.modules.popitem(last=False)
         addresses = {name: base + offset for name, (offset, _) in arena.offsets.items()}
+        if outputs_base is not None:
+            addresses |= {
+                tensor["name"]: outputs_base + arena.offsets[tensor["name"]][0]
+                for tensor in described["tensors"]
+                if tensor["role"] != "input"
+            }
         return Loaded(self.modules[cubin], described, addresses, arena.zeroed_spans(base))
 
     def _take(self, size: int) -> int:

@@ -6,10 +6,11 @@ the choice of the GPU. A request that a GPU fails is repeated on another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import NamedTuple
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from greenfast.search.errors import Fault
@@ -19,11 +20,14 @@ from greenfast.search.oracle.problem import Problem
 from greenfast.search.oracle.reference import CaseData, case_data
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Runner
+from greenfast.search.targets.cuda.execution import batches
 from greenfast.search.targets.cuda.lanes import Lane, Lanes
 from greenfast.search.targets.cuda.large_reference import LARGE_FLOP
-from greenfast.search.targets.cuda.target import CHECK_FLOP_LIMIT, CudaTarget, Program, batches
+from greenfast.search.targets.cuda.target import CHECK_FLOP_LIMIT, CudaTarget, Program
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import Timing
+
+T = TypeVar("T")
 
 
 class _Started(NamedTuple):
@@ -36,6 +40,7 @@ class SeveralGpus(Runner):
 
     measures = True
     keeps_modules = True
+    takes_descriptions = True
     band = 1.0
     check_flop_limit = CHECK_FLOP_LIMIT
 
@@ -87,8 +92,22 @@ class SeveralGpus(Runner):
         def run(lane: Lane) -> list[Execution]:
             return list(lane.target.execute(program, batch))
 
+        return self._on_lane(program, run)
+
+    def _on_lane(self, program: Program, work: Callable[[Lane], T]) -> T:
+        """The result of `work` where the program was timed, or else on a GPU that is free."""
         timed_on = self._timed_on.get(program)
-        return self._lanes.on_any(run) if timed_on is None else self._lanes.on(timed_on, run)
+        return self._lanes.on_any(work) if timed_on is None else self._lanes.on(timed_on, work)
+
+    @contextmanager
+    def answered(
+        self, program: Program, problems: Mapping[str, Any]
+    ) -> Iterator[tuple[Mapping[str, Any], Path]]:
+        with ExitStack() as outputs:
+            yield self._on_lane(
+                program,
+                lambda lane: outputs.enter_context(lane.target.answered(program, problems)),
+            )
 
     def measure(
         self,
@@ -106,6 +125,15 @@ class SeveralGpus(Runner):
             return result
 
         return self._lanes.on_any(timed)
+
+    def after_timing(
+        self, program: Program, problem: Problem, fresh: Problem
+    ) -> Iterator[Execution]:
+        def run(lane: Lane) -> list[Execution]:
+            return list(lane.target.after_timing(program, problem, fresh))
+
+        timed_on = self._timed_on.get(program)
+        yield from self._lanes.on_any(run) if timed_on is None else self._lanes.on(timed_on, run)
 
     def identity(self) -> tuple[tuple[str, str], ...]:
         (_, _), *rest = self._lanes.on_any(lambda lane: lane.target.identity())

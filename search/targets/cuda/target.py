@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Ru
 from greenfast.search.targets.bound import bound_us, mode_of
 from greenfast.search.targets.cuda import driver
 from greenfast.search.targets.cuda.arena import description
+from greenfast.search.targets.cuda.execution import batches, executions, images_in, outputs_of
 from greenfast.search.targets.cuda.failures import LAUNCH_TIMEOUT, failure_of
 from greenfast.search.targets.cuda.images import ImageFiles
 from greenfast.search.targets.cuda.large_reference import LARGE_FLOP, agrees, described, takes_cupy
@@ -44,8 +45,8 @@ RUN_DEADLINE_S = 10.0  # of one wait on the GPU
 TIMING_S = 10.0  # after it a race ends at its next look
 LOCK_DEADLINE_S = 120.0
 QUIET_S = 30.0  # after it a time is taken beside other processes' work, and its note says so
-BATCH_BYTES = 2**28
 CHECK_FLOP_LIMIT = 2e9  # the float64 reference runs on the CPU
+Answer = tuple[dict[str, Any], Path]  # a reply, and the file of its outputs
 
 
 @dataclass(eq=False)
@@ -72,6 +73,7 @@ class CudaTarget(Runner):
 
     measures = True
     keeps_modules = True
+    takes_descriptions = True
     band = 1.0
     check_flop_limit = CHECK_FLOP_LIMIT
     measurer = "greenfast.search.targets.cuda.measurer"  # the child's module
@@ -189,38 +191,41 @@ class CudaTarget(Runner):
 
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
         """All problems in one request, or in several where they are large."""
-        for batch in batches(problems):
-            yield from self._executed(program, batch)
 
-    def _executed(self, program: Program, batch: Sequence[Problem]) -> Iterator[Execution]:
-        if not batch:
-            return
-        workplace = self._open()
-        with workplace.images.held(batch) as files:
-            request = {
-                "do": "execute",
-                "cubin": str(program.path),
-                "deadline_s": self._run_deadline_s,
-                "problems": [
+        def ask(batch: Sequence[Problem]) -> tuple[Mapping[str, Any], np.ndarray]:
+            with self._open().images.held(batch) as files:
+                described = [
                     description(problem, file) for problem, file in zip(batch, files, strict=True)
-                ],
-            }
-            reply, images = self._answered(workplace, request, alone=False)
+                ]
+                with self.answered(program, {"problems": described}) as (reply, path):
+                    return reply, images_in(path)
+
+        for batch in batches(problems):
+            yield from executions(batch, ask, self._failure)
+
+    @contextmanager
+    def answered(self, program: Program, problems: Mapping[str, Any]) -> Iterator[Answer]:
+        """The child's reply to a request to run described problems, and the file of their outputs.
+
+        `problems` holds the request's field of that name, or the file that holds it. The outputs
+        are there until the block ends.
+        """
+        workplace = self._open()
+        request = {
+            **problems,
+            "do": "execute",
+            "cubin": str(program.path),
+            "deadline_s": self._run_deadline_s,
+        }
+        path = workplace.folder / f"outputs-{next(self._count)}"
+        try:
+            reply = self._replied(workplace, request, path, alone=False)
             if reply.get("code") == LAUNCH_TIMEOUT:
                 # Other processes may have kept the GPU: repeat without them.
-                reply, images = self._answered(workplace, request, alone=True)
-        if "error" not in reply:
-            for problem, outputs, damage in zip(
-                batch, outputs_of(batch, images), reply["damage"], strict=True
-            ):
-                failure = Failure(Reason(damage[0]), damage[1]) if damage else None
-                yield Execution(problem, "device", {} if failure else outputs, failure)
-            return
-        at = reply["at"]  # the child is lost, and with it the outputs of the runs before this one
-        failure = self._failure(batch[at], reply)
-        yield from self._executed(program, batch[:at])
-        yield Execution(batch[at], "device", {}, failure)
-        yield from self._executed(program, batch[at + 1 :])
+                reply = self._replied(workplace, request, path, alone=True)
+            yield reply, path
+        finally:
+            path.unlink(missing_ok=True)
 
     def measure(
         self,
@@ -250,6 +255,29 @@ class CudaTarget(Runner):
                     return failure
             timings.append(self._timing(problem, reply, request["mode"]))
         return tuple(timings)
+
+    def after_timing(
+        self, program: Program, problem: Problem, fresh: Problem
+    ) -> Iterator[Execution]:
+        """Passes of the ring that was timed, on other inputs; then `fresh` at other addresses."""
+        workplace = self._open()
+        with workplace.images.held((problem, fresh)) as files:
+            request = {
+                **self._measure_request(program, problem, None, (problem,), files[:1], 0),
+                "do": "repeat",
+                "fresh": description(fresh, files[1]),
+            }
+            reply, images = self._answered(workplace, request, alone=True)
+        if "error" in reply:
+            yield Execution(fresh, "timed", {}, self._failure(fresh, reply))
+            return
+        looked_at = [fresh] * len(reply["damage"])
+        for outputs, damage in zip(outputs_of(looked_at, images), reply["damage"], strict=True):
+            failure = Failure(Reason(damage[0]), damage[1]) if damage else None
+            yield Execution(fresh, "timed", {} if failure else outputs, failure)
+        if reply["suspicion"]:
+            yield Execution(fresh, "timed", {}, Failure(Reason.IMPLAUSIBLE, reply["suspicion"]))
+        yield from self.execute(program, (fresh,))
 
     def identity(self) -> tuple[tuple[str, str], ...]:
         hello = self._started().child.hello
@@ -286,27 +314,30 @@ class CudaTarget(Runner):
     def _answered(
         self, workplace: Workplace, request: dict[str, Any], *, alone: bool
     ) -> tuple[dict[str, Any], np.ndarray]:
-        """The child's reply and the bytes of its output file (none with an error).
-
-        One request at a time.
-        """
+        """The child's reply and the bytes of its output file (none with an error)."""
         path = workplace.folder / f"outputs-{next(self._count)}"
         try:
-            with (
-                self._one_at_a_time,
-                self._turn(workplace.uuid),
-                workplace.lock.held(alone=alone),
-            ):
-                begin = time.perf_counter()
-                reply = workplace.child.call({**request, "outputs": str(path)})
-                self.spans[request["do"]] += time.perf_counter() - begin
-                for activity, spent in reply.get("spans", {}).items():
-                    self.spans[f"{request['do']}: {activity}"] += spent
-            return reply, np.fromfile(path, np.uint8) if path.exists() else np.empty(0, np.uint8)
+            return self._replied(workplace, request, path, alone=alone), images_in(path)
         finally:
             path.unlink(missing_ok=True)
 
-    def _failure(self, problem: Problem, reply: dict[str, Any]) -> Failure:
+    def _replied(
+        self, workplace: Workplace, request: dict[str, Any], outputs: Path, *, alone: bool
+    ) -> dict[str, Any]:
+        """The child's reply, its outputs in the file `outputs`. One request at a time."""
+        with (
+            self._one_at_a_time,
+            self._turn(workplace.uuid),
+            workplace.lock.held(alone=alone),
+        ):
+            begin = time.perf_counter()
+            reply = workplace.child.call({**request, "outputs": str(outputs)})
+            self.spans[request["do"]] += time.perf_counter() - begin
+            for activity, spent in reply.get("spans", {}).items():
+                self.spans[f"{request['do']}: {activity}"] += spent
+        return reply
+
+    def _failure(self, problem: Problem, reply: Mapping[str, Any]) -> Failure:
         return failure_of(self.name, self.device.arch, problem, reply)
 
     def _measure_request(
@@ -370,32 +401,3 @@ class CudaTarget(Runner):
             baseline_samples=tuple(reply["others"]),
             mode=mode,
         )
-
-
-def batches(problems: Sequence[Problem]) -> Iterator[list[Problem]]:
-    """The problems in order, in lists of at most `BATCH_BYTES` (or of one problem)."""
-    batch: list[Problem] = []
-    held = 0
-    for problem in problems:
-        size = sum(tensor.image.size for tensor in problem.tensors) + sum(
-            workspace.bytes for workspace in problem.workspaces
-        )
-        if batch and held + size > BATCH_BYTES:
-            yield batch
-            batch, held = [], 0
-        batch.append(problem)
-        held += size
-    yield batch
-
-
-def outputs_of(problems: Sequence[Problem], images: np.ndarray) -> list[dict[str, np.ndarray]]:
-    """Each problem's outputs by name; `images` holds them all, back to back."""
-    outputs: list[dict[str, np.ndarray]] = []
-    position = 0
-    for problem in problems:
-        outputs.append({})
-        for tensor in problem.tensors:
-            if tensor.role != "input":
-                outputs[-1][tensor.name] = images[position : position + tensor.image.size]
-                position += tensor.image.size
-    return outputs

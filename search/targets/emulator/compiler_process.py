@@ -24,6 +24,7 @@ LOG_LIMIT_BYTES = 32 * 1024
 COMPILER_MEMORY_BYTES = 2 * 2**30
 COMPILER_FILE_BYTES = 64 * 2**20
 WORK_BYTES = 96 * 2**20  # of all files in the work folder; a library takes about 100 KB
+WORK_FILES = 500  # in the work folder; g++ has about 10 at a time
 OUT_OF_MEMORY = ("out of memory", "virtual memory exhausted", "bad_alloc", "Cannot allocate memory")
 CRASH = ("internal compiler error", "terminated signal", "Killed signal")
 
@@ -110,7 +111,8 @@ def run_compiler(
             reason = _waited_for(process, deadline, work)
     text = capped(_read_capped(log_path))
     if reason == "memory":
-        text = f"error: the compiler wrote more than {WORK_BYTES >> 20} MiB\n{text}"
+        most = f"{WORK_BYTES >> 20} MiB or {WORK_FILES} files"
+        text = f"error: the compiler wrote more than {most}\n{text}"
     if reason or process.returncode:
         return CompilerFailed(reason or _failure_reason(process.returncode, text), text)
     return None
@@ -122,7 +124,7 @@ def _waited_for(process: subprocess.Popen[bytes], deadline: Deadline, work: Path
     while True:
         with suppress(subprocess.TimeoutExpired):
             process.wait(LOOK_S)
-        if _size_bytes(work) > WORK_BYTES:
+        if _is_too_large(work):
             return "memory"
         if process.returncode is not None:
             return ""
@@ -130,13 +132,19 @@ def _waited_for(process: subprocess.Popen[bytes], deadline: Deadline, work: Path
             return "timeout"
 
 
-def _size_bytes(folder: Path) -> int:
-    """The size of a folder's files, while some of them come and go."""
+def _is_too_large(work: Path) -> bool:
+    """Whether the files in the folder, some of which come and go, are too many or too large.
+
+    A file counts with its length, also where it has no blocks: its end may be all that is read.
+    """
     size_bytes = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):
-            size_bytes += path.lstat().st_size
-    return size_bytes
+    with os.scandir(work) as entries:
+        for number, entry in enumerate(entries, 1):
+            with suppress(OSError):
+                size_bytes += entry.stat(follow_symlinks=False).st_size
+            if number > WORK_FILES or size_bytes > WORK_BYTES:
+                return True
+    return False
 
 
 def _failure_reason(returncode: int, log: str) -> str:

@@ -6,11 +6,9 @@ Python's global lock longer than anything else that is done for a candidate.
 
 from __future__ import annotations
 
-import queue
 from pathlib import Path
-from typing import Any
 
-from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
+from greenfast.search.children import ChildDied, Children, ChildTimeout, Limits
 from greenfast.search.errors import Fault
 from greenfast.search.targets.emulator.examination import Refusal
 
@@ -28,11 +26,12 @@ class Examiners:
     """`count` children, each started when it is first needed. They end with this process."""
 
     def __init__(self, count: int, cache_folder: Path, include_dirs: tuple[Path, ...]) -> None:
-        self.count = count
-        self._arguments = (str(cache_folder), *map(str, include_dirs))
-        self._idle: queue.LifoQueue[Child | None] = queue.LifoQueue()
-        for _ in range(count):
-            self._idle.put(None)
+        self.pool = Children(
+            count,
+            "greenfast.search.targets.emulator.examining_child",
+            Limits(memory_bytes=MEMORY_BYTES),
+            (str(cache_folder), *map(str, include_dirs)),
+        )
 
     def known(self, text: str, unit: str, arch: str) -> tuple[Refusal | None] | None:
         """The answer of `examination.refusal`; None where this process must look for itself.
@@ -40,40 +39,10 @@ class Examiners:
         A child that fails, dies or exceeds its deadline tells nothing about the text.
         """
         try:
-            reply = self._call({"text": text, "unit": unit, "arch": arch})
+            reply = self.pool.call({"text": text, "unit": unit, "arch": arch}, DEADLINE_S)
         except (ChildDied, ChildTimeout, Fault, OSError):
             return None
         if "unknown" in reply:
             return None
         sentence = reply["sentence"]
         return (Refusal(sentence, reply["line"]) if sentence is not None else None,)
-
-    def close(self) -> None:
-        """End the idle children; busy ones end when their work is done."""
-        for _ in range(self.count):
-            try:
-                child = self._idle.get_nowait()
-            except queue.Empty:
-                return
-            if child is not None:
-                child.close()
-            self._idle.put(None)
-
-    def _call(self, request: dict[str, str]) -> dict[str, Any]:
-        child = self._idle.get()
-        try:
-            if child is not None and not child.alive:
-                child.close()
-                child = None
-            if child is None:
-                child = Child(
-                    "greenfast.search.targets.emulator.examining_child",
-                    Limits(memory_bytes=MEMORY_BYTES),
-                    self._arguments,
-                )
-            return child.call(request, DEADLINE_S)
-        except (ChildDied, ChildTimeout, Fault, OSError):
-            child = None
-            raise
-        finally:
-            self._idle.put(child)

@@ -23,7 +23,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.targets.emulator.build import EmulatorBuild, Module
 from greenfast.search.targets.emulator.job import check_run, job_lines
 from greenfast.search.targets.emulator.job_files import JobFiles
-from greenfast.search.targets.emulator.report_events import has_shape
+from greenfast.search.targets.emulator.report_events import has_shape, with_waiting
 from greenfast.search.targets.emulator.results import run_result
 from greenfast.search.targets.emulator.runs import (
     Buffer,
@@ -62,7 +62,9 @@ __all__ = [
 EXIT_CRASH = 80
 EXIT_OURS = 81
 EXIT_TWICE = 82
-WITH_TAG = ("fault", "finding", "ours")  # events that are written while candidate code runs
+# Events that are written while candidate code runs.
+DURING_A_RUN = ("fault", "finding", "waiting_finding", "explained")
+WITH_TAG = (*DURING_A_RUN, "ours")
 LOADING_GRACE_S = 20.0
 LONGEST_LINE_BYTES = 64 * 2**20
 MOST_EVENTS = 1024  # of faults and findings a run; the emulator sends fewer
@@ -224,7 +226,7 @@ class _Batch:
                 )
             if event["event"] in ("load", "begin"):
                 begun = True
-            elif event["event"] in ("fault", "finding"):
+            elif event["event"] in DURING_A_RUN:
                 if len(open_faults) < MOST_EVENTS:
                     open_faults.append(event)
             elif event["event"] == "end":
@@ -278,7 +280,7 @@ class _Batch:
                         code="emulator_lost",
                     )
                 for event in filter(None, map(self._parse, lines)):
-                    if event["event"] not in ("fault", "finding"):
+                    if event["event"] not in DURING_A_RUN:
                         watch = self._watch(deadline)
                     yield event
 
@@ -310,7 +312,7 @@ class _Batch:
     def _lost(
         self, run: Run, open_faults: list[dict[str, Any]], status: str, last: RunFault | None
     ) -> RunResult:
-        partial = run_result(self.module, run, open_faults, None, {})
+        partial = run_result(self.module, run, with_waiting(open_faults), None, {})
         faults = partial.faults + ((last,) if last else ())
         return RunResult(run.name, status, faults, partial.notes, partial.findings)
 

@@ -80,6 +80,8 @@ def _load(instruction: Instruction, values: Values) -> str:
     name = "load"
     if any(m in _WEAK for m in modifiers):
         name, arguments = "load_flag", _with_scope(instruction, arguments)
+    elif "nc" in modifiers:
+        name = "load_read_only"
     elif "cg" in modifiers or "cv" in modifiers:
         name = "load_bypassing"
     lines = [f"{{ const auto gf_emulator_all = {PTX}{name}{arguments}({address});"]

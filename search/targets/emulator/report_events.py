@@ -6,7 +6,7 @@ out. A line of another shape is therefore ignored, like one without the tag.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from greenfast.search.targets.emulator.findings import NOUNS, VERBS
@@ -25,7 +25,36 @@ def has_shape(event: Event) -> bool:
         return _members(event, _FAULT)
     if name == "finding":
         return _members(event, _FINDING)
+    if name == "waiting_finding":
+        return _members(event, _FINDING) and _is_number(event.get("reader"))
+    if name == "explained":
+        return _is_number(event.get("reader"))
     return name == "ours" and _is_text(event.get("why"))
+
+
+def with_waiting(events: Iterable[Event]) -> list[Event]:
+    """The faults and findings of a run that did not end by itself.
+
+    A finding that waited for what its thread does next counts, unless a compare-and-swap has
+    explained the reads at its line.
+    """
+    all_events = list(events)
+    explained = {event["reader"] for event in all_events if event["event"] == "explained"}
+    reported = {_pair(event) for event in all_events if event["event"] == "finding"}
+    kept = []
+    for event in all_events:
+        if event["event"] in ("fault", "finding"):
+            kept.append(event)
+        elif event["event"] == "waiting_finding" and (
+            event["reader"] not in explained and _pair(event) not in reported
+        ):
+            kept.append({**event, "event": "finding"})
+    return kept
+
+
+def _pair(event: Event) -> tuple[object, ...]:
+    other = event["other"]
+    return event["kind"], event["party"]["site"], other and other["site"]
 
 
 def _members(event: object, shapes: Mapping[str, Shape]) -> bool:

@@ -167,7 +167,7 @@ class EmulatorTarget(Runner):
         with self._lock:
             examiners, self._examiners = self._examiners, None
         if examiners is not None:
-            examiners.close()
+            examiners.pool.close()
 
     @property
     def headers(self) -> frozenset[str]:

@@ -86,6 +86,8 @@ public:
     // Before a volatile store, whose own access is judged only behind it.
     void before_volatile_store(const void* address, bool block_wide = false) { releases(address, block_wide); }
     void undefined_shuffle(const Fiber& fiber, int source);
+    // Before a load through the read-only path (checker_read_only.cpp).
+    void reads_only(const void* address, unsigned bytes, const void* site);
     Clocks& clocks() { return clocks_; }
 
     // --- the asynchronous proxy (checker_async.cpp) ---
@@ -225,6 +227,10 @@ private:
     void global_access(const char* address, unsigned bytes, const Running& running);
     void watched_access(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
                         const Running& running, const ModuleMemory::Object* object);
+    void reads_only(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
+                    const Running& running);
+    void writes_read_only(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
+                          std::size_t word, unsigned mask, const Running& running);
     void module_access(const char* address, unsigned bytes, const Running& running);
     [[noreturn]] void module_fault(const char* kind, const char* address, unsigned bytes, const Running& running,
                                    const ModuleMemory::Object* object, const std::string& place);
@@ -270,6 +276,7 @@ private:
     bool stays_in_block(const void* address) const;
     Party party(const Running& running) const;
     Party party(unsigned thread, std::uint32_t site, Action action) const;
+    Party party_of(const GlobalShadow::Earlier& earlier) const;
     std::size_t shared_offset(const void* address) const {
         return (dynamic_.contains(address, 1) ? dynamic_ : static_).offset_of(address);
     }

@@ -16,6 +16,13 @@ uint3 unfolded(std::uint64_t linear, uint3 size) {
 
 }  // namespace
 
+Party Checker::party_of(const GlobalShadow::Earlier& earlier) const {
+    Party other = party(0, earlier.site, earlier.action);
+    other.block = unfolded(earlier.block, block_.worker().launch().grid);
+    other.thread = unfolded(earlier.thread, block_.worker().launch().block);
+    return other;
+}
+
 void Checker::global_access(const char* address, unsigned bytes, const Running& running) {
     const GlobalMemory& global = *block_.worker().launch().global;
     const std::size_t buffer = global.buffer_at(address, bytes);
@@ -78,9 +85,7 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
         const bool raced = shadow.touch(buffer, word, mask, access, earlier, record);
         if (is_atomic(running.action)) atomic_ = {access_address_, record};
         if (raced) {
-            finding.other = party(0, earlier.site, earlier.action);
-            finding.other.block = unfolded(earlier.block, block_.worker().launch().grid);
-            finding.other.thread = unfolded(earlier.thread, block_.worker().launch().block);
+            finding.other = party_of(earlier);
             if (earlier.fence_is_missing) finding.detail = no_reading_fence;
             if (earlier.is_overwritten) finding.detail = overwrites_an_update;
             if (earlier.may_come_later) finding.detail = may_come_first;
@@ -88,6 +93,8 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
                                          earlier.thread / 32 == access.thread / 32;
             race_or_suspect(finding, one_instruction);
         }
+        if (writes(running.action) && shadow.any_read_only())
+            writes_read_only(buffer, memory, begin, bytes, word, mask, running);
         const bool write = writes(running.action) && !is_atomic(running.action);
         const bool known = shadow.written(buffer, word, mask, write);
         if (!known && object) {

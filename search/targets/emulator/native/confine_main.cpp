@@ -109,10 +109,13 @@ constexpr int refused_calls[] = {
     425, 426, 427,                 // io_uring: its calls would pass the filter
     428, 429, 430, 431, 432, 442,  // the newer calls of mount
     424, 434, 438, 440,            // pidfd_send_signal, pidfd_open, pidfd_getfd, process_madvise
+    SYS_mkdirat, SYS_mknodat, SYS_symlinkat, SYS_linkat,  // the quota looks at plain files in one folder
 #ifdef SYS_chown
-    SYS_chown, SYS_lchown,
+    SYS_chown, SYS_lchown, SYS_mkdir, SYS_mknod, SYS_symlink, SYS_link,
 #endif
 };
+// Calls from here on were added after Landlock. Programs fall back to older ones.
+constexpr unsigned newer_calls = 443;
 // Signals to others; Landlock's scope refuses them from version 6 on.
 constexpr int signal_calls[] = {SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo};
 
@@ -136,6 +139,10 @@ public:
         load(offsetof(seccomp_data, nr));
         when(BPF_JGE, 0x40000000u, 0, 1);  // x32 calls by other numbers
         answer(refused);
+    }
+    void from(unsigned call, unsigned with) {
+        when(BPF_JGE, call, 0, 1);
+        answer(with);
     }
     void on(int call, unsigned with) {
         when(BPF_JEQ, unsigned(call), 0, 1);
@@ -171,6 +178,7 @@ int refuse_calls(bool supervised) {
     }
     Filter calls;
     for (const int call : refused_calls) calls.on(call, Filter::refused);
+    calls.from(newer_calls, SECCOMP_RET_ERRNO | ENOSYS);
     calls.on(437, SECCOMP_RET_ERRNO | ENOSYS);  // openat2: programs fall back to openat, which is supervised
     if (landlock_version() < 6)
         for (const int call : signal_calls) calls.on(call, Filter::refused);

@@ -35,20 +35,30 @@ void Findings::start_run() {
     numbers_.clear();
     counts_.clear();
     expected_.clear();
+    announced_.clear();
 }
 
 void Findings::add(const Finding& finding) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const bool is_reader = reads_beside_atomics(finding.party.action, finding.other.action);
     if (!is_reader && !reads_beside_atomics(finding.other.action, finding.party.action)) return keep(finding);
-    Expected& expected = expected_[is_reader ? finding.party.site : finding.other.site];
+    const void* reader = is_reader ? finding.party.site : finding.other.site;
+    Expected& expected = expected_[reader];
     if (expected.refuted) return keep(finding);
-    if (expected.waiting.size() < kept) expected.waiting.push_back(finding);
+    if (expected.waiting.size() >= kept) return;
+    expected.waiting.push_back(finding);
+    if (!expected.explained) announce(finding, reader);
+}
+
+void Findings::announce(const Finding& finding, const void* reader) {
+    if (announced_.size() < kept && announced_.emplace(finding.kind, finding.party.site, finding.other.site).second)
+        report().waiting_finding(finding, reader);
 }
 
 void Findings::swap_follows(const void* site, bool follows) {
     const std::lock_guard<std::mutex> lock(mutex_);
     Expected& expected = expected_[site];
+    if (follows && !expected.explained) report().explained(site);
     (follows ? expected.explained : expected.refuted) = true;
     if (follows) return;
     for (const Finding& finding : expected.waiting) keep(finding);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -124,9 +125,11 @@ private:
         std::vector<Finding> waiting;
     };
     void keep(const Finding& finding);
+    void announce(const Finding& finding, const void* reader);
 
     mutable std::mutex mutex_;
     std::map<const void*, Expected> expected_;
+    std::set<Key> announced_;  // of those that wait: they are reported as such, so that no death of the process loses them
     std::map<Key, std::size_t> numbers_;
     std::map<std::size_t, std::uint64_t> counts_;
 };

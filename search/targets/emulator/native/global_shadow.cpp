@@ -36,6 +36,8 @@ void GlobalShadow::start_launch() {
     logs_.clear();
     observed_.clear();
     acquired_.clear();
+    read_only_.clear();
+    any_read_only_ = false;
 }
 
 bool GlobalShadow::written(std::size_t buffer, std::size_t word, unsigned bytes, bool write) {

@@ -5,10 +5,13 @@
 // Only atomics after fences order blocks. They are recorded as they happen, and a path through them is searched
 // only when two blocks touch the same bytes and one of them writes.
 #pragma once
+#include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "clocks.h"
@@ -86,6 +89,19 @@ public:
     // Whether all `bytes` (one bit each) of the word hold something; writes make it so.
     bool written(std::size_t buffer, std::size_t word, unsigned bytes, bool write);
 
+    // A load through the read-only path (checker_read_only.cpp) of `bytes` of a word.
+    struct ReadOnlyLoad {
+        std::uint64_t block;
+        unsigned thread;
+        std::uint32_t site;
+        unsigned bytes;
+    };
+    // True, with the write, when this launch has written some of the load's bytes; else they are kept.
+    bool reads_only(std::size_t buffer, std::size_t word, unsigned bytes, const ReadOnlyLoad& load, Earlier& earlier);
+    // True, with the load, when this launch has loaded them so.
+    bool writes_read_only(std::size_t buffer, std::size_t word, unsigned bytes, Earlier& earlier) const;
+    bool any_read_only() const { return any_read_only_.load(std::memory_order_relaxed); }
+
     // Whether what `thread` of another block did at `time` comes before `access`.
     bool orders(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access) const;
 
@@ -130,6 +146,7 @@ private:
         std::unordered_map<std::uint64_t, std::size_t> last;
     };
     static constexpr unsigned reads_looked_at = 8;
+    static constexpr std::size_t most_read_only_words = 1u << 20;
     static constexpr std::uint32_t most_touches = 1u << 24;  // of a launch, 56 bytes each
 
     static bool known(const Acquired& one, unsigned thread, const Clocks& clocks) {
@@ -167,6 +184,8 @@ private:
     std::unordered_map<const void*, Log> logs_;
     using AcquiredByBlock = std::unordered_map<std::uint64_t, std::vector<Acquired>>;
     AcquiredByBlock observed_, acquired_;
+    std::map<std::pair<std::size_t, std::size_t>, ReadOnlyLoad> read_only_;  // by buffer and word
+    std::atomic<bool> any_read_only_{false};
 };
 
 }  // namespace gf_emulator

@@ -100,16 +100,23 @@ void Report::begin() { secret_line("begin", ""); }
 void Report::end(const std::string& members) { secret_line("end", members); }
 void Report::ours(const char* why) { line("ours", "\"why\":" + quoted(why)); }
 
-void Report::finding(const Finding& finding) {
+void Report::finding(const Finding& finding) { line("finding", members(finding)); }
+
+void Report::waiting_finding(const Finding& finding, const void* reader) {
+    line("waiting_finding", members(finding) + format(",\"reader\":%ld", offset(reader)));
+}
+
+void Report::explained(const void* reader) { line("explained", format("\"reader\":%ld", offset(reader))); }
+
+std::string Report::members(const Finding& finding) const {
     const auto party = [this](const Party& one) {
         return format("{\"action\":\"%s\",\"site\":%ld,\"block\":", name_of(one.action), offset(one.site)) +
                triple(one.block) + ",\"thread\":" + triple(one.thread) + "}";
     };
-    line("finding", format("\"kind\":\"%s\",\"offset\":%ld,\"bytes\":%u,\"memory\":", finding.kind,
-                           finding.offset, finding.bytes) +
-                        quoted(finding.memory) + ",\"detail\":" + quoted(finding.detail) + ",\"party\":" +
-                        party(finding.party) + ",\"other\":" +
-                        (finding.other.site ? party(finding.other) : "null"));
+    return format("\"kind\":\"%s\",\"offset\":%ld,\"bytes\":%u,\"memory\":", finding.kind, finding.offset,
+                  finding.bytes) +
+           quoted(finding.memory) + ",\"detail\":" + quoted(finding.detail) + ",\"party\":" + party(finding.party) +
+           ",\"other\":" + (finding.other.site ? party(finding.other) : "null");
 }
 
 void Report::fault(const Fault& fault) {

@@ -52,6 +52,10 @@ public:
 
     void fault(const Fault& fault);
     void finding(const Finding& finding);
+    // A finding that what a thread does next may explain, and that a compare-and-swap behind the reads at `reader` does.
+    // The parent takes notice of both only where the run does not end by itself.
+    void waiting_finding(const Finding& finding, const void* reader);
+    void explained(const void* reader);
     void ours(const char* why);
 
     unsigned vault_half() const { return vault_ ? vault_->upper_half() : 0; }
@@ -64,6 +68,7 @@ public:
 
 private:
     std::string event(const char* name, const std::string& members) const;
+    std::string members(const Finding& finding) const;
     void line(const char* name, const std::string& members);
     void secret_line(const char* name, const std::string& members);
     void put(const char* text, std::size_t bytes);

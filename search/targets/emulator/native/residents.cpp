@@ -62,6 +62,8 @@ bool Worker::overdue() const {
 
 // Of the running thread, which is at `site`.
 void Worker::report_timeout(const void* site) {
+    // The store before the loop may have raced: no other access comes to judge it.
+    if (Checker* checks = checker()) checks->settle();
     const Fiber& self = fiber();
     Fault fault{"timeout", format("the run did not end within %g s of processor time, and the thread was in this line", deadline_s_),
                 block().block_index(), self.thread_index};

@@ -17,6 +17,6 @@ __device__ __forceinline__ void async_copy_keeping(void* shared_destination, con
     gf_emulator_async_copy(shared_destination, global_source, 16, valid_bytes);
 }
 
-__device__ __forceinline__ unsigned load_once(const unsigned* source) { return *source; }
+__device__ __forceinline__ unsigned load_once(const unsigned* source) { return __ldg(source); }
 
 }  // namespace gf

@@ -97,6 +97,8 @@ void gf_emulator_named_barrier(unsigned id, unsigned thread_count, bool wait);
 // Of the 64 to 512 threads of the block around the calling one.
 void gf_emulator_tile_barrier(unsigned threads);
 void gf_emulator_fence(bool device_wide);
+// Before a load of these bytes through the read-only path, in a checked build.
+void gf_emulator_reads_only(const void* address, unsigned bytes);
 void gf_emulator_yield();
 
 void gf_emulator_atomic(void* address, const void* operand, const void* compared, void* before,

@@ -142,6 +142,15 @@ __forceinline__ T load_volatile(const T* address) {
 #endif
 }
 
+// A load through the cache that no store refreshes.
+template <class T>
+__forceinline__ T load_read_only(const T* address) {
+#ifdef GF_EMULATOR_CHECKED
+    gf_emulator_reads_only(address, sizeof(T));
+#endif
+    return *address;
+}
+
 }  // namespace gf_emulator
 
 #define GF_EMULATOR_LOAD(name, loaded)         \
@@ -154,7 +163,7 @@ __forceinline__ T load_volatile(const T* address) {
     __forceinline__ void name(T* address, T value) { \
         *address = value;                            \
     }
-GF_EMULATOR_LOAD(__ldg, *address)
+GF_EMULATOR_LOAD(__ldg, gf_emulator::load_read_only(address))
 GF_EMULATOR_LOAD(__ldca, *address)
 GF_EMULATOR_LOAD(__ldcg, gf_emulator::load_volatile(address))
 GF_EMULATOR_LOAD(__ldcs, *address)

@@ -19,6 +19,10 @@ __forceinline__ Several<T, count> load_bypassing(const char* address) {
     return load_volatile(reinterpret_cast<const Several<T, count>*>(address));
 }
 template <class T, int count>
+__forceinline__ Several<T, count> load_read_only(const char* address) {
+    return gf_emulator::load_read_only(reinterpret_cast<const Several<T, count>*>(address));
+}
+template <class T, int count>
 __forceinline__ void put(char* address, const Several<T, count>& value) {
     *reinterpret_cast<Several<T, count>*>(address) = value;
 }

@@ -1,0 +1,131 @@
+"""Wrong twins of kernels that copy and multiply asynchronously: one fault of a pipeline each.
+
+The operators change one line of a template. `early release` moves a line before the one above it.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+
+from bench.correctness.mutation import NOT_CODE, OPERATORS, Mutant
+
+Operator = Callable[[str], Iterator[str]]
+
+
+def _changed(pattern: str, change: Callable[[re.Match[str]], str]) -> Operator:
+    """Every way to apply `change` at one place of a line."""
+    compiled = re.compile(pattern)
+
+    def apply(line: str) -> Iterator[str]:
+        for match in compiled.finditer(line):
+            yield line[: match.start()] + change(match) + line[match.end() :]
+
+    return apply
+
+
+def _without(pattern: str) -> Operator:
+    return _changed(pattern, lambda _: ";")
+
+
+ASYNCHRONOUS: dict[str, Operator] = {
+    "remove a barrier wait": _without(r"gf::mbarrier_wait\([^;]*\);"),
+    "wait for the other phase": _changed(
+        r"(gf::mbarrier_wait\([^;]*), ([^,;]*)\);", lambda m: f"{m[1]}, ({m[2]}) ^ 1);"
+    ),
+    "expect fewer bytes": _changed(
+        r"(gf::mbarrier_expect_bytes\([^;]*)\);", lambda m: f"{m[1]} - 16);"
+    ),
+    "expect more bytes": _changed(
+        r"(gf::mbarrier_expect_bytes\([^;]*)\);", lambda m: f"{m[1]} + 16);"
+    ),
+    "one arrival less": _changed(
+        r"(gf::mbarrier_init\([^;]*), ([^,;]*[*][^,;]*|[2-9])\);", lambda m: f"{m[1]}, {m[2]} - 1);"
+    ),
+    "one arrival more": _changed(
+        r"(gf::mbarrier_init\([^;]*), ([^,;]*)\);", lambda m: f"{m[1]}, {m[2]} + 1);"
+    ),
+    "remove an arrival": _without(r"gf::mbarrier_arrive\w*\([^;]*\);"),
+    "every lane arrives": _changed(
+        r"\bif \((?:lane|threadIdx\.x % 32) == 0\)", lambda m: "if (true)"
+    ),
+    "remove a proxy fence": _without(r"gf::proxy_fence\w*\(\);"),
+    "remove the fence of barriers": _without(r"gf::mbarrier_init_fence\(\);"),
+    "remove wgmma fence": _without(r"gf::wgmma_fence\(\);"),
+    "remove wgmma commit": _without(r"gf::wgmma_commit\(\);"),
+    "remove wgmma wait": _without(r"gf::wgmma_wait<[^>]*>\(\);"),
+    "wait for one wgmma group less": _changed(
+        r"gf::wgmma_wait<([^>]*)>", lambda m: f"gf::wgmma_wait<({m[1]}) + 1>"
+    ),
+    "another swizzle": _changed(
+        r"gf::matrix_descriptor<([^>]*)>",
+        lambda m: f"gf::matrix_descriptor<({m[1]}) == 64 ? 32 : 64>",
+    ),
+    "operand 32 bytes further": _changed(
+        r"(gf::matrix_descriptor<[^;]*)\);", lambda m: f"{m[1]}) + 2;"
+    ),
+    "operand's stride doubled": _changed(
+        r"(gf::matrix_descriptor<[^;]*), ([^,;]*)\);", lambda m: f"{m[1]}, 2 * ({m[2]}));"
+    ),
+    "a box one row further": _changed(
+        r"(gf::tensor_load\w*\([^;]*, )([\w.]+[^,;]*)((?:, [^,;]*_?head, [^,;]*)?\);)",
+        lambda m: f"{m[1]}{m[2]} + 1{m[3]}",
+    ),
+    "accumulate from the start": _changed(
+        r", (?:d|step|accumulate) > 0\b|accumulate \|\| j > 0|step > 0 \|\| k > 0",
+        lambda m: ", true" if m[0].startswith(",") else "true",
+    ),
+    "remove a cluster barrier": _without(r"gf::cluster_(?:sync|arrive|wait)\(\);"),
+    "remove a wait for stores": _without(r"gf::bulk_wait\w*<[^>]*>\(\);"),
+    "remove a commit of stores": _without(r"gf::bulk_commit\(\);"),
+    "remove a turn": _without(r"\b(?:await|end)_turn\(\w+\);"),
+    **{
+        name: OPERATORS[name]
+        for name in (
+            "remove __syncthreads",
+            "remove __syncwarp",
+            "remove async_copy_wait",
+            "wait for one group less",
+            "remove async_copy_commit",
+            "remove __threadfence",
+            "remove a named barrier",
+        )
+    },
+}
+EARLY_RELEASE = "early release"
+RELEASE = re.compile(r"\s*(?:release|gf::mbarrier_arrive\w*)\([^;]*\);")
+AWAITED = re.compile(r"\s*(?:gf::wgmma_wait|gf::mbarrier_wait|store_tile|issue_\w+)\b[^;]*;")
+DEFINITION = re.compile(r"\s*(?:template|__device__|extern|struct|using|constexpr)\b")
+
+
+def asynchronous_mutants(unit: str, rng: random.Random) -> Iterator[Mutant]:
+    """Twins of a text in random order; the operator is drawn first and then one of its places."""
+    lines = unit.splitlines()
+    places: dict[str, list[Mutant]] = {}
+    for number, line in enumerate(lines):
+        if NOT_CODE.match(line) or DEFINITION.match(line):
+            continue
+        code, comment, rest = line.partition("//")
+        for name, operator in ASYNCHRONOUS.items():
+            for changed in operator(code):
+                after = [changed + comment + rest]
+                places.setdefault(name, []).append(_mutant(name, lines, number, 1, after))
+        if RELEASE.match(line) and number and AWAITED.match(lines[number - 1]):
+            after = [line, lines[number - 1]]
+            places.setdefault(EARLY_RELEASE, []).append(
+                _mutant(EARLY_RELEASE, lines, number - 1, 2, after)
+            )
+    while places:
+        name = rng.choice(sorted(places))
+        yield places[name].pop(rng.randrange(len(places[name])))
+        if not places[name]:
+            del places[name]
+
+
+def _mutant(operator: str, lines: list[str], number: int, count: int, after: list[str]) -> Mutant:
+    end = number + count
+    text = "\n".join([*lines[:number], *after, *lines[end:]]) + "\n"
+    following = lines[end].strip() if end < len(lines) else ""
+    before = lines[number].strip()
+    return Mutant(operator, number, before, after[0].strip(), following, text)

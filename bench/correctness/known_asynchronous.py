@@ -1,0 +1,82 @@
+"""Twins with a fault of a pipeline that pass both gates, with the reason for each."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bench.results import Row
+
+
+@dataclass(frozen=True)
+class Known:
+    """A kind of survivor: texts that its line, the next line and the candidate must contain."""
+
+    verdict: str  # "equivalent" | "not seen" on an emulator | "missed"
+    operator: str
+    before: str
+    candidate: str  # a regular expression over `template name=value name=value`
+    why: str
+    following: str = ""
+
+
+ONE_TILE = "a block has one row tile, so that nobody waits for the place of Q again"
+LANES_MEET = (
+    "the lanes hand over nothing in memory; a GPU may let them come apart before the next "
+    "instruction that needs all of them, and the emulator's lanes always meet there"
+)
+NO_COPIES = "all groups that hold copies were waited for in the walk; the last ones are empty"
+KNOWN: tuple[Known, ...] = (
+    Known("equivalent", "wait for one group less", "groups of no copies", "gemm/mma", NO_COPIES),
+    Known("equivalent", "remove async_copy_wait", "groups of no copies", "gemm/mma", NO_COPIES),
+    Known(
+        "equivalent",
+        "early release",
+        "gf::wgmma_wait<0>();",
+        "gemm/wgmma .*scheduler=grid ",
+        "the block's only tile ends here: nothing fills the slot again",
+    ),
+    *(
+        Known("equivalent", operator, "barriers.q_empty", "attention.*scheduler=grid ", ONE_TILE)
+        for operator in ("one arrival less", "one arrival more", "remove an arrival")
+    ),
+    Known(
+        "equivalent",
+        "every lane arrives",
+        "if (lane == 0)",
+        "attention/wgmma .*scheduler=grid ",
+        ONE_TILE,
+        "gf::mbarrier_arrive(&barriers.q_empty",
+    ),
+    Known(
+        "equivalent",
+        "accumulate from the start",
+        "accumulate || j",
+        "attention",
+        "the sums of O begin as zeros, to which the first product is then added",
+    ),
+    Known("not seen", "remove __syncwarp", "__syncwarp();", "wgmma", LANES_MEET),
+    Known(
+        "equivalent",
+        "remove __syncthreads",
+        "__syncthreads();",
+        "attention/decode .*warps_n=1 ",
+        "one group of warps is the whole block, and its barrier comes before the first read of Q",
+        '#line 188 "attention/decode.cu.j2"',
+    ),
+)
+
+
+def explained(row: Row) -> Row:
+    """A survivor's row with its verdict and why; `missed` where nothing here explains it."""
+    values = {**row["compiled"], **row["parameters"]}
+    name = f"{row['template']} " + "".join(f"{key}={value} " for key, value in values.items())
+    for known in KNOWN:
+        if (
+            known.operator == row["operator"]
+            and known.before in row["before"]
+            and known.following in row["following"]
+            and re.search(known.candidate, name)
+        ):
+            return {**row, "verdict": known.verdict, "why": known.why}
+    return {**row, "verdict": "missed", "why": "not explained"}

@@ -1,0 +1,48 @@
+"""What a product's tiles allow at most, from its stored parameters and the device's facts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bench.results import Row
+from greenfast.search.devices.facts import Device, device
+
+GPU = "h200"
+DEPTH = 64  # elements of K that a step of the ring holds
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The work of a product's busiest multiprocessor, at the tensor cores' peak rate and clock."""
+
+    tiles: int  # of C, times the parts of K
+    waves: int
+    fill: float  # share of the multiprocessors' turns that have a tile
+    useful: float  # share of the products that are of elements of C
+    products_us: float  # of the busiest multiprocessor
+    steps: int  # of the ring, of a tile
+
+
+def limits(workload: str, parameters: Row, on: Device | None = None) -> Limits:
+    facts = on or device(GPU)
+    m, n, k = (int(item.partition("=")[2]) for item in workload.split(","))
+    rows, columns = (n, m) if parameters["swap"] else (m, n)
+    high = parameters["consumers"] * parameters["consumer_rows"]
+    wide, split = parameters["tile_n"], parameters["split_k"]
+    across = math.ceil(rows / (high * parameters["cluster_rows"])) * parameters["cluster_rows"]
+    along = math.ceil(columns / (wide * parameters["cluster_columns"]))
+    tiles = across * along * parameters["cluster_columns"] * split
+    at_once = facts.multiprocessors * parameters["blocks_per_sm"]
+    turns = math.ceil(tiles / facts.multiprocessors)
+    steps = math.ceil(math.ceil(k / DEPTH) / split)
+    flop = 2.0 * high * wide * steps * DEPTH * turns
+    peak = facts.tensor_flop_per_cycle_per_sm("bf16") * facts.clock_max_mhz  # FLOP a us
+    return Limits(
+        tiles,
+        math.ceil(tiles / at_once),
+        tiles / (turns * facts.multiprocessors),
+        m * n * k / (tiles * high * wide * steps * DEPTH),
+        flop / peak,
+        steps,
+    )

@@ -1,0 +1,226 @@
+"""The processor time of a search's own process, by stage and function, with a stand-in for the GPU.
+
+    python -m bench.speed.search_cpu [--save] [--trials 100] [--gpus 1] [--cores 16]
+                                     [--strategy evolution] [--workload mission] [--profile]
+                                     [--slow-down 1] [--warm]
+
+Python's lock lets one thread of a process work at a time, so this time bounds the rate of a search
+on any number of cores. Everything is real but the GPU's child: strategy, rendering, NVRTC, gates,
+safety on the emulator, SQLite. The process behaves as on a machine with `--cores`. The times of
+candidates are invented, and nothing here was measured on a GPU.
+
+`--warm` repeats the search with the cubins of the first, and `--slow-down` makes the stand-in's
+delays longer. Together they show on a small machine whether anything but the processors keeps
+several GPUs from working at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import os
+import pstats
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from bench.command_line import add_save, script_parser
+from bench.environment import publish
+from bench.gpu.recorder import verdict_and_reason
+from bench.gpu.stage_spans import Period, Spans, stage_rows, watched
+from bench.gpu.two_gpus import Setting, gpus_of, search_context, with_checker
+from bench.results import ROOT, Row
+from bench.speed import standin_attention
+from greenfast.db.sink import StoreSink
+from greenfast.db.store import Store
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.loop.run import History, SearchRun
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.toolchain import Toolchain
+from tests.unit import standin_gpus
+
+SEED = 5
+# Seconds of an H200 for a candidate's two requests (bench/results/h200/search_rate.json).
+EXECUTE_S, MEASURE_S = 0.029, 0.035
+LEASE_S = 3600.0
+LISTED_FUNCTIONS = 60
+
+
+def main() -> None:
+    parser = script_parser(__doc__)
+    add_save(parser)
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--cores", type=int, default=16)
+    parser.add_argument("--strategy", default="evolution")
+    parser.add_argument("--workload", default="mission")
+    parser.add_argument("--profile", action="store_true", help="functions, at twice the cost")
+    parser.add_argument("--slow-down", type=float, default=1.0, help="of the stand-in GPU")
+    parser.add_argument("--warm", action="store_true", help="measure a repeated search")
+    parser.add_argument("--version", default="")
+    parser.add_argument("--emulator", type=Path, help="a folder in which its build is kept")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="greenfast-search-cpu-") as name, ExitStack() as stack:
+        stack.enter_context(_patches(Path(name), options))
+        if options.warm:
+            measured(Path(name), options)
+        row = measured(Path(name), options)
+    print(json.dumps(row, indent=1), flush=True)
+    publish("search_cpu", [row], save=options.save)
+
+
+@contextmanager
+def _patches(folder: Path, options: argparse.Namespace) -> Iterator[None]:
+    """Stand-in GPUs, and as many cores as this machine has not."""
+    import pytest
+
+    from greenfast.search.targets.cuda.target import CudaTarget
+
+    with pytest.MonkeyPatch.context() as monkey, ExitStack() as stack:
+        standin_gpus.install(monkey, folder / "tmp", {number: {} for number in range(options.gpus)})
+        monkey.setattr(CudaTarget, "measurer", standin_attention.__name__)
+        delays_s = (options.slow_down * EXECUTE_S, options.slow_down * MEASURE_S)
+        standin_attention.settings(folder / "tmp", *delays_s, "fp16", "none")
+        for module in list(sys.modules.values()):
+            if module.__name__.startswith("greenfast.") and hasattr(module, "usable_cores"):
+                stack.enter_context(patch.object(module, "usable_cores", lambda: options.cores))
+        yield
+
+
+def measured(folder: Path, options: argparse.Namespace) -> Row:
+    """One search from empty caches."""
+    catalogue = Catalogue([REPOSITORY_TEMPLATES])
+    which = ",".join(map(str, range(options.gpus)))
+    request: dict[str, Any] = {
+        "kernel": "attention",
+        "workloads": (options.workload,),
+        "target": f"cuda:{which}",
+        "strategy": options.strategy,
+        "seed": SEED,
+        "confirm": False,
+        "trials": options.trials,
+    }
+    kept = options.emulator or folder
+    window = 2 * options.cores
+    setting = with_checker(catalogue, {**request, "target": "cuda:0"}, window, kept)
+    setting = Setting(catalogue, request, setting.checker, window)
+    toolchain = Toolchain(folder / "cubins", options.cores)
+    target = open_target(
+        request["target"], TargetSettings(folder / "cache", catalogue.include_dirs, 1)
+    )
+    store = Store.open(f"sqlite:///{Path(tempfile.mkdtemp(dir=folder)) / 'bench.sqlite'}")
+    try:
+        target.prepare()
+        plan = make_plan(SearchRequest(**request), catalogue, window=setting.window)
+        row = store.submit(plan)
+        claim = store.claim("bench", LEASE_S, row.id)
+        assert claim is not None
+        trials: list[Any] = []
+        context = search_context(setting, plan, target, toolchain)
+        search = SearchRun(
+            plan, context, StoreSink(store, claim, LEASE_S), History(), on_trial=trials.append
+        )
+        profiler = _Profiler() if options.profile else None
+        with watched() as spans:
+            begin_s, cpu_s = time.perf_counter(), time.process_time()
+            loop_s = time.thread_time()
+            if profiler is not None:
+                profiler.begin()
+            result = search.run()
+            used_s, wall_s = time.process_time() - cpu_s, time.perf_counter() - begin_s
+            loop_s = time.thread_time() - loop_s
+            if profiler is not None:
+                profiler.end()
+        gpus = gpus_of(target)
+        busy_s = [sum(s for name, s in gpu.spans.items() if ":" not in name) for gpu in gpus]
+    finally:
+        target.close()
+        toolchain.close()
+        store.close()
+        if setting.checker is not None:
+            setting.checker.close()
+    period = Period(begin_s, begin_s + wall_s)
+    count = len(trials)
+    return {
+        "what": f"{options.strategy}, {options.gpus} stand-in GPUs"
+        + (", warm" if options.warm else "")
+        + (f", {options.slow_down:g} times as slow" if options.slow_down != 1 else ""),
+        "version": options.version,
+        "gpu": "a stand-in: no figure here was measured on a GPU",
+        "strategy": options.strategy,
+        "gpus": options.gpus,
+        "as_if_cores": options.cores,
+        "ended": f"{result.ended}: {result.why}",
+        "trials": count,
+        "own_cpu_ms": _ms(used_s, count),
+        "loop_cpu_ms": _ms(loop_s, count),
+        "wall_ms": _ms(wall_s, count),
+        "trials_per_minute": round(60 * count / wall_s, 1),
+        "gpu_idle_share": [round(1 - each / wall_s, 3) for each in busy_s],
+        "load_average": round(os.getloadavg()[0], 1),
+        "verdicts": dict(Counter(map(verdict_and_reason, trials))),
+        "stages_cpu_ms": _stage_cpu(spans, period, count),
+        "functions_ms": profiler.rows(count) if profiler is not None else {},
+    }
+
+
+def _ms(seconds: float, trials: int) -> float:
+    return round(1e3 * seconds / max(1, trials), 2)
+
+
+def _stage_cpu(spans: Spans, period: Period, trials: int) -> Row:
+    """Milliseconds of processor time a trial, by stage."""
+    rows = {name: _ms(row["cpu_s"], trials) for name, row in stage_rows(spans, period).items()}
+    return dict(sorted(rows.items(), key=lambda item: -item[1]))
+
+
+class _Profiler:
+    """cProfile of every thread that starts meanwhile, by processor time."""
+
+    def __init__(self) -> None:
+        self._profiles: list[cProfile.Profile] = []
+
+    def begin(self) -> None:
+        threading.setprofile(lambda *_: self._start())
+        self._start()
+
+    def _start(self) -> None:
+        sys.setprofile(None)
+        profile = cProfile.Profile(time.thread_time)
+        self._profiles.append(profile)
+        profile.enable()
+
+    def end(self) -> None:
+        threading.setprofile(None)  # type: ignore[arg-type]
+        self._profiles[0].disable()
+
+    def rows(self, trials: int) -> Row:
+        """By function: its own milliseconds a trial, with those below it, and calls a trial."""
+        stats: pstats.Stats | None = None
+        for profile in self._profiles:
+            try:
+                profile.create_stats()
+                stats = pstats.Stats(profile) if stats is None else stats
+                stats.add(profile)
+            except (TypeError, ValueError):
+                continue
+        assert stats is not None
+        rows: dict[str, list[float]] = {}
+        for (file, line, name), (_, calls, own, whole, _) in stats.stats.items():  # type: ignore[attr-defined]
+            place = f"{file.replace(str(ROOT) + '/', '')}:{line} {name}"
+            rows[place] = [_ms(own, trials), _ms(whole, trials), round(calls / trials, 1)]
+        ordered = sorted(rows.items(), key=lambda item: -item[1][0])[:LISTED_FUNCTIONS]
+        return dict(ordered)
+
+
+if __name__ == "__main__":
+    main()

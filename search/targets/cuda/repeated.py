@@ -1,0 +1,150 @@
+"""The timed launches again: with other inputs at the same addresses, and an output for each launch.
+
+Timed launches repeat the same inputs, at the same addresses, one right after the other. A candidate
+could keep answers by address, by content, or by the time since its last launch. CuPy is imported:
+for children only.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime
+
+from greenfast.search.targets.cuda.arena import Arena
+from greenfast.search.targets.cuda.device_memory import ON_DEVICE, Head, start_tensors
+from greenfast.search.targets.cuda.launches import Loaded, Stopwatch, wait
+from greenfast.search.timing import median_interval
+
+OWN_OUTPUTS = 8  # launches in a row, each with an output of its own
+MOST_BYTES = 2**28  # of these outputs' sets
+TURNS = 12  # of each comparison of times
+# Ratios of times, far above what caches and noise do to launches that differ in nothing else.
+CHANGED, SEPARATE = 1.5, 2.0
+WARM_UP_CALLS = 3
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Launches of one program: on the ring that is timed, and with outputs of their own."""
+
+    ring: Sequence[Loaded]
+    places: Sequence[int]  # the ring's sets
+    own: Sequence[Loaded]  # the first set's inputs and workspaces; empty where there is no room
+    own_places: Sequence[int]
+    spare: int  # a set that no launch uses
+    arena: Arena
+    own_fit: bool  # these outputs and a set stay in the L2
+    stream: cupy.cuda.Stream
+    deadline_s: float
+
+    def run(self, timed: Head, fresh: Head) -> tuple[list[int], str]:
+        """(the sets to look at, why times are suspicious or nothing).
+
+        The sets then hold what launches on the inputs of `fresh` left in them.
+        """
+        watch = Stopwatch(self.ring, self.stream, self.deadline_s)
+        for _ in range(WARM_UP_CALLS):
+            watch()  # whatever is kept from launch to launch is kept now
+        words = self._changed(watch, timed, fresh) or self._own(watch)
+        self._refill(self.places, timed)
+        watch()
+        self._refill(self.places, fresh)
+        self._refill(self.own_places, fresh)
+        self._pass(max(watch.nodes, len(self.ring)))
+        return [*_drawn(self.places), *_drawn(self.own_places)], words
+
+    def _refill(self, places: Sequence[int], head: Head) -> None:
+        """Other inputs and poisoned outputs; workspaces stay as they are."""
+        for place in places:
+            start_tensors(place, head, self.arena, self.stream.ptr)
+
+    def _pass(self, launches: int) -> None:
+        """The timed launches, and without a pause those with outputs of their own."""
+        ring = (self.ring[number % len(self.ring)] for number in range(launches))
+        self._graph(chain(ring, self.own)).launch(self.stream)
+        wait(self.stream, self.deadline_s)
+
+    def _changed(self, watch: Stopwatch, timed: Head, fresh: Head) -> str:
+        """Times of launches whose inputs changed, against those that find all as they left it.
+
+        Both kinds follow the same copies, so that caches hold the same.
+        """
+        changed: list[float] = []
+        same: list[float] = []
+        for turn in range(TURNS + 1):
+            other, own = (timed, fresh)[:: 1 if turn % 2 else -1]
+            for times in (changed, same):
+                self._copy(self.places[0], self.spare)  # inputs and outputs after the last launch
+                self._refill(self.places[:1], other)
+                if times is changed:
+                    self._refill(self.places[:1], own)
+                else:
+                    self._copy(self.spare, self.places[0])
+                times.append(watch.elapsed_us(partial(self.ring[0].launch, self.stream)))
+        return _suspicion("on other inputs", changed[1:], same[1:], CHANGED)
+
+    def _copy(self, source: int, place: int) -> None:
+        size = self.arena.head_bytes
+        runtime.memcpyAsync(place, source, size, ON_DEVICE, self.stream.ptr)
+
+    def _own(self, watch: Stopwatch) -> str:
+        """Times of launches in a row that write different outputs, against one output."""
+        if not self.own_fit:
+            return ""  # the ratio would be that of two memories
+        separate = self._graph(self.own)
+        again = self._graph([self.ring[0]] * len(self.own))
+        rows: tuple[list[float], list[float]] = ([], [])
+        for _ in range(TURNS + 1):
+            rows[0].append(watch.elapsed_us(partial(separate.launch, self.stream)))
+            rows[1].append(watch.elapsed_us(partial(again.launch, self.stream)))
+        return _suspicion("with outputs of their own", rows[0][1:], rows[1][1:], SEPARATE)
+
+    def _graph(self, launches: Iterable[Loaded]) -> cupy.cuda.Graph:
+        self.stream.begin_capture()
+        for loaded in launches:
+            loaded.launch(self.stream)
+        graph = self.stream.end_capture()
+        graph.upload(self.stream)
+        return graph
+
+
+def own_count(arena: Arena) -> int:
+    """How many launches in a row get an output of their own; 0 for large ones."""
+    count = min(OWN_OUTPUTS, MOST_BYTES // arena.total_bytes)
+    return count if count > 1 else 0
+
+
+def fit(described: Mapping[str, Any], count: int, l2_bytes: int) -> bool:
+    """Whether a set and `count` more of its outputs take at most half the L2."""
+    sizes = [(tensor["role"] != "input", tensor["bytes"]) for tensor in described["tensors"]]
+    every = sum(size for _, size in sizes) + sum(each["bytes"] for each in described["workspaces"])
+    written = sum(size for is_output, size in sizes if is_output)
+    return count > 1 and every + count * written <= l2_bytes // 2
+
+
+def _drawn(places: Sequence[int]) -> list[int]:
+    """The last set, and another one that no candidate can foresee."""
+    if not places:
+        return []
+    return sorted({places[-1], random.SystemRandom().choice(places)})
+
+
+def _suspicion(when: str, slow: Sequence[float], fast: Sequence[float], ratio: float) -> str:
+    ratios = [math.log(long / short) for long, short in zip(slow, fast, strict=True)]
+    interval = median_interval(ratios)
+    if not interval.low > math.log(ratio):
+        return ""
+    return (
+        f"launches {when} take {math.exp(interval.median):.1f} times as long "
+        f"({float(np.median(slow)):.2f} us) as those that repeat the launch before them, so timed "
+        "launches leave work out"
+    )

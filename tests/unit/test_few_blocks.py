@@ -1,0 +1,136 @@
+"""What blocks do between two tiles runs in a check: the same launch on few multiprocessors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import pytest
+
+from greenfast.search.digest import digest
+from greenfast.search.errors import SpecError
+from greenfast.search.gates import Conditions, GateLimits, Subject
+from greenfast.search.gates.correctness import CorrectnessGate
+from greenfast.search.gates.few_blocks import few_blocks_case
+from greenfast.search.gates.safety import SafetyGate, checked_problems
+from greenfast.search.oracle.cases import derived_cases
+from greenfast.search.render import render
+from greenfast.search.space.candidate import preset_candidate
+from greenfast.search.space.space import resolve
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.verdict import Outcome
+
+EARLY = "    gf::wgmma_wait<0>();\n    release(*shared.barriers, position, before);\n"
+LATE = "    release(*shared.barriers, position, before);\n    gf::wgmma_wait<0>();\n"
+
+
+@pytest.fixture(scope="module")
+def emulator(artifacts, catalogue):
+    target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1))
+    target.prepare()
+    yield target
+    target.close()
+
+
+@pytest.fixture
+def subject(catalogue, emulator):
+    """`subject("gemm", "wgmma", "square", {...})`, with a change of its text."""
+
+    def make(kernel_name, template_name, preset, changes=None, old="", new=""):
+        kernel = catalogue.kernel(kernel_name)
+        compiled = kernel.workloads[0].compile_time(kernel)
+        template = kernel.template(template_name)
+        candidate = preset_candidate(template, preset, compiled, changes or {})
+        point = resolve(template, candidate.parameters, compiled, emulator.device)
+        source = render(kernel, template, candidate, point, catalogue.include_dirs)
+        assert not old or source.unit.count(old) == 1
+        unit = source.unit.replace(old, new) if old else source.unit
+        source = replace(source, unit=unit, digest=digest(unit))
+        conditions = Conditions(kernel, compiled, (), emulator, GateLimits(), 0)
+        return Subject(conditions, candidate, source, None)
+
+    return make
+
+
+def few(subject):
+    cases = derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed)
+    return few_blocks_case(subject, cases)
+
+
+SMALL = {"tile_n": 64, "stages": 2, "store_buffers": 1}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "template", "preset", "changes", "count"),
+    [
+        ("gemm", "wgmma", "square", {}, "1_multiprocessor"),
+        ("gemm", "wgmma", "wide", {}, "2_multiprocessors"),  # a cluster needs two
+        ("attention", "wgmma", "persistent", {}, "1_multiprocessor"),
+        ("attention", "wmma", "fused", {"persistent": True}, "1_multiprocessor"),
+    ],
+)
+def test_a_persistent_grid_has_a_case_with_several_tiles_a_block(
+    subject, kernel, template, preset, changes, count
+):
+    made = subject(kernel, template, preset, changes)
+    case, point = few(made)
+    assert case.name.endswith(f"_on_{count}")
+    problems = checked_problems(made)
+    (own,) = [problem for problem in problems if problem.case == case]
+    (whole,) = [
+        problem
+        for problem in problems
+        if problem.case == replace(case, name=case.name.partition("_on_")[0])
+    ]
+    assert point.values["sm_count"] == int(count.partition("_")[0])
+    assert 0 < prod(own.launches[0].grid) < prod(whole.launches[0].grid)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "template", "preset", "changes"),
+    [
+        ("gemm", "wgmma", "square", {"scheduler": "grid"}),
+        ("gemm", "mma", "square", {}),
+        ("attention", "scalar", "vec", {}),
+        ("attention", "decode", "big_batch", {}),
+    ],
+)
+def test_other_grids_have_none(subject, kernel, template, preset, changes):
+    assert few(subject(kernel, template, preset, changes)) is None
+
+
+def test_a_slot_released_too_early_is_seen_at_the_blocks_next_tile(subject):
+    """No check had more tiles than an H200 has multiprocessors, and this twin passed both gates."""
+    right = subject("gemm", "wgmma", "square", SMALL)
+    assert SafetyGate().judge(right).outcome is Outcome.PASSED
+    wrong = subject("gemm", "wgmma", "square", SMALL, EARLY, LATE)
+    result = SafetyGate().judge(wrong)
+    assert result.outcome is Outcome.FAILED and "_on_1_multiprocessor" in result.sentence
+
+
+def test_a_store_that_still_reads_its_place_is_seen_at_the_blocks_next_tile(subject):
+    """Three stores a tile and two places: shipped so, and silent as long as blocks had one tile."""
+    changes = {"tile_n": 96, "stages": 2, "store_buffers": 2}  # by 32 columns
+    right = subject("gemm", "wgmma", "square", changes)
+    assert SafetyGate().judge(right).outcome is Outcome.PASSED
+    old = "int row, int column, int consumer, int& turn)\n{\n"
+    wrong = subject("gemm", "wgmma", "square", changes, old, f"{old}turn = 0;\n")
+    result = SafetyGate().judge(wrong)
+    assert result.outcome is Outcome.FAILED and "_on_1_multiprocessor" in result.sentence
+
+
+def test_values_of_a_blocks_next_tile_are_compared(subject):
+    """The walk's step is wrong: later tiles of a block are taken twice, and others never."""
+    old = "index * (gridDim.x / 1)"
+    wrong = subject("gemm", "wgmma", "square", SMALL, old, "index * (gridDim.x / 1) * 2")
+    result = CorrectnessGate().judge(wrong)
+    assert result.outcome is Outcome.FAILED and "_on_1_multiprocessor" in result.sentence
+
+
+def test_a_grid_that_fails_for_a_case_is_no_fault(subject, monkeypatch):
+    def refuses(*_):
+        raise SpecError("no such grid", code="bad_grid")
+
+    made = subject("gemm", "wgmma", "square", SMALL)
+    monkeypatch.setattr("greenfast.search.gates.few_blocks.launches", refuses)
+    assert few(made) is None

@@ -1,0 +1,114 @@
+"""Games with time and place against a GPU's timing: the real measuring child on host memory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from greenfast.search.devices.facts import device
+from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.problem import (
+    POISON,
+    LaunchPlan,
+    Problem,
+    Scalar,
+    Tensor,
+    WorkspaceMemory,
+)
+from greenfast.search.targets.cuda import driver
+from greenfast.search.targets.cuda.target import CudaTarget
+from greenfast.search.verdict import Reason
+
+HERE = Path(__file__).parent
+COUNT = 256
+RIGHT = ("honest", "honest_in_steps")
+# Each game, and what the launches that are repeated show of it.
+GAMES = {
+    "first_launches": "outputs",
+    "every_other": "outputs",
+    "known_address": "outputs",
+    "first_address": "outputs",
+    "known_content": "times",
+    "some_content": "times",
+    "in_the_workspace": "outputs",
+    "there_already": "times",
+    "in_a_row": "outputs",
+    "in_a_row_at_one_address": "times",
+    "known_in_a_row": "times",
+    "sampled": "outputs",
+}
+
+
+def problem(seed: int, mode: str) -> Problem:
+    def tensor(name: str, role: str, image: np.ndarray) -> Tensor:
+        return Tensor(name, role, np.dtype(np.float32), (COUNT,), (1,), image)
+
+    values = np.random.default_rng(seed).normal(size=COUNT).astype(np.float32)
+    x = tensor("x", "input", values.view(np.uint8).copy())
+    y = tensor("y", "output", np.full(4 * COUNT, POISON, np.uint8))
+    w = WorkspaceMemory("w", 4 * COUNT, False)
+    return replace(
+        Problem(
+            Case(f"seed{seed}", (), (), "normal", "contiguous", 0, ()),
+            (x, y),
+            (w,),
+            (x, y, w, Scalar("int32", COUNT)),
+            (LaunchPlan("entry", (1, 1, 1), (32, 1, 1), 0),),
+            0.0,
+            0.0,
+        ),
+        mode=mode,
+    )
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE.parents[1]), str(HERE)]))
+        small_l2 = replace(device("h200"), l2_bytes=2**15)
+        patch.setattr(driver, "device_of", lambda number: small_l2)
+        patch.setattr(driver, "gpu_uuid", lambda number: "0123")
+        patch.setattr(CudaTarget, "measurer", "standin_cupy")
+        opened = CudaTarget("0", tmp_path_factory.mktemp("cuda"), 3.0)
+        yield opened
+        opened.close()
+
+
+def outcome(target: CudaTarget, kernel: str, mode: str) -> str:
+    """The first thing that is wrong with a kernel after its timing."""
+    program = target.load(None, SimpleNamespace(code=kernel.encode()))
+    timed, fresh = problem(1, mode), problem(2, mode)
+    (timing,) = target.measure(program, None, (timed,))
+    assert timing.time_median_us > 0
+    expected = 2 * fresh.tensors[0].image.view(np.float32)
+    for execution in target.after_timing(program, timed, fresh):
+        assert execution.problem is fresh
+        if execution.failure is not None:
+            assert execution.failure.reason is Reason.IMPLAUSIBLE, execution.failure
+            assert "times as long" in execution.failure.sentence
+            return "times"
+        if not np.array_equal(execution.outputs["y"].view(np.float32), expected):
+            return "outputs"
+    return ""
+
+
+@pytest.mark.parametrize("mode", ["hot", "cold"])
+@pytest.mark.parametrize("kernel", RIGHT)
+def test_an_honest_kernel_has_right_outputs_and_equal_times(target, kernel, mode):
+    assert outcome(target, kernel, mode) == ""
+
+
+@pytest.mark.parametrize("kernel", GAMES)
+def test_a_game_that_timing_alone_would_reward_shows(target, kernel):
+    assert outcome(target, kernel, "hot") == GAMES[kernel]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", sorted({*GAMES} - {"in_a_row_at_one_address"}))
+def test_a_game_shows_on_a_ring_of_input_sets_too(target, kernel):
+    assert outcome(target, kernel, "cold")
