@@ -222,21 +222,12 @@ def encode(value: Any) -> Any:
         return _encode_result(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         stored: dict[str, Any] = {"type": type(value).__name__}
-        # A trial has thousands of plain values, so they are not passed through `encode`.
         for name in _names(type(value)):
             field = getattr(value, name)
-            is_plain = (kind := type(field)) in _AS_IT_IS or (
-                kind is float and -math.inf < field < math.inf
-            )
-            stored[name] = field if is_plain else encode(field)
+            stored[name] = field if _is_plain(field) else encode(field)
         return stored
     if isinstance(value, (tuple, list)):
-        return [
-            item
-            if (kind := type(item)) in _AS_IT_IS or (kind is float and -math.inf < item < math.inf)
-            else encode(item)
-            for item in value
-        ]
+        return [encode(item) for item in value]
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise Fault(

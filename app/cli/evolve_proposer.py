@@ -78,15 +78,18 @@ class Proposer:
             asked.write(json.dumps(prompt).encode())
             asked.seek(0)
             number = outcome.fileno()
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(KEEPER), str(number), *self._words],
-                stdin=asked,
-                stdout=reply,
-                stderr=log,
-                pass_fds=(number,),
-                env={name: os.environ[name] for name in os.environ if name not in SECRETS},
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(KEEPER), str(number), *self._words],
+                    stdin=asked,
+                    stdout=reply,
+                    stderr=log,
+                    pass_fds=(number,),
+                    env={name: os.environ[name] for name in os.environ if name not in SECRETS},
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise self._not_started(error.errno or 0) from error
             try:
                 failure = self._late_or_large(process, reply, log)
             finally:
@@ -110,6 +113,12 @@ class Proposer:
             return f"more than {LARGEST_REPLY_BYTES:,} bytes"
         return ""
 
+    def _not_started(self, errno: int) -> UsageError:
+        return UsageError(
+            f"the proposer {self._words[0]} cannot be started: {os.strerror(errno)}",
+            code="bad_command_line",
+        )
+
     def _outcome(
         self, outcome: IO[bytes], reply: IO[bytes], log: IO[bytes]
     ) -> Proposed | NotProposed:
@@ -119,10 +128,7 @@ class Proposer:
         except ValueError:
             return NotProposed("the process that watches over it was ended")
         if "errno" in ended:
-            raise UsageError(
-                f"the proposer {self._words[0]} cannot be started: {os.strerror(ended['errno'])}",
-                code="bad_command_line",
-            )
+            raise self._not_started(ended["errno"])
         if ended["exit"] == 0:
             return _read(_head(reply))
         signal_number = max(0, -ended["exit"])

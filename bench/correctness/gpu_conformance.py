@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bench.command_line import add_save, require_gpu, script_parser
-from bench.correctness.conformance import Case, cases
+from bench.correctness.conformance import Case, all_cases
 from bench.environment import publish
 from bench.results import ROOT, Row, read_json, write_json
 from greenfast.search.targets.emulator.build import EmulatorBuild
@@ -40,7 +40,7 @@ def on_emulator(out: Path) -> int:
         build = EmulatorBuild(
             Path(os.environ.get("GREENFAST_CONFORMANCE_CACHE", folder)), include_dirs=(HEADERS,)
         )
-        rows = [_row(case, lambda case=case: emulated(build, case)) for case in cases()]
+        rows = [_row(case, lambda case=case: emulated(build, case)) for case in all_cases()]
     write_json(out, {"device": "emulator", "rows": rows})
     return sum("failed" in row for row in rows)
 
@@ -81,8 +81,10 @@ def on_gpu(out: Path) -> int:
     device = cupy.cuda.Device()
     architecture = int(device.compute_capability)
     rows = []
-    for case in cases():
-        if architecture < case.architecture:
+    for case in all_cases():
+        if architecture < case.architecture or (
+            case.arch_specific and architecture != case.architecture
+        ):
             rows.append({"case": case.name, "skipped": f"needs sm_{case.architecture}"})
             continue
         rows.append(_row(case, lambda case=case: _gpu_outputs(cupy, case)))
@@ -105,7 +107,12 @@ def _gpu_outputs(cupy: Any, case: Case) -> dict[str, np.ndarray]:
     module = cupy.RawModule(
         code=flattened(case.source),
         backend="nvrtc",
-        options=("--std=c++17", f"-I{include}", f"-I{include}/cccl"),
+        options=(
+            "--std=c++17",
+            f"-I{include}",
+            f"-I{include}/cccl",
+            *((f"-arch=sm_{case.architecture}a",) if case.arch_specific else ()),
+        ),
     )
     function = module.get_function("k")
     arrays = {name: cupy.asarray(_bytes(value)) for name, value in case.inputs.items()}
@@ -155,7 +162,7 @@ def _row(case: Case, outputs_of: Callable[[], dict[str, np.ndarray]]) -> Row:
 
 def compare(emulator_path: Path, gpu_path: Path, *, save: bool) -> int:
     emulator, gpu = read_json(emulator_path), read_json(gpu_path)
-    by_name = {case.name: case for case in cases()}
+    by_name = {case.name: case for case in all_cases()}
     theirs = {row["case"]: row for row in gpu["rows"]}
     rows = [compared(by_name[row["case"]], row, theirs[row["case"]]) for row in emulator["rows"]]
     for row in rows:

@@ -90,6 +90,17 @@ def draws(kernels: Catalogue, seed: int, of: Sequence[str] = ("attention",)) -> 
             yield draw
 
 
+def draws_of(kernels: Catalogue, kernel: str, template: str, seed: int) -> Iterator[Draw]:
+    """Different candidates of one template, without end as long as it has more."""
+    rng, seen = random.Random(seed), set[str]()
+    spec = kernels.kernel(kernel)
+    while True:
+        draw = _draw(spec, spec.template(template), kernels, rng)
+        if draw is not None and draw.source.digest not in seen:
+            seen.add(draw.source.digest)
+            yield draw
+
+
 # Wrong kernels with correct results, each in another way. Checks that are silent about correct
 # candidates must report these first.
 CONTROLS = (
@@ -183,13 +194,20 @@ def _draw(
 ) -> Draw | None:
     """None if the drawn values are no valid point."""
     workload = rng.choice(kernel.workloads)
-    options = {option.name: rng.choice(option.values) for option in kernel.options}
+    supported = dict(template.supports)
+    options = {
+        option.name: rng.choice(supported.get(option.name, option.values))
+        for option in kernel.options
+    }
     workload = Workload(
         workload.name,
         workload.title,
         complete_dims(dict(workload.dims), kernel.dims, kernel.name),
         complete_options(options, kernel.options, kernel.name),
     )
+    compiled = dict(workload.compile_time(kernel))
+    if any(compiled[name] not in values for name, values in supported.items()):
+        return None
     given = {parameter.name: rng.choice(parameter.values) for parameter in template.parameters}
     return _rendered(kernel, template, given, workload, kernels)
 

@@ -2,11 +2,12 @@
 
     python -m bench.gpu.search_rate OUT.json [--seconds 60] [--trials 300] [--target cuda:0]
                                     [--strategy evolution] [--window N] [--workload mission]
-                                    [--switch-ms 5]
+                                    [--switch-ms 5] [--then-switch-ms 1] [--total-seconds 110]
 
 All gates run, safety on the emulator; the caches are empty. The emulator is built before the clock
 starts. Prints trials a minute, the idle share of each GPU, and by stage what threads did, also
-while a GPU was idle.
+while a GPU was idle. With --then-switch-ms a second search follows from empty caches, with that
+switch interval of Python's threads, as far as --total-seconds of the whole command are left.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import resource
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from bench.command_line import require_gpu, script_parser
@@ -35,6 +37,8 @@ from bench.gpu.stage_spans import (
 from bench.gpu.two_gpus import Setting, gpus_of, run_row, search_context, with_checker
 from bench.results import Row, write_json
 from greenfast.search.cores import usable_cores
+from greenfast.search.cpu_time import process_s
+from greenfast.search.gates.judges import judges_in_use
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.targets import TargetSettings, open_target
@@ -42,9 +46,12 @@ from greenfast.search.toolchain import Toolchain
 
 SEED = 5
 PARTS = 6  # of a search, in the result
+END_S = 8.0  # for trials in flight when the seconds are over, and for closing
+SHORTEST_S = 10.0  # of a second search
 
 
 def main() -> None:
+    began_s = time.monotonic()
     options = _options()
     require_gpu()
     sys.setswitchinterval(options.switch_ms / 1e3)
@@ -63,6 +70,11 @@ def main() -> None:
         setting = with_checker(catalogue, request, options.window, Path(folder))
         try:
             result = measured(setting)
+            left_s = options.total_seconds - (time.monotonic() - began_s) - END_S
+            if options.then_switch_ms is not None and left_s >= SHORTEST_S:
+                sys.setswitchinterval(options.then_switch_ms / 1e3)
+                again = {**request, "seconds": min(left_s, options.seconds)}
+                result["again"] = measured(replace(setting, request=again))
         finally:
             if setting.checker is not None:
                 setting.checker.close()
@@ -82,6 +94,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--switch-ms", type=float, default=1e3 * sys.getswitchinterval(), help="of Python's threads"
     )
+    parser.add_argument("--then-switch-ms", type=float, help="of a second search")
+    parser.add_argument("--total-seconds", type=float, default=110.0)
     return parser.parse_args()
 
 
@@ -100,11 +114,13 @@ def measured(setting: Setting) -> Row:
             )
             context = search_context(setting, plan, target, toolchain)
             begin_s, cpu_s, children_s = time.perf_counter(), _own_cpu_s(), _children_cpu_s()
+            workers_s = _workers_cpu_s()
             with watched() as spans:
                 recorder = Recorder()
                 row, _ = run_row(plan, context, recorder)
             period = Period(begin_s, recorder.at_s[-1])
             row |= {
+                "workers_cpu_s": round(_workers_cpu_s() - workers_s, 2),
                 "own_cpu_s": round(_own_cpu_s() - cpu_s, 2),
                 "load_average": os.getloadavg()[0],
             }
@@ -135,6 +151,13 @@ def _spent(spans: Spans, gpus: list[str], period: Period) -> Row:
 
 def _own_cpu_s() -> float:
     return time.process_time()
+
+
+def _workers_cpu_s() -> float:
+    """Of the processes that judge outputs."""
+    judges = judges_in_use()
+    workers = judges.pool.all if judges is not None else ()
+    return sum(process_s(worker.process.pid) for worker in workers)
 
 
 def _children_cpu_s() -> float:

@@ -1,6 +1,6 @@
 """The same search on one GPU and on several GPUs of a machine: rates, idle shares, a killed child.
 
-    python -m bench.gpu.two_gpus OUT.json [--seconds 120] [--gpus 0,1] [--strategy tpe]
+    python -m bench.gpu.two_gpus OUT.json [--seconds 120] [--gpus 0,1] [--strategy evolution]
 
 Each search has the same plan, seed and window, and compiles into a folder of its own. The search on
 several GPUs runs before the one on a single GPU, so caches of the operating system favour the
@@ -31,6 +31,7 @@ from bench.environment import target_environment
 from bench.gpu.recorder import Recorder, verdict_and_reason
 from bench.results import Row, write_json
 from greenfast.search.cores import usable_cores
+from greenfast.search.gates.judges import judges_in_use
 from greenfast.search.gates.safety import like
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.loop.evaluate import EvaluationContext
@@ -97,7 +98,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("--seconds", type=float, default=120.0, help="of all searches together")
     parser.add_argument("--gpus", default="0,1", help="numbers, or `all`")
-    parser.add_argument("--strategy", default="tpe")
+    parser.add_argument("--strategy", default="evolution")
     parser.add_argument("--workload", default="mission")
     return parser.parse_args()
 
@@ -192,12 +193,13 @@ def run_row(
     killed: list[int] = []
     killer = threading.Timer(plan.seconds / 2, lambda: killed.extend(_kill(gpus[-1])))
     run = SearchRun(plan, context, recorder, History(), on_remark=_progress)
-    started, cpu = time.perf_counter(), time.thread_time()
+    started, cpu, own = time.perf_counter(), time.thread_time(), time.process_time()
     if kills:
         killer.start()
     ended = run.run()
     killer.cancel()
     search_s, loop_s = time.perf_counter() - started, time.thread_time() - cpu
+    own_s = time.process_time() - own  # Python's lock makes it a bound of the rate
     trials = recorder.trials
     return {
         "target": context.target.name,
@@ -208,12 +210,20 @@ def run_row(
         "trials": len(trials),
         "trials_per_minute": round(60 * len(trials) / search_s, 1),
         "loop_cpu_share": round(loop_s / search_s, 3),
+        "own_cpu_ms": round(1e3 * own_s / max(1, len(trials)), 2),
+        "workers": worker_count(),
         "gpus": {gpu.name: _gpu_row(gpu, trials, search_s) for gpu in gpus},
         "verdicts": dict(Counter(map(verdict_and_reason, trials))),
         "faults": sum(hasattr(trial.verdict, "code") for trial in trials),
         "each_number_once": [trial.number for trial in trials] == list(range(len(trials))),
         "children_killed": len(killed),
     }, trials
+
+
+def worker_count() -> int:
+    """Processes that judged outputs for this one so far, and run."""
+    judges = judges_in_use()
+    return len(judges.pool.all) if judges is not None else 0
 
 
 def gpus_of(target: Target) -> tuple[CudaTarget, ...]:

@@ -24,7 +24,7 @@ def summary(name: str) -> Row:
 
 def figures() -> str:
     """Each figure with the result that holds it."""
-    lines = [*album_lines(), *random_lines(), *gpu_lines(), *speed_lines()]
+    lines = [*album_lines(), *random_lines(), *apart_lines(), *gpu_lines(), *speed_lines()]
     return table(
         ("what", "figure", "from"),
         [(description, figure, source_of(name)) for description, figure, name in lines],
@@ -72,6 +72,30 @@ def random_lines() -> list[Line]:
         ),
         ("... equivalent to their originals", str(outcomes.get("equivalent", 0)), "mutants"),
         ("... **missed**", str(outcomes.get("missed", 0)), "mutants"),
+    ]
+
+
+def apart_lines() -> list[Line]:
+    groups = summary("order_apart")["groups"]
+    wrong = groups["album, wrong"]
+    right = [group for name, group in groups.items() if name != "album, wrong"]
+    return [
+        (
+            "wrong kernels for Hopper that a second checker judges as the emulator does",
+            (
+                f"{wrong['both_find'] + wrong['both_clean']} of {wrong['judged']}; "
+                f"{wrong['explained']} others explained"
+            ),
+            "order_apart",
+        ),
+        (
+            "right kernels for Hopper, of the album and at random, of which both are silent",
+            (
+                f"{sum(group['both_clean'] for group in right)} of "
+                f"{sum(group['judged'] for group in right)}"
+            ),
+            "order_apart",
+        ),
     ]
 
 

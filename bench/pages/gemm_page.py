@@ -16,11 +16,17 @@ from bench.results import Row, find_result
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
 PAGE = DOCS / "gemm.md"
-CONFIRMED, SWEEP = "h200/gemm_confirm", "h200/gemm_sweep"
+CONFIRMED, SWEEP, FIT = "h200/gemm_confirm", "h200/gemm_sweep", "model_wgmma"
 
 
 def pages() -> dict[Path, str]:
-    sections = {"confirmed": confirmed, "slower": slower, "sweep": sweep, "presets": presets}
+    sections = {
+        "confirmed": confirmed,
+        "slower": slower,
+        "sweep": sweep,
+        "fit": fit,
+        "presets": presets,
+    }
     return {PAGE: filled_page(PAGE, "gemm_page", sections)}
 
 
@@ -90,6 +96,27 @@ def sweep() -> str:
     if not lines:
         return text
     return f"{text}\n\n{_summary([point['ratio'] for _, point in best], SWEEP)}"
+
+
+def fit() -> str:
+    """How well costs fitted to the other sizes predict a size's points."""
+    summary, *sizes = rows(FIT) or [None]
+    if summary is None:
+        return table(("M, N, K",), [])
+    lines = [
+        (
+            f"`{row['workload']}`" if "workload" in row else "all",
+            row["points"],
+            f"{row['median_error']:.0%}",
+            f"{row['error_90']:.0%}",
+            f"{row['rank_correlation']:.2f}",
+            f"{row['pick_over_best']:.2f}" if "pick_over_best" in row else "",
+        )
+        for row in (*sizes, summary)
+    ]
+    titles = ("M, N, K", "points", "median error", "90 % are within", "rank correlation")
+    text = table((*titles, "time of its pick / best time"), lines)
+    return f"{text}\n\n{source_of(FIT)}; times of {source_of(SWEEP)}."
 
 
 def _summary(ratios: list[float], result: str) -> str:

@@ -27,7 +27,7 @@ AIMS = {
     "B=8,H=16,S_q=577,D=64": 0.85,
     "B=32,H=12,S_q=128,D=64": 0.85,
 }
-RESULT, FP8 = "h200/hopper_rows", "h200/fp8_sweep"
+RESULT, FP8, APART = "h200/hopper_rows", "h200/fp8_sweep", "candidates_and_twins"
 
 
 def attention() -> str:
@@ -85,8 +85,34 @@ def fp8() -> str:
     return f"{text}\n\nH200, {date}, L2 hot; {wrong} outputs were wrong; {source_of(FP8)}."
 
 
+def apart() -> str:
+    """Candidates and twins by template, as gates and independent checker judge them."""
+    lines = []
+    for row in rows(APART):
+        if row.get("what") != "summary":
+            continue
+        verdicts = row["twin_outcomes"]
+        lines.append(
+            (
+                f"`{row['template']}`",
+                f"{row['candidates']} of {row['asked']}",
+                row["wrong accepted"],
+                row["right rejected"],
+                row["twins"],
+                verdicts.get("rejected by correctness", 0),
+                verdicts.get("rejected by safety", 0),
+                verdicts.get("equivalent", 0),
+                verdicts.get("not seen", 0),
+                verdicts.get("missed", 0),
+            )
+        )
+    titles = ("template", "candidates", "wrong accepted", "correct rejected", "wrong twins")
+    more = ("by `correctness`", "by `safety`", "equivalent", "not seen", "missed")
+    return table((*titles, *more), lines) + f"\n\n{source_of(APART)}."
+
+
 def pages() -> dict[Path, str]:
-    sections = {"attention": attention, "limits": behind, "fp8": fp8}
+    sections = {"attention": attention, "limits": behind, "fp8": fp8, "apart": apart}
     return {PAGE: filled_page(PAGE, "hopper_page", sections)}
 
 

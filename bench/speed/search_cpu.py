@@ -2,7 +2,7 @@
 
     python -m bench.speed.search_cpu [--save] [--trials 100] [--gpus 1] [--cores 16]
                                      [--strategy evolution] [--workload mission] [--profile]
-                                     [--slow-down 1] [--warm]
+                                     [--slow-down 1] [--warm] [--no-workers]
 
 Python's lock lets one thread of a process work at a time, so this time bounds the rate of a search
 on any number of cores. Everything is real but the GPU's child: strategy, rendering, NVRTC, gates,
@@ -38,15 +38,15 @@ from bench.gpu.recorder import verdict_and_reason
 from bench.gpu.stage_spans import Period, Spans, stage_rows, watched
 from bench.gpu.two_gpus import Setting, gpus_of, search_context, with_checker
 from bench.results import ROOT, Row
-from bench.speed import standin_attention
 from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
+from greenfast.search.gates import judges
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import History, SearchRun
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import Toolchain
-from tests.unit import standin_gpus
+from tests.unit import standin_attention, standin_gpus
 
 SEED = 5
 # Seconds of an H200 for a candidate's two requests (bench/results/h200/search_rate.json).
@@ -66,6 +66,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="functions, at twice the cost")
     parser.add_argument("--slow-down", type=float, default=1.0, help="of the stand-in GPU")
     parser.add_argument("--warm", action="store_true", help="measure a repeated search")
+    parser.add_argument("--no-workers", action="store_true", help="judge outputs in the process")
     parser.add_argument("--version", default="")
     parser.add_argument("--emulator", type=Path, help="a folder in which its build is kept")
     options = parser.parse_args()
@@ -87,12 +88,14 @@ def _patches(folder: Path, options: argparse.Namespace) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as monkey, ExitStack() as stack:
         standin_gpus.install(monkey, folder / "tmp", {number: {} for number in range(options.gpus)})
-        monkey.setattr(CudaTarget, "measurer", standin_attention.__name__)
+        monkey.setattr(CudaTarget, "measurer", "standin_attention")
         delays_s = (options.slow_down * EXECUTE_S, options.slow_down * MEASURE_S)
         standin_attention.settings(folder / "tmp", *delays_s, "fp16", "none")
         for module in list(sys.modules.values()):
             if module.__name__.startswith("greenfast.") and hasattr(module, "usable_cores"):
                 stack.enter_context(patch.object(module, "usable_cores", lambda: options.cores))
+        if options.no_workers:
+            stack.enter_context(patch.object(judges, "workers_for", lambda cores: 0))
         yield
 
 

@@ -19,6 +19,7 @@ import shutil
 import tempfile
 import threading
 import weakref
+from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,7 @@ MODULE = "greenfast.search.gates.judging_child"
 DEADLINE_S = 300.0  # of a step; a worker that takes longer is stuck
 MEMORY_BYTES = 8 * 2**30
 CORES_A_WORKER = 2
+KERNELS_KEPT = 16
 LEAST_CORES = 8  # below it every core compiles
 
 CorrectnessResult = Passed[CorrectnessEvidence] | Failed[CorrectnessEvidence]
@@ -73,7 +75,7 @@ class Judges:
         self.pool = Children(count, MODULE, limits, (str(self._folder),))
         self._lock = threading.Lock()
         # Files of pickled kernels. A kernel is kept alive, so that its id stays its own.
-        self._kernels: dict[int, tuple[KernelSpec, Path]] = {}
+        self._kernels: OrderedDict[int, tuple[KernelSpec, Path]] = OrderedDict()
 
     def judged(self, subject: Subject) -> CorrectnessResult | None:
         """The correctness gate's result; None where this process must judge the candidate.
@@ -120,7 +122,17 @@ class Judges:
                 path = self._folder / f"kernel-{hashlib.sha256(data).hexdigest()[:32]}"
                 path.write_bytes(data)
                 self._kernels[id(kernel)] = kernel, path
+                self._forget_kernels()
+            self._kernels.move_to_end(id(kernel))
             return self._kernels[id(kernel)][1]
+
+    def _forget_kernels(self) -> None:
+        """Each search of a service has kernels of its own; a file that goes too soon costs no more
+        than judging here."""
+        while len(self._kernels) > KERNELS_KEPT:
+            _, (_, path) = self._kernels.popitem(last=False)
+            if all(path != other for _, other in self._kernels.values()):
+                path.unlink(missing_ok=True)
 
 
 def _commission(subject: Subject) -> Commission:
@@ -157,6 +169,11 @@ def use_judges(count: int | None = None) -> None:
         if _Shared.judges is None and count:
             _Shared.judges = Judges(count)
             atexit.register(_Shared.judges.close)
+
+
+def judges_in_use() -> Judges | None:
+    """The workers of this process; None where it judges itself."""
+    return _Shared.judges
 
 
 def judged_elsewhere(subject: Subject) -> CorrectnessResult | None:

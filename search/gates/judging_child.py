@@ -40,7 +40,8 @@ from greenfast.search.targets.cuda.large_reference import LARGE_FLOP
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import Timing
 
-KEPT_BYTES = 2**28  # of case data, and of images in files
+KEPT_BYTES = 2**28  # of case data
+KEPT_IMAGES_BYTES = 2**27  # in files
 NO_SOURCE = RenderedSource("", "", (), "", (), False)
 
 
@@ -51,7 +52,7 @@ class AskingTarget(Runner):
 
     def __init__(self, parent: Parent, folder: Path) -> None:
         self._parent, self._problems = parent, folder / "problems.json"
-        self._images = ImageFiles(folder, KEPT_BYTES)
+        self._images = ImageFiles(folder, KEPT_IMAGES_BYTES)
 
     def describe(self, commission: Commission) -> None:
         self.name, self.device = commission.target, commission.device

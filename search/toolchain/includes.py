@@ -8,7 +8,8 @@ before anything is compiled. It reads the text as it is, so text that macros put
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 _STANDARD = """
     algorithm array atomic bit cassert cctype cerrno cfloat chrono cinttypes climits cmath compare
@@ -51,7 +52,7 @@ _OPENS, _CLOSES = ("if", "ifdef", "ifndef"), "endif"
 
 
 @dataclass
-class _Place:
+class SourcePlace:
     """The file and line of the next line of text, as `#line` markers name them."""
 
     file: str
@@ -64,12 +65,24 @@ class _Place:
 
 def refused_include(text: str, file: str) -> str:
     """One sentence about the first forbidden include of a text called `file`; empty without one."""
-    place = _Place(file, 1)
+    place = SourcePlace(file, 1)
     for line in _without_comments(text).split("\n"):
         if sentence := _refusal(line.replace(_SPLICE, ""), place):
             return sentence
         place.number += 1 + line.count(_SPLICE)
     return ""
+
+
+def directives(text: str, file: str) -> Iterator[tuple[str, str, SourcePlace]]:
+    """Each directive of a text called `file`: its name, its operand, and its place."""
+    place = SourcePlace(file, 1)
+    for line in _without_comments(text).split("\n"):
+        if directive := _DIRECTIVE.match(line.replace(_SPLICE, "")):
+            name, operand = directive[1], directive[2].strip()
+            if name == "line" and (marker := _LINE.match(operand)):
+                place.number, place.file = int(marker[1]) - 1, marker[2] or place.file
+            yield name, operand, replace(place)
+        place.number += 1 + line.count(_SPLICE)
 
 
 def _without_comments(text: str) -> str:
@@ -85,7 +98,7 @@ def _without_comments(text: str) -> str:
     return _COMMENT.sub(blank, _SPLICED.sub(_SPLICE, text))
 
 
-def _refusal(line: str, place: _Place) -> str:
+def _refusal(line: str, place: SourcePlace) -> str:
     if not ("#" in line or "%:" in line or "??=" in line or "." in line or "__has_" in line):
         return ""
     if _INCBIN.search(line):
@@ -107,7 +120,7 @@ def _refusal(line: str, place: _Place) -> str:
     return _question_refusal(line, place)
 
 
-def _include_refusal(operand: str, place: _Place) -> str:
+def _include_refusal(operand: str, place: SourcePlace) -> str:
     header = _HEADER.fullmatch(operand)
     if header is None:
         return place.refusal("an include must name its header, not a macro")
@@ -118,7 +131,7 @@ def _include_refusal(operand: str, place: _Place) -> str:
     return place.refusal(f"the include of {name!r} is not allowed")
 
 
-def _question_refusal(line: str, place: _Place) -> str:
+def _question_refusal(line: str, place: SourcePlace) -> str:
     for question in _HAS.finditer(_ASKS_FOR_ITSELF.sub("", line)):
         if question[1] is None:
             return place.refusal("__has_include must name its header, not a macro")

@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from service_home import Home, children, is_alive, run_async, until
+from service_home import DEADLINE_S, Home, children, is_alive, run_async, until
 from test_submissions import LAUNCH, RIGHT
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
-ANSWER_S = 120.0
 ENTRY = {"kernel": "axpy", "source": "int x;", "launch": LAUNCH, "entry": "k"}
 NOISE = [
     b"{not json}\n",
@@ -103,7 +102,7 @@ class Server:
 
     def answer(self, number: int) -> dict[str, Any]:
         while number not in self._answers:
-            message = json.loads(self._arrived.get(timeout=ANSWER_S))
+            message = json.loads(self._arrived.get(timeout=DEADLINE_S))
             self._answers[message.get("id")] = message
         return self._answers.pop(number)
 
@@ -115,7 +114,7 @@ class Server:
         """Its messages on stderr."""
         self.process.stdin.close()
         try:
-            self.process.wait(ANSWER_S)
+            self.process.wait(DEADLINE_S)
         finally:
             self.process.kill()
         words = self.process.stderr.read().decode()
@@ -158,10 +157,10 @@ def test_a_client_that_is_gone_in_the_middle_of_a_judgement_leaves_no_process(ho
         source = f"{RIGHT}// left alone {number}\n"
         server.call("submit", {**ENTRY, "source": source, "entry": "mine"}, 10 + number)
     pid = server.process.pid
-    below = until(lambda: children(pid), "something is judged", ANSWER_S)
+    below = until(lambda: children(pid), "something is judged")
     words = server.end()
     assert server.process.returncode == 0 and "Traceback" not in words, words
-    until(lambda: not any(map(is_alive, below)), "its children end", 30)
+    until(lambda: not any(map(is_alive, below)), "its children end")
 
 
 @pytest.mark.slow
@@ -169,10 +168,10 @@ def test_a_client_that_is_gone_in_the_middle_of_a_judgement_leaves_no_process(ho
 def test_a_killed_server_leaves_no_process_and_loses_nothing(home, number):
     server, source = Server(home), f"{RIGHT}// killed by {number}\n"
     server.call("submit", {**ENTRY, "source": source, "entry": "mine"}, 1)
-    below = until(lambda: children(server.process.pid), "something is judged", ANSWER_S)
+    below = until(lambda: children(server.process.pid), "something is judged")
     os.kill(server.process.pid, number)
     server.end()
-    until(lambda: not any(map(is_alive, below)), "its children end", 60)
+    until(lambda: not any(map(is_alive, below)), "its children end")
     again = Server(home)
     again.call("submit", {**ENTRY, "source": source, "entry": "mine"}, 1)
     assert again.answer(1)["result"]["structuredContent"]["verdict"] == "green"

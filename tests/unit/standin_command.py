@@ -1,11 +1,13 @@
 """The greenfast command on a machine with stand-in GPUs: `python standin_command.py GPUS ARGS...`.
 
 GPUS is JSON: what each GPU does, by number. Safety is left out, as the emulator takes its time.
+STANDIN_WORKERS: so many workers judge outputs, however few cores there are.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -26,6 +28,10 @@ def main() -> None:
         patch.setitem(DeviceTurns.__init__.__kwdefaults__, "lease_s", 1.0)
         patch.setattr(wiring.Services, "_checker", lambda *_: None)
         patch.setattr(this_machine, "gpu_count", lambda: len(gpus))
+        if workers := os.environ.get("STANDIN_WORKERS"):
+            from greenfast.search.gates import judges
+
+            patch.setattr(judges, "workers_for", lambda cores: int(workers))
         from greenfast.app.cli.main import main as command
 
         command()

@@ -10,9 +10,10 @@ from __future__ import annotations
 import ctypes
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -131,13 +132,30 @@ def known_in_a_row(call: Call) -> float:
     return call.work()
 
 
+def spoils_what_is_kept(call: Call) -> float:
+    """Writes to memory that is not its own: the inputs that stay on the device for others."""
+    for memory in Memory.all:
+        if not memory.ptr <= call.address < memory.ptr + memory.size:
+            ctypes.memset(memory.ptr, 0, memory.size)
+    return call.work()
+
+
+def writes_its_input(call: Call) -> float:
+    took_us = call.work()
+    call.x[0] = 7
+    return took_us
+
+
 def sampled(call: Call) -> float:
     call.y[::2] = 2 * call.x[::2]
     return WORK_US / 2
 
 
 class Memory:
+    all: ClassVar[weakref.WeakSet[Memory]] = weakref.WeakSet()
+
     def __init__(self, size: int) -> None:
+        Memory.all.add(self)
         self.size = size
         self._room = ctypes.create_string_buffer(size + 256)
         self.ptr = -(-ctypes.addressof(self._room) // 256) * 256

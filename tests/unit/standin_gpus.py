@@ -92,7 +92,7 @@ class Gpu:
             for problem in problems:
                 file.write(axpy(problem).tobytes())
         if request["do"] == "repeat":
-            return {"damage": [None], "suspicion": ""}
+            return {"damage": [None], "suspicion": "", "ratios": {}}
         speed = self.gpu.get("speed", 1.0)
         own_us = base_us(Path(request["cubin"])) * speed
         other = request.get("other_cubin", request["cubin"])

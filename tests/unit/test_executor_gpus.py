@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import standin_gpus
 from standin_cluster import Machine, Opener, StandInCluster
-from test_run import NO_HISTORY, ListSink
+from standin_search import axpy_search
+from test_run import ListSink
 
 from greenfast.search.errors import UsageError
 from greenfast.search.executors import node
 from greenfast.search.executors.on_cluster import OnCluster
-from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.loop.plan import SearchRequest, make_plan, target_device
-from greenfast.search.loop.run import Ended, SearchRun
+from greenfast.search.loop.plan import target_device
+from greenfast.search.loop.run import Ended
 from greenfast.search.targets import TargetSettings
 from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.targets.elsewhere import note_device
@@ -51,23 +49,7 @@ def searched(executor, album, toolchain, tmp_path, sink, which="all"):
     target = executor.target(
         f"cuda:{which}", TargetSettings(tmp_path / "cache", album.include_dirs, 1)
     )
-    request = SearchRequest(
-        "axpy", templates=("right",), trials=TRIALS, strategy="random", seed=3, confirm=False
-    )
-    plan = replace(make_plan(request, album, window=4), target=target.name)
-    kernel = album.kernel("axpy")
-    workloads = tuple(kernel.workload(name) for name in plan.workloads)
-    context = EvaluationContext(
-        kernel,
-        workloads[0].compile_time(kernel),
-        workloads,
-        target,
-        toolchain,
-        album.include_dirs,
-        plan.limits,
-        plan.seed,
-    )
-    return SearchRun(plan, context, sink, NO_HISTORY).run()
+    return axpy_search(target, sink, album, toolchain, trials=TRIALS).run()
 
 
 def gpus_of(sink):

@@ -167,6 +167,17 @@ def test_a_stopped_search_asks_no_gpu(subject, worker):
     assert fault.value.code == "interrupted"
 
 
+def test_a_service_forgets_the_kernels_of_old_searches(subject, worker, here, monkeypatch):
+    monkeypatch.setattr(judges, "KERNELS_KEPT", 1)
+    ready = subject()
+    first = replace(ready, conditions=replace(ready.conditions, kernel=replace(ready.kernel)))
+    other = replace(ready.kernel, title="another")
+    files = [worker._kernel_file(kernel) for kernel in (first.kernel, ready.kernel)]
+    assert files[0] == files[1] and files[0].exists() and len(worker._kernels) == 1
+    assert worker._kernel_file(other) != files[0] and not files[0].exists()
+    assert isinstance(GATE.judge(first), Passed) and not here  # written again
+
+
 def test_small_machines_have_no_workers(monkeypatch):
     assert [workers_for(cores) for cores in (1, 2, 7, 8, 16, 32)] == [0, 0, 0, 4, 8, 16]
     monkeypatch.setattr(judges._Shared, "judges", None)

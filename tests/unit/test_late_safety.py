@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
-from dataclasses import replace
 
 import pytest
 import standin_gpus
-from test_run import NO_HISTORY, ListSink
+from standin_search import axpy_search
+from test_run import ListSink
 
 from greenfast.search.devices.facts import device
-from greenfast.search.loop.evaluate import Evaluated, EvaluationContext
+from greenfast.search.loop.evaluate import Evaluated
 from greenfast.search.loop.flights import BEHIND, Flight, Flights, set_once
-from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.proposer import Proposer
-from greenfast.search.loop.run import Ended, SearchRun
+from greenfast.search.loop.run import Ended
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Checked, Runner
 from greenfast.search.verdict import Accepted, Green, Rejected, SafetyFinding
@@ -62,29 +61,20 @@ def searched(monkeypatch, tmp_path, album, toolchain):
     def run(checker, strategy="random"):
         standin_gpus.install(monkeypatch, tmp_path / "tmp", {0: {}})
         target = open_target("cuda:0", TargetSettings(tmp_path / "cache", album.include_dirs, 1))
-        request = {"trials": TRIALS, "strategy": strategy, "seed": 3, "confirm": False}
-        plan = make_plan(
-            SearchRequest("axpy", templates=("right",), **request), album, window=WINDOW
-        )
-        plan = replace(plan, target=target.name)
-        kernel = album.kernel("axpy")
-        workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        context = EvaluationContext(
-            kernel,
-            workloads[0].compile_time(kernel),
-            workloads,
-            target,
-            toolchain,
-            album.include_dirs,
-            plan.limits,
-            plan.seed,
-            checker=checker,
-        )
         # What is told last is dropped at a search's end; here it is looked at.
         end = lambda proposer, *error: proposer._thread.shutdown(wait=True)  # noqa: E731
         monkeypatch.setattr(Proposer, "__exit__", end)
         sink = ListSink()
-        search = SearchRun(plan, context, sink, NO_HISTORY)
+        search = axpy_search(
+            target,
+            sink,
+            album,
+            toolchain,
+            window=WINDOW,
+            checker=checker,
+            trials=TRIALS,
+            strategy=strategy,
+        )
         tell, heard = search.strategy.tell, []
 
         def counted(proposal, told):

@@ -112,3 +112,18 @@ def test_a_game_that_timing_alone_would_reward_shows(target, kernel):
 @pytest.mark.parametrize("kernel", sorted({*GAMES} - {"in_a_row_at_one_address"}))
 def test_a_game_shows_on_a_ring_of_input_sets_too(target, kernel):
     assert outcome(target, kernel, "cold")
+
+
+def test_a_candidate_that_damages_the_inputs_of_others_costs_them_nothing(target):
+    def executed(kernel: str, seed: int):
+        program = target.load(None, SimpleNamespace(code=kernel.encode()))
+        (execution,) = target.execute(program, (problem(seed, "hot"),))
+        return execution
+
+    assert executed("honest", 5).failure is None
+    executed("spoils_what_is_kept", 6)
+    victim = executed("honest", 5)
+    assert victim.failure is None, victim.failure
+    expected = 2 * victim.problem.tensors[0].image.view(np.float32)
+    assert np.array_equal(victim.outputs["y"].view(np.float32), expected)
+    assert executed("writes_its_input", 5).failure.reason is Reason.INPUT_CHANGED

@@ -6,17 +6,15 @@ import os
 import signal
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 import standin_gpus
+from standin_search import axpy_search
 from test_run import NO_HISTORY, ListSink
 
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.loop import evaluate, run
-from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import Control, Ended, SearchRun
+from greenfast.search.loop.run import Control, Ended
 from greenfast.search.targets import (
     TargetSettings,
     check_target_name,
@@ -54,23 +52,10 @@ def search(album, toolchain):
     """`search(target, sink)`: a search of axpy on a target, ready to run."""
 
     def prepared(target, sink, history=NO_HISTORY, remarks=None, **request):
-        request = {"trials": 9, "strategy": "random", "seed": 3, "confirm": False, **request}
-        plan = make_plan(SearchRequest("axpy", templates=("right",), **request), album, window=4)
-        plan = replace(plan, target=target.name)
-        kernel = album.kernel("axpy")
-        workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        context = EvaluationContext(
-            kernel,
-            workloads[0].compile_time(kernel),
-            workloads,
-            target,
-            toolchain,
-            album.include_dirs,
-            plan.limits,
-            plan.seed,
-        )
         heard = remarks if remarks is not None else []
-        return SearchRun(plan, context, sink, history, on_remark=heard.append)
+        return axpy_search(
+            target, sink, album, toolchain, history=history, on_remark=heard.append, **request
+        )
 
     return prepared
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.correctness.conformance import cooperation, formats, matrices
+from bench.correctness.conformance import cooperation, formats, matrices, warpgroups
 from bench.correctness.conformance.case import Case
 
-__all__ = ["Case", "cases"]
+__all__ = ["Case", "all_cases", "cases"]
 
 
 def cases() -> Iterator[Case]:
@@ -23,3 +23,9 @@ def cases() -> Iterator[Case]:
     yield cooperation.barrier_votes()
     yield cooperation.half_atomics()
     yield from cooperation.clusters()
+
+
+def all_cases() -> Iterator[Case]:
+    """Those and the products of warpgroups, which take minutes to compile for the emulator."""
+    yield from cases()
+    yield from warpgroups.warpgroup_products()

@@ -22,6 +22,7 @@ class Case:
     cluster: Index3 = (1, 1, 1)
     smem_dynamic_bytes: int = 0
     architecture: int = 80  # the first sm_ that has it
+    arch_specific: bool = False  # compiled for `sm_90a`, which runs on sm_90 only
     # Bounds that hold instead of equality: |a - b| <= relative |b| + absolute, by output.
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
 

@@ -16,13 +16,12 @@ from itertools import chain
 from typing import Any
 
 import cupy
-import numpy as np
 from cupy.cuda import runtime
 
 from greenfast.search.targets.cuda.arena import Arena
 from greenfast.search.targets.cuda.device_memory import ON_DEVICE, Head, start_tensors
 from greenfast.search.targets.cuda.launches import Loaded, Stopwatch, wait
-from greenfast.search.timing import median_interval
+from greenfast.search.timing import Interval, median, median_interval
 
 OWN_OUTPUTS = 8  # launches in a row, each with an output of its own
 MOST_BYTES = 2**28  # of these outputs' sets
@@ -30,6 +29,33 @@ TURNS = 12  # of each comparison of times
 # Ratios of times, far above what caches and noise do to launches that differ in nothing else.
 CHANGED, SEPARATE = 1.5, 2.0
 WARM_UP_CALLS = 3
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Times in us of launches that must do all their work, and of those that repeat a launch."""
+
+    when: str
+    slow: Sequence[float]
+    fast: Sequence[float]
+    largest: float
+
+    @property
+    def interval(self) -> Interval:
+        return median_interval(
+            [math.log(long / short) for long, short in zip(self.slow, self.fast, strict=True)]
+        )
+
+    @property
+    def suspicion(self) -> str:
+        """Why the times are suspicious; empty where they are not."""
+        if not self.interval.low > math.log(self.largest):
+            return ""
+        return (
+            f"launches {self.when} take {math.exp(self.interval.median):.1f} times as long "
+            f"({median(self.slow):.2f} us) as those that repeat the launch before them, so timed "
+            "launches leave work out"
+        )
 
 
 @dataclass(frozen=True)
@@ -46,21 +72,23 @@ class Repetition:
     stream: cupy.cuda.Stream
     deadline_s: float
 
-    def run(self, timed: Head, fresh: Head) -> tuple[list[int], str]:
-        """(the sets to look at, why times are suspicious or nothing).
+    def run(self, timed: Head, fresh: Head) -> tuple[list[int], list[Ratio]]:
+        """(the sets to look at, ratios of times).
 
         The sets then hold what launches on the inputs of `fresh` left in them.
         """
         watch = Stopwatch(self.ring, self.stream, self.deadline_s)
         for _ in range(WARM_UP_CALLS):
             watch()  # whatever is kept from launch to launch is kept now
-        words = self._changed(watch, timed, fresh) or self._own(watch)
+        ratios = [self._changed(watch, timed, fresh)]
+        if self.own_fit:  # else the ratio would be that of two memories
+            ratios.append(self._own(watch))
         self._refill(self.places, timed)
         watch()
         self._refill(self.places, fresh)
         self._refill(self.own_places, fresh)
         self._pass(max(watch.nodes, len(self.ring)))
-        return [*_drawn(self.places), *_drawn(self.own_places)], words
+        return [*_drawn(self.places), *_drawn(self.own_places)], ratios
 
     def _refill(self, places: Sequence[int], head: Head) -> None:
         """Other inputs and poisoned outputs; workspaces stay as they are."""
@@ -73,7 +101,7 @@ class Repetition:
         self._graph(chain(ring, self.own)).launch(self.stream)
         wait(self.stream, self.deadline_s)
 
-    def _changed(self, watch: Stopwatch, timed: Head, fresh: Head) -> str:
+    def _changed(self, watch: Stopwatch, timed: Head, fresh: Head) -> Ratio:
         """Times of launches whose inputs changed, against those that find all as they left it.
 
         Both kinds follow the same copies, so that caches hold the same.
@@ -90,23 +118,21 @@ class Repetition:
                 else:
                     self._copy(self.spare, self.places[0])
                 times.append(watch.elapsed_us(partial(self.ring[0].launch, self.stream)))
-        return _suspicion("on other inputs", changed[1:], same[1:], CHANGED)
+        return Ratio("on other inputs", changed[1:], same[1:], CHANGED)
 
     def _copy(self, source: int, place: int) -> None:
         size = self.arena.head_bytes
         runtime.memcpyAsync(place, source, size, ON_DEVICE, self.stream.ptr)
 
-    def _own(self, watch: Stopwatch) -> str:
+    def _own(self, watch: Stopwatch) -> Ratio:
         """Times of launches in a row that write different outputs, against one output."""
-        if not self.own_fit:
-            return ""  # the ratio would be that of two memories
         separate = self._graph(self.own)
         again = self._graph([self.ring[0]] * len(self.own))
         rows: tuple[list[float], list[float]] = ([], [])
         for _ in range(TURNS + 1):
             rows[0].append(watch.elapsed_us(partial(separate.launch, self.stream)))
             rows[1].append(watch.elapsed_us(partial(again.launch, self.stream)))
-        return _suspicion("with outputs of their own", rows[0][1:], rows[1][1:], SEPARATE)
+        return Ratio("with outputs of their own", rows[0][1:], rows[1][1:], SEPARATE)
 
     def _graph(self, launches: Iterable[Loaded]) -> cupy.cuda.Graph:
         self.stream.begin_capture()
@@ -136,15 +162,3 @@ def _drawn(places: Sequence[int]) -> list[int]:
     if not places:
         return []
     return sorted({places[-1], random.SystemRandom().choice(places)})
-
-
-def _suspicion(when: str, slow: Sequence[float], fast: Sequence[float], ratio: float) -> str:
-    ratios = [math.log(long / short) for long, short in zip(slow, fast, strict=True)]
-    interval = median_interval(ratios)
-    if not interval.low > math.log(ratio):
-        return ""
-    return (
-        f"launches {when} take {math.exp(interval.median):.1f} times as long "
-        f"({float(np.median(slow)):.2f} us) as those that repeat the launch before them, so timed "
-        "launches leave work out"
-    )

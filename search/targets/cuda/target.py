@@ -98,6 +98,8 @@ class CudaTarget(Runner):
         self._references: dict[Any, tuple[KernelSpec, bool]] = {}
         self._references_lock = threading.Lock()
         self.spans: dict[str, float] = defaultdict(float)  # the child's busy seconds, by activity
+        # The times in us that the last `after_timing` compared, by what they show.
+        self.repeated_us: dict[str, tuple[list[float], list[float]]] = {}
 
     @property
     def child_pid(self) -> int | None:
@@ -271,6 +273,7 @@ class CudaTarget(Runner):
         if "error" in reply:
             yield Execution(fresh, "timed", {}, self._failure(fresh, reply))
             return
+        self.repeated_us = reply["ratios"]
         looked_at = [fresh] * len(reply["damage"])
         for outputs, damage in zip(outputs_of(looked_at, images), reply["damage"], strict=True):
             failure = Failure(Reason(damage[0]), damage[1]) if damage else None

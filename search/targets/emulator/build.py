@@ -47,6 +47,7 @@ from greenfast.search.targets.emulator.device_preprocessor import (
     with_answers,
     write_stubs,
 )
+from greenfast.search.targets.emulator.early_macros import refused_macro
 from greenfast.search.targets.emulator.flags import (
     CHECKED_FLAGS,
     COMMON_FLAGS,
@@ -84,6 +85,7 @@ REFUSED = "refused"  # the reason of a ModuleFailed
 RULES = (
     "device_preprocessor",
     "dynamic_shared",
+    "early_macros",
     "inline_assembly",
     "object_check",
     "object_gaps",
@@ -240,6 +242,8 @@ class EmulatorBuild:
         """
         if sentence := refused_include(translation_unit, "kernel.cu"):
             return CompilerFailed("compile", sentence)
+        if refused := refused_macro(translation_unit, "kernel.cu", self.include_dirs):
+            return refused
         self.prepare()
         key = _digest((translation_unit, arch, *_contents(self.include_dirs)))
         with self._texts_lock:

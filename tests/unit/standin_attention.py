@@ -1,7 +1,5 @@
 """A stand-in for the GPU of an attention search: correct outputs, invented times, real delays.
 
-    python -m bench.speed.standin_attention READ_FD WRITE_FD GPU
-
 The measuring child of a search on a machine without a GPU. Outputs are those of reference.py, once
 for each set of inputs. A request lasts as long as such requests did on an H200. The settings are in
 a file in the folder TMPDIR, so that they reach the child.

@@ -1,0 +1,75 @@
+"""Macros that would change a header on a GPU and not here.
+
+NVRTC reads the text of each header with the macros that are defined before its `#include`. The
+emulator has headers of its own, which such a macro does not reach: with `asm` defined away before
+gf/async_copy.cuh, a GPU would copy nothing, and the checks would see every copy. A macro defined
+behind the includes means the same to both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from greenfast.search.targets.emulator.source_text import Refused
+from greenfast.search.targets.emulator.source_tokens import Place
+from greenfast.search.toolchain.includes import STANDARD_HEADERS, SourcePlace, directives
+
+STAND_INS = Path(__file__).resolve().parent / "include"
+_KEYWORDS = """
+    alignas alignof asm auto bool break case catch char class const const_cast constexpr consteval
+    constinit continue decltype default delete do double dynamic_cast else enum explicit export
+    extern false float for friend goto if inline int long mutable namespace new noexcept nullptr
+    operator private protected public register reinterpret_cast requires return short signed sizeof
+    static static_assert static_cast struct switch template this thread_local throw true try typedef
+    typeid typename union unsigned using virtual void volatile while __asm __asm__ __volatile__
+    __inline__ __const__ __restrict__ __attribute__
+"""
+KEYWORDS = frozenset(_KEYWORDS.split())
+_COMPILERS = re.compile(r"__CUDA_ARCH\w*|__CUDACC\w*|__CUDA_(?!NO_)\w*|__NVCC\w*|__cplusplus")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_HEADER = re.compile(r'[<"]([^<>"]+)[>"]')
+
+
+def refused_macro(text: str, file: str, include_dirs: Sequence[Path]) -> Refused | None:
+    """The first macro of a text called `file` that changes a header after it."""
+    macros: dict[str, SourcePlace] = {}
+    for directive, operand, place in directives(text, file):
+        if directive in ("define", "undef") and (name := _NAME.match(operand)):
+            macros.setdefault(name[0], place)
+        elif directive == "include" and (header := _HEADER.match(operand)):
+            for macro in macros:
+                if _is_taken(macro, header[1], include_dirs):
+                    return Refused(
+                        Place(macros[macro].file, macros[macro].number),
+                        f"the macro {macro} changes {header[1]}, which is included after it; "
+                        "define it behind the includes, or give it another name",
+                    )
+    return None
+
+
+def _is_taken(macro: str, header: str, include_dirs: Sequence[Path]) -> bool:
+    """Whether a header, or what it includes, uses this name."""
+    if header in STANDARD_HEADERS:
+        return False
+    if macro in KEYWORDS or _COMPILERS.fullmatch(macro):
+        return True
+    if header.startswith("gf/"):
+        return macro in _names(tuple(folder / "gf" for folder in include_dirs))
+    return macro.startswith("__") and macro in _names((STAND_INS,))
+
+
+@lru_cache(maxsize=8)
+def _names(folders: tuple[Path, ...]) -> frozenset[str]:
+    texts = (path.read_text() for path in _headers(folders))
+    return frozenset(name for text in texts for name in _NAME.findall(_without_comments(text)))
+
+
+def _headers(folders: Iterable[Path]) -> list[Path]:
+    return [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*", "", text)

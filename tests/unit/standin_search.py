@@ -1,0 +1,46 @@
+"""A search of the album's axpy on a target of stand-in GPUs, ready to run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from test_run import NO_HISTORY
+
+from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.loop.run import SearchRun
+
+
+def axpy_search(
+    target,
+    sink,
+    album,
+    toolchain,
+    *,
+    window=4,
+    history=NO_HISTORY,
+    checker=None,
+    on_remark=lambda sentence: None,
+    **request,
+):
+    """Nine random candidates of template `right`, unless `request` asks for others.
+
+    Without a checker safety is left out, as the emulator takes its time.
+    """
+    request = {"trials": 9, "strategy": "random", "seed": 3, "confirm": False, **request}
+    plan = make_plan(SearchRequest("axpy", templates=("right",), **request), album, window=window)
+    plan = replace(plan, target=target.name)
+    kernel = album.kernel("axpy")
+    workloads = tuple(kernel.workload(name) for name in plan.workloads)
+    context = EvaluationContext(
+        kernel,
+        workloads[0].compile_time(kernel),
+        workloads,
+        target,
+        toolchain,
+        album.include_dirs,
+        plan.limits,
+        plan.seed,
+        checker=checker,
+    )
+    return SearchRun(plan, context, sink, history, on_remark=on_remark)

@@ -1,0 +1,48 @@
+"""A macro before a header may not make it another one on a GPU than here."""
+
+from __future__ import annotations
+
+import pytest
+
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
+from greenfast.search.targets.emulator.early_macros import refused_macro
+
+INCLUDE_DIRS = (REPOSITORY_TEMPLATES / "include",)
+GF, CUDA = '#include "gf/async_copy.cuh"\n', "#include <cuda_fp16.h>\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "macro"),
+    [
+        ("#define asm(...) ((void)0)\n" + GF, "asm"),
+        ("  # \\\n define __asm__(...)\n" + GF, "__asm__"),
+        ("#define /* */ volatile\n" + CUDA, "volatile"),
+        ("#define async_copy_wait never\n" + GF + "#undef async_copy_wait\n", "async_copy_wait"),
+        ("#undef __CUDA_ARCH__\n#define __CUDA_ARCH__ 500\n" + CUDA, "__CUDA_ARCH__"),
+        ("#define __syncwarp(...)\n" + CUDA, "__syncwarp"),
+        ("%:define if(x) while (x)\n" + CUDA + GF, "if"),
+    ],
+)
+def test_a_macro_that_changes_a_later_header_is_refused_with_its_line(text, macro):
+    refused = refused_macro(f'#line 7 "mine.cu"\n{text}', "kernel.cu", INCLUDE_DIRS)
+    assert refused is not None
+    assert refused.sentence.startswith("mine.cu:7: " if "\\" not in text else "mine.cu:")
+    assert f"the macro {macro} changes" in refused.sentence
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CUDA + GF + "#define asm(...)\n#define __syncwarp(...)\n",
+        "#ifndef __MINE_H__\n#define __MINE_H__\n" + CUDA + GF,
+        "#define __CUDA_NO_HALF_OPERATORS__\n" + CUDA,
+        "#define WARP_SIZE 32\n#define THREADS 128\n#define CEIL_DIV(a, b) ((a + b - 1) / b)\n"
+        + CUDA
+        + GF,
+        "#define bytes 4\n" + CUDA,
+        "#define inline\n#include <cstdint>\n",
+        "// #define asm\n" + GF,
+    ],
+)
+def test_other_macros_are_the_authors_business(text):
+    assert refused_macro(text, "kernel.cu", INCLUDE_DIRS) is None
