@@ -16,6 +16,7 @@ from greenfast.app.views.confirmations import champion_out, interval
 from greenfast.app.views.progress import search_detail
 from greenfast.app.views.schemas import ChampionOut
 from greenfast.app.views.terminal import say
+from greenfast.app.views.trial_names import search_named
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.run import Ended
@@ -95,6 +96,7 @@ def promote(
     Later searches on a GPU take the champion as their baseline.
     """
     with opened_services() as services:
+        search = search_named(services.store, search)
         number = confirmed_trial(services.store, search) if trial is None else trial
         row = services.store.promote(search, number, replace=replace)
         champion = champion_out(row, services.catalogue)
@@ -119,6 +121,7 @@ def confirm(search: SearchId, as_json: AsJson = False) -> int:
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
+        search = search_named(services.store, search)
         services.catalogue_of(search)
         before = services.store.confirmation(search)
         services.store.request_confirmation(search)

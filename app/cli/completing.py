@@ -58,6 +58,10 @@ def _offers(before: Sequence[str], unfinished: str) -> Iterable[Offer]:
             positional += 1
     if awaited is not None:
         return _values(awaited, choices, before, unfinished)
+    option, equals, start = unfinished.partition("=")
+    if equals and option in options:
+        values = _values(options[option], choices, before, start)
+        return [(f"{option}={value}", text) for value, text in values]
     if unfinished.startswith("-"):
         return _options(parameters)
     arguments = [each for each in parameters if each.param_type_name == "argument"]
@@ -268,4 +272,5 @@ _BY_METAVAR: tuple[tuple[str, Callable[[Sequence[str]], list[Offer]]], ...] = (
     ("KERNEL", _kernels),
     ("SEARCH", _searches),
     ("SHELL", _names_of("bash", "fish", "zsh")),
+    ("kernel|template", _names_of("kernel", "template")),
 )

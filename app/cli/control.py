@@ -9,6 +9,7 @@ from greenfast.app.cli.output import print_json
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.progress import search_detail
 from greenfast.app.views.terminal import say
+from greenfast.app.views.trial_names import search_named
 
 
 def pause(search: SearchId, as_json: AsJson = False) -> int:
@@ -34,6 +35,7 @@ def cancel(search: SearchId, as_json: AsJson = False) -> int:
 
 def _request(search: str, control: Literal["pause", "resume", "cancel"], as_json: bool) -> int:
     with opened_services() as services:
+        search = search_named(services.store, search)
         services.store.request_control(search, control)
         detail = search_detail(services.store, search)
     requested = f"; {detail.wanted} requested" if detail.wanted else ""

@@ -36,7 +36,7 @@ _ASSIGNED = {
     "grid_div_z": "grid_div_z",
     "block_size_names": "block_size_names",
 }
-_PROBLEM_SIZE_PLACE = 2  # among the positional arguments of tune_kernel
+_PROBLEM_SIZE_PLACE, _TUNE_PARAMS_PLACE = 2, 4  # among the arguments of tune_kernel
 
 
 def read_tune_file(path: Path) -> Tuning:
@@ -48,14 +48,29 @@ def read_tune_file(path: Path) -> Tuning:
         line = getattr(error, "lineno", None)
         place = f"{file}:{line}" if line else file
         raise UsageError(f"{place} is not valid Python", code="bad_tune_file") from error
-    script = _Script(file)
-    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Assign, ast.Call))]
+    script = _Script(file, _tuned_names(tree))
+    kinds = (ast.Assign, ast.AnnAssign, ast.Call)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, kinds)]
     for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset)):
         if isinstance(node, ast.Assign):
             script.assigned(node.targets[0], node.value)
+        elif isinstance(node, ast.AnnAssign):
+            if node.value is not None:
+                script.assigned(node.target, node.value)
         elif _called(node) == "tune_kernel":
             script.tuned(node)
     return script.tuning()
+
+
+def _tuned_names(tree: ast.Module) -> frozenset[str]:
+    """The names of the dictionary of parameters: that of the call of tune_kernel, or the usual."""
+    names = {"tune_params"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _called(node) == "tune_kernel":
+            given = [word.value for word in node.keywords if word.arg == "tune_params"]
+            given += node.args[_TUNE_PARAMS_PLACE : _TUNE_PARAMS_PLACE + 1]
+            names |= {each.id for each in given if isinstance(each, ast.Name)}
+    return frozenset(names)
 
 
 def _called(call: ast.Call) -> str:
@@ -66,8 +81,8 @@ def _called(call: ast.Call) -> str:
 class _Script:
     """What the lines of a script say, one after the other."""
 
-    def __init__(self, file: str) -> None:
-        self._file = file
+    def __init__(self, file: str, tuned: frozenset[str]) -> None:
+        self._file, self._tuned = file, tuned
         self._constants: dict[str, Value] = {}
         self._parameters: dict[str, tuple[Value, ...]] = {}
         self._lists: dict[str, ast.expr] = {}
@@ -76,13 +91,13 @@ class _Script:
     def assigned(self, target: ast.expr, value: ast.expr) -> None:
         where = self._where(value)
         match target:
-            case ast.Name(id="tune_params"):
+            case ast.Name(id=name) if name in self._tuned:
                 self._parameters = {
                     name: checked_values(name, values, where)
                     for name, values in _dictionary(value, self._constants, where).items()
                 }
-            case ast.Subscript(
-                value=ast.Name(id="tune_params"), slice=ast.Constant(value=str(name))
+            case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(name))) if (
+                table in self._tuned
             ):
                 values = _list(value, self._constants, where)
                 self._parameters[name] = checked_values(name, values, where)

@@ -28,6 +28,7 @@ from greenfast.app.views.listings import list_targets, list_templates
 from greenfast.app.views.progress import queue_words
 from greenfast.app.views.schemas import SearchOut
 from greenfast.app.views.terminal import say
+from greenfast.app.views.trial_names import search_named
 from greenfast.app.views.values import in_order
 from greenfast.app.wiring import Services
 from greenfast.db.rows import QueueState, SearchRow
@@ -203,6 +204,7 @@ def bundle_command(
     the evidence. The same search always gives the same bytes.
     """
     with opened_services() as services:
+        search = search_named(services.store, search)
         packed = bundle(services, search, trial)
     path = output or Path(packed.file_name)
     write_output(path, packed.content)

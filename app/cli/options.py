@@ -16,7 +16,10 @@ Kernel = Annotated[
     str, typer.Argument(metavar="KERNEL", help="A kernel; `greenfast templates` lists them.")
 ]
 SearchId = Annotated[
-    str, typer.Argument(metavar="SEARCH_ID", help="A search; `greenfast searches` lists them.")
+    str,
+    typer.Argument(
+        metavar="SEARCH_ID", help="A search: its id, a beginning of it that is unique, or `last`."
+    ),
 ]
 SearchName = Annotated[
     str,

@@ -18,6 +18,7 @@ from greenfast.app.bundle.opened import open_bundle
 from greenfast.app.cli.options import AsJson, SearchId
 from greenfast.app.cli.output import console, print_json, table
 from greenfast.app.cli.services import opened_services
+from greenfast.app.views.trial_names import search_named
 from greenfast.app.wiring import Services
 from greenfast.search.devices.facts import Device
 from greenfast.search.diagnose.profile import (
@@ -103,6 +104,7 @@ def profile(
     ):
         gpu = services.target(target)
         assert isinstance(gpu, CudaTarget)
+        search = search_named(services.store, search)
         launch = unpacked(services, search, trial, Path(folder))
         small = sanitizer is not None and not workload
         name = (

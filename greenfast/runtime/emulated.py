@@ -109,6 +109,8 @@ def _unfit(framework: Framework, tensors: Mapping[str, Any]) -> str:
     for name, tensor in tensors.items():
         if framework_of(tensor) is not framework:
             return f"{name} is {type(tensor).__name__}, and another input is not"
+        if framework.name == "numpy" and not isinstance(tensor, np.ndarray):
+            return f"{name} is {type(tensor).__name__}, which is no array"
     if framework.name == "numpy":
         return ""
     if any(tensor.device.type != "cpu" for tensor in tensors.values()):

@@ -94,6 +94,12 @@ def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
         (path for path in sorted(folder.glob("*.toml")) if path.name != "kernel.toml"),
         lambda path: read_template(path, folder, dims, options, arguments, mistakes),
     )
+    if not templates and not mistakes:
+        raise SpecError(
+            f"{folder.name}: the folder has no template",
+            code="no_template",
+            mend=f"write one with `greenfast new template {folder.name} NAME`",
+        )
     if mistakes:  # checks are sized by tiles, which a broken template does not tell
         return None
     kernel = KernelSpec(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import (
@@ -57,48 +58,33 @@ def read_template(
         raise SpecError(
             f"{shown}: name and kernel must be {path.stem!r} and {folder.name!r}", code="bad_spec"
         )
-    dim_names, option_names = {dim.name for dim in dims}, {option.name for option in options}
-    compiled = {dim.name for dim in dims if dim.time == "compile"} | option_names
-    parameters = _parameters(table, compiled, dim_names, mistakes)
-    # A parameter or local with a mistake of its own is known to the expressions that use it.
-    own_names = {key for key, _ in table.items_of("parameters")}
-    local = _locals(table.table("locals"), own_names | compiled | {SM_COUNT}, mistakes)
-    # Names that are known when a candidate is rendered, and those known when it is launched.
-    known = own_names | compiled | {SM_COUNT} | {key for key, _ in table.items_of("locals")}
-    run_known = known | dim_names
+    names = _names(table, dims, options)
+    parameters = _parameters(table, names.compiled, names.dims, mistakes)
+    local = _locals(table.table("locals"), names.parameters | names.compiled | {SM_COUNT}, mistakes)
     text = read_template_text(folder, name)
-    tiles = mistakes.value(lambda: _tiles(table.table("tiles"), known), ())
+    tiles = mistakes.value(lambda: _tiles(table.table("tiles"), names.known), ())
     probes, warp_rows = read_template_probes(
-        table.table("probes"), known, run_known | {tile for tile, _ in tiles}
+        table.table("probes"), names.known, names.run_known | {tile for tile, _ in tiles}
     )
     workspaces = mistakes.each(
-        table.tables("workspaces"), lambda entry: _workspace(entry, known, run_known)
+        table.tables("workspaces"), lambda entry: _workspace(entry, names.known, names.run_known)
     )
     template = TemplateSpec(
         name=name,
         kernel=folder.name,
-        idea=mistakes.value(lambda: table.get("idea", str), ""),
-        minimum_sm=mistakes.value(lambda: table.get("minimum_sm", int, 70), 70),
-        supports=mistakes.value(
-            lambda: _supports(table.table("supports"), dim_names | option_names), ()
-        ),
         parameters=parameters,
         locals=local,
         constraints=mistakes.each(
-            table.tables("constraints"), lambda entry: _constraint(entry, known)
+            table.tables("constraints"), lambda entry: _constraint(entry, names.known)
         ),
         tiles=tiles,
         launches=mistakes.each(
-            table.tables("launches"), lambda entry: _launch(entry, known, run_known)
+            table.tables("launches"), lambda entry: _launch(entry, names.known, names.run_known)
         ),
         workspaces=workspaces,
         presets=()
         if mistakes  # of a parameter, whose values would be missing
         else mistakes.each(table.named("presets"), lambda item: _preset(*item, parameters)),
-        deterministic=mistakes.value(lambda: table.get("deterministic", bool, True), True),
-        deterministic_when=mistakes.value(
-            lambda: _optional(table, "deterministic_when", own_names), None
-        ),
         text=text.text,
         lines=text.lines,
         path=folder / f"{name}.cu.j2",
@@ -107,15 +93,61 @@ def read_template(
         arch_specific=table.get("arch_specific", bool, False),
         tensor_maps=()
         if mistakes  # of a workspace, of which a map may be made
-        else _tensor_maps(table, arguments, workspaces, known, run_known),
-        worthwhile_when=mistakes.value(
-            lambda: _optional(table, "worthwhile_when", dim_names | option_names), None
-        ),
+        else _tensor_maps(table, arguments, workspaces, names.known, names.run_known),
+        **_properties(table, names, mistakes),
     )
     if not mistakes:
         table.finish()
         _check_whole(template, shown)
     return template
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The names that a template's expressions may use."""
+
+    dims: set[str]
+    options: set[str]
+    compiled: set[str]  # compile-time dims, and options
+    parameters: set[str]
+    known: set[str]  # when a candidate is rendered
+    run_known: set[str]  # when it is launched
+
+
+def _names(table: Table, dims: tuple[Dim, ...], options: tuple[Option, ...]) -> _Names:
+    dim_names, option_names = {dim.name for dim in dims}, {option.name for option in options}
+    compiled = {dim.name for dim in dims if dim.time == "compile"} | option_names
+    # A parameter or local with a mistake of its own is known to the expressions that use it.
+    parameters = {key for key, _ in table.items_of("parameters")}
+    known = parameters | compiled | {SM_COUNT} | {key for key, _ in table.items_of("locals")}
+    return _Names(dim_names, option_names, compiled, parameters, known, known | dim_names)
+
+
+class _Properties(TypedDict):
+    """The single values of a template."""
+
+    idea: str
+    minimum_sm: int
+    supports: tuple[tuple[str, tuple[Value, ...]], ...]
+    deterministic: bool
+    deterministic_when: Expression | None
+    worthwhile_when: Expression | None
+
+
+def _properties(table: Table, names: _Names, mistakes: Mistakes) -> _Properties:
+    shape_names = names.dims | names.options
+    return {
+        "idea": mistakes.value(lambda: table.get("idea", str), ""),
+        "minimum_sm": mistakes.value(lambda: table.get("minimum_sm", int, 70), 70),
+        "supports": mistakes.value(lambda: _supports(table.table("supports"), shape_names), ()),
+        "deterministic": mistakes.value(lambda: table.get("deterministic", bool, True), True),
+        "deterministic_when": mistakes.value(
+            lambda: _optional(table, "deterministic_when", names.parameters), None
+        ),
+        "worthwhile_when": mistakes.value(
+            lambda: _optional(table, "worthwhile_when", shape_names), None
+        ),
+    }
 
 
 def _check_whole(template: TemplateSpec, shown: str) -> None:

@@ -44,12 +44,6 @@ def read_template_text(folder: Path, name: str) -> TemplateText:
     for text, line in _lines(folder, f"{name}.cu.j2"):
         part = _included(text, line, name)
         lines += [(text, line)] if part is None else _part(folder, name, part, line)
-    if not any(text.strip() for text, _ in lines):
-        raise SpecError(
-            f"{folder.name}/{name}.cu.j2: the file is empty",
-            code="empty_template",
-            mend="`greenfast new template` writes one to begin with",
-        )
     return TemplateText("\n".join(text for text, _ in lines), tuple(line for _, line in lines))
 
 

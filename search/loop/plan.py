@@ -170,20 +170,33 @@ def make_plan(
     objectives = objectives_of(request.objectives, strategy)
     if family == "replay":
         require_recorded(which, objectives)
+    plan = _complete(request, kernel, target, strategy, objectives, window)
+    require_conditions(strategy, map(kernel.template, plan.templates))
+    if not request.cold and family != "replay":
+        plan = replace(plan, neighbours=neighbours_of(plan))
+    by_default = request.baseline is None and family == "cuda" and not request.cold
+    if request.baseline == CHAMPION or by_default:
+        return _against_champion(plan, champion_of(plan), required=request.baseline == CHAMPION)
+    return plan
+
+
+def _complete(
+    request: SearchRequest,
+    kernel: KernelSpec,
+    target: str,
+    strategy: str,
+    objectives: tuple[str, ...],
+    window: int,
+) -> SearchPlan:
+    """Every setting of the request checked, or in its place the default."""
     workloads = [kernel.workload(name) for name in request.workloads or default_workloads(kernel)]
     compiled = shared_compile_time(kernel, workloads)
     for workload in workloads:
         require_memory(kernel, workload)
-    baseline = (
-        _default_baseline(kernel, workloads[0])
-        if request.baseline in (None, CHAMPION)
-        else request.baseline
-    )
-    if baseline != NO_BASELINE:
-        kernel.preset(baseline)[0].check_supports(workloads[0])
+    baseline = _baseline(request, kernel, workloads[0])
     trials, seconds = _budget(request)
     no_gain, bound_percent = stopping_rules(request.no_gain, request.bound_percent)
-    plan = SearchPlan(
+    return SearchPlan(
         name=_name(request.name, kernel, workloads),
         kernel=kernel.name,
         kernel_digest=kernel_identity(kernel),
@@ -215,13 +228,17 @@ def make_plan(
         objectives=objectives,
         population=population_of(request.population, strategy, trials),
     )
-    require_conditions(strategy, map(kernel.template, plan.templates))
-    if not request.cold and family != "replay":
-        plan = replace(plan, neighbours=neighbours_of(plan))
-    by_default = request.baseline is None and family == "cuda" and not request.cold
-    if request.baseline == CHAMPION or by_default:
-        return _against_champion(plan, champion_of(plan), required=request.baseline == CHAMPION)
-    return plan
+
+
+def _baseline(request: SearchRequest, kernel: KernelSpec, workload: Workload) -> str:
+    """The preset that candidates are compared with; a champion takes its place later."""
+    if request.baseline in (None, CHAMPION):
+        baseline = _default_baseline(kernel, workload)
+    else:
+        baseline = str(request.baseline)
+    if baseline != NO_BASELINE:
+        kernel.preset(baseline)[0].check_supports(workload)
+    return baseline
 
 
 def _default_baseline(kernel: KernelSpec, workload: Workload) -> str:

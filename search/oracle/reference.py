@@ -21,7 +21,7 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import Fault, SpecError
 from greenfast.search.kernels.reference_text import file_and_function, importable_name
-from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.spec import Argument, KernelSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.not_finite import Planted, planted, with_planted
 from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
@@ -227,13 +227,27 @@ def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -
         return _planted_data(kernel, case, put)
     module, size_bytes = kernel_module(kernel), _size_bytes(kernel, case)
     dims, options = dict(case.dims), dict(case.options)
-    try:
-        with compute_turns.turn(size_bytes):
-            inputs = module.make_inputs(dims, options, case.inputs, case.seed, dict(case.tiles))
+
+    def outputs_of(inputs: dict[str, np.ndarray]) -> Any:
         outputs = compute(kernel, case) if compute is not None else None
-        if not outputs:
-            with compute_turns.turn(size_bytes):
-                outputs = module.reference(dims, options, inputs)
+        if outputs:
+            return outputs
+        with compute_turns.turn(size_bytes):
+            return module.reference(dims, options, inputs)
+
+    def inputs_of() -> Any:
+        with compute_turns.turn(size_bytes):
+            return module.make_inputs(dims, options, case.inputs, case.seed, dict(case.tiles))
+
+    inputs = _authors(kernel, case, inputs_of)
+    _require_inputs(kernel, case, inputs)
+    return _checked(kernel, case, inputs, _authors(kernel, case, lambda: outputs_of(inputs)))
+
+
+def _authors(kernel: KernelSpec, case: Case, call: Callable[[], Any]) -> Any:
+    """What the author's code returns; SpecError for its error, with the line."""
+    try:
+        return call()
     except Fault:
         raise
     except MemoryError as error:  # of this machine: another one may have more
@@ -241,9 +255,8 @@ def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -
             f"the reference of case {case.name} needs more memory than there is",
             code="reference_memory",
         ) from error
-    except Exception as error:  # every other error of the author's code is the author's
+    except (Exception, SystemExit) as error:  # sys.exit() would end a worker
         raise _raised(kernel, case, error) from error
-    return _checked(kernel, case, inputs, outputs)
 
 
 def _planted_data(kernel: KernelSpec, case: Case, put: Planted) -> CaseData:
@@ -264,7 +277,7 @@ def _planted_data(kernel: KernelSpec, case: Case, put: Planted) -> CaseData:
             )
             expected = {name: Expected(rounded=None, **fields) for name, fields in arrays.items()}
             return CaseData(inputs, expected)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _raised(kernel, case, error) from error
 
 
@@ -298,29 +311,37 @@ def _checked(
     kernel: KernelSpec, case: Case, inputs: dict[str, np.ndarray], arrays: Any
 ) -> CaseData:
     """The results of reference.py, after checking that they keep its contract."""
-    dims, options = dict(case.dims), dict(case.options)
+    _require_inputs(kernel, case, inputs)
     outputs = {}
     for argument in kernel.arguments:
-        shape = tuple(int(dims[dim]) for dim in argument.shape)
-        if argument.kind == "input":
-            dtype = str(options["dtype"]) if argument.dtype == "dtype" else argument.dtype
-            fault = input_fault(argument, inputs, shape, DTYPES[dtype])
-        elif argument.kind == "output":
-            fields, fault = output_fields(argument, arrays, shape)
-            if not fault:
-                outputs[argument.name] = Expected(**fields)  # type: ignore[arg-type]
-        else:
-            continue
-        if fault:
-            raise _failed(kernel, f"case {case.name}: {fault}")
+        if argument.kind == "output":
+            fields, fault = output_fields(argument, arrays, _shape(argument, case))
+            if fault:
+                raise _failed(kernel, f"case {case.name}: {fault}")
+            outputs[argument.name] = Expected(**fields)  # type: ignore[arg-type]
     return CaseData(inputs, outputs)
+
+
+def _require_inputs(kernel: KernelSpec, case: Case, inputs: Any) -> None:
+    """SpecError for inputs that break the contract of make_inputs."""
+    for argument in kernel.arguments:
+        if argument.kind != "input":
+            continue
+        dtype = dict(case.options)["dtype"] if argument.dtype == "dtype" else argument.dtype
+        if fault := input_fault(argument, inputs, _shape(argument, case), DTYPES[str(dtype)]):
+            raise _failed(kernel, f"case {case.name}: {fault}")
+
+
+def _shape(argument: Argument, case: Case) -> tuple[int, ...]:
+    dims = dict(case.dims)
+    return tuple(int(dims[dim]) for dim in argument.shape)
 
 
 def _failed(kernel: KernelSpec, sentence: str) -> SpecError:
     return SpecError(f"{kernel.name}/reference.py: {sentence}", code="reference_failed")
 
 
-def _raised(kernel: KernelSpec, case: Case, error: Exception) -> SpecError:
+def _raised(kernel: KernelSpec, case: Case, error: BaseException) -> SpecError:
     """The error of the author's code, with its line."""
     place = place_of(error, f"{kernel.folder.name}/reference.py")
     return SpecError(
@@ -356,7 +377,7 @@ def reference_module(
     sys.modules[module.__name__] = module
     try:
         exec(compile(text, file, "exec"), module.__dict__)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SpecError(
             f"{place_of(error, file)} does not load: {type(error).__name__}: {error}",
             code="reference_failed",

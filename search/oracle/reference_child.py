@@ -60,7 +60,7 @@ def _written(
                 *((name, "", array) for name, array in inputs.items()),
             )
         ]
-    except Exception:  # the parent computes the case again and reports the error
+    except (Exception, SystemExit):  # the parent computes the case again and reports the error
         return None
     for _, _, array in arrays:
         if array is not None:

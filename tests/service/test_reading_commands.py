@@ -76,6 +76,12 @@ class TestReading:
         code, _, err = greenfast("show", "s_")
         assert code == 2 and err.startswith("greenfast: ")
 
+    @pytest.mark.parametrize("command", ["bundle", "promote", "pause", "cancel"])
+    def test_every_command_knows_the_last_search(self, greenfast, searches, command):
+        code, _, by_name = greenfast(command, "last")
+        assert "'last'" not in by_name
+        assert (code, by_name) == greenfast(command, "{1}")[::2]
+
     def test_trials_are_selected_sorted_as_numbers_and_cut(self, greenfast):
         def numbers(*options: str) -> list[int]:
             return [row["number"] for row in json.loads(greenfast("trials", "{0}", *options)[1])]

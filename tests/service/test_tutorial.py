@@ -13,6 +13,7 @@ import pytest
 from service_home import Home
 
 from greenfast.app.cli.new import kernel_files_of
+from greenfast.runtime.nvrtc import CACHE_VARIABLE
 from greenfast.search.devices.facts import device
 from greenfast.search.diagnose.lint import lint_kernel
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
@@ -21,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "tutorial.md").read_text()
 STEP = re.compile(
     r"^`(?P<file>kernels/[\w./]+)`\n\n```\w+\n(?P<body>.*?)^```"
+    r"|^```python\n(?P<program>.*?)^```"
     r"|^```\n(?P<commands>.*?)^```",
     re.DOTALL | re.MULTILINE,
 )
@@ -61,6 +63,18 @@ def test_every_command_of_the_tutorial_runs(tmp_path, artifacts):
     for match in STEP.finditer(TEXT):
         if match["file"]:
             (home.data / match["file"]).write_text(match["body"])
+            continue
+        if match["program"]:
+            done = subprocess.run(
+                [sys.executable, "-c", match["program"]],
+                env={**environment, CACHE_VARIABLE: str(home.data)},
+                cwd=home.data,
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+            assert done.returncode == 0 and "softmax: block" in done.stdout, done.stderr
             continue
         for line in filter(None, match["commands"].split("\n")):
             if line.startswith("export "):

@@ -156,6 +156,14 @@ tune_params["b"] = list(range(2))""",
     tune_params["a"] = [1, 2, 4]
     tune_params["b"] = range(0, 2)
     return launch_the_missiles(tune_params)""",
+        'tune_params: dict[str, list[int]] = {"a": [1, 2, 4], "b": [0, 1]}',
+        """space = dict()
+space["a"] = [1, 2, 4]
+space["b"] = [0, 1]
+restrictions = ["a * b <= 4"]
+tune_kernel("f", "f.cu", 1000, [], space)""",
+        """space = {"a": (1, 2, 4), "b": [0, 1]}
+kernel_tuner.tune_kernel("f", "f.cu", 1000, [], tune_params=space)""",
     ],
 )  # fmt: skip
 def test_a_tune_file_is_read_and_never_run(tmp_path, text):

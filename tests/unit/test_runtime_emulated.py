@@ -34,7 +34,7 @@ def test_explain_gives_the_reason_of_the_refusal(rmsnorm):
         rmsnorm(tall, tall, WEIGHT)
 
 
-@pytest.mark.parametrize("weight", [[1.0] * 4096, 1.0, None])
+@pytest.mark.parametrize("weight", [[1.0] * 4096, 1.0, None, np.float16(1.0)])
 def test_what_is_no_array_is_refused_by_its_name(rmsnorm, weight):
     assert "weight is" in rmsnorm.explain(X, X, weight).why
     with pytest.raises(UsageError, match="weight is"):

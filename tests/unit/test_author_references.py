@@ -1,0 +1,60 @@
+"""A reference.py that ends its process, or whose inputs are none, is its author's mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from greenfast.app.cli.new import kernel_files_of
+from greenfast.search.errors import SpecError
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.oracle.reference import CaseData, compute_case_data
+
+TEXT = kernel_files_of("vecsum")["reference.py"]
+
+
+def kernel_of(folder: Path, reference: str) -> KernelSpec:
+    (folder / "vecsum").mkdir()
+    for name, text in {**kernel_files_of("vecsum"), "reference.py": reference}.items():
+        (folder / "vecsum" / name).write_text(text)
+    return Catalogue([folder]).kernel("vecsum")
+
+
+def computed(folder: Path, reference: str) -> CaseData:
+    kernel = kernel_of(folder, reference)
+    return compute_case_data(kernel, workload_case(kernel.workload("odd"), 1), None)
+
+
+@pytest.mark.parametrize(
+    ("added", "sentence"),
+    [
+        ("\ndef reference(dims, options, inputs):\n    raise SystemExit(7)\n", "SystemExit: 7"),
+        ("\ndef make_inputs(d, o, recipe, seed, t):\n    exit()\n", "SystemExit: None"),
+        ("\nimport sys; sys.exit(3)\n", "does not load: SystemExit: 3"),
+        (
+            "\ndef make_inputs(dims, options, recipe, seed, tiles):\n    return None\n",
+            "make_inputs returns nothing, and it must return a dict",
+        ),
+        (
+            "\ndef make_inputs(dims, options, recipe, seed, tiles):\n    return {}\n",
+            "make_inputs returns no a",
+        ),
+    ],
+)
+def test_it_is_told_with_its_cause(tmp_path, added, sentence):
+    with pytest.raises(SpecError) as refused:
+        computed(tmp_path, TEXT + added)
+    assert refused.value.code == "reference_failed"
+    assert sentence in str(refused.value) and "vecsum/reference.py" in str(refused.value)
+
+
+def test_a_kernel_without_templates_is_told_so(tmp_path):
+    kernel_of(tmp_path, TEXT)
+    (tmp_path / "vecsum" / "block.toml").unlink()
+    with pytest.raises(SpecError) as refused:
+        Catalogue([tmp_path]).kernel("vecsum")
+    assert refused.value.code == "no_template"
+    assert "greenfast new template vecsum NAME" in str(refused.value)
