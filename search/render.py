@@ -43,7 +43,7 @@ class RenderedSource:
     def marked(self) -> str:
         """`text` with `#line` markers, so that compiler messages name the template's lines."""
         # Not splitlines(), which also ends lines at a form feed and at characters of Unicode.
-        return with_markers(self.text.split("\n")[:-1], self.lines)
+        return with_markers(self.text.removesuffix("\n").split("\n"), self.lines)
 
 
 @dataclass(frozen=True)

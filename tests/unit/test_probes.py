@@ -72,11 +72,13 @@ def test_the_report_of_the_docs_is_what_is_printed(tmp_path, emulator, toolchain
     assert says in " ".join(page.split())
 
 
-def test_the_page_names_every_stage_of_attention(catalogue):
+def test_the_page_names_every_stage_of_attention_and_gemm(catalogue):
     page = (Path(__file__).parents[2] / "docs" / "probes.md").read_text()
     assert re.findall(r"^\| `(\w+)` \|", page, re.M) == [
-        probe.name for probe in catalogue.kernel("attention").probes
-    ] + ["output"]
+        name
+        for kernel in ("attention", "gemm")
+        for name in (*(probe.name for probe in catalogue.kernel(kernel).probes), "output")
+    ]
 
 
 @pytest.mark.parametrize(
