@@ -19,6 +19,7 @@ from greenfast.search.digest import digest
 from greenfast.search.kernels.frozen import KernelFiles
 from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.loop.run import Control, Ended, History, Pending
+from greenfast.search.loop.spending import Spent
 from greenfast.search.status import ENDED, SearchStatus
 from greenfast.search.verdict import CheckEvidence, CorrectnessEvidence, Stage, Trial, gate_result
 
@@ -91,10 +92,19 @@ class Claims(Part):
             )
             return Claim(record.id, worker, 1)
 
-    def renew(self, claim: Claim, lease_s: float, spent_s: float) -> Control:
+    def renew(
+        self, claim: Claim, lease_s: float, spent_s: float, gpu_spent_s: float = 0.0
+    ) -> Control:
         """Renew the lease; returns the request to the worker. LeaseLost when it lost the search."""
         with self._database.writing() as session:
-            (request,) = hold(session, claim, ("wanted",), lease_s=lease_s, spent_s=spent_s)
+            (request,) = hold(
+                session,
+                claim,
+                ("wanted",),
+                lease_s=lease_s,
+                spent_s=spent_s,
+                gpu_spent_s=gpu_spent_s,
+            )
             if request == "resume":
                 hold(session, claim, wanted=None)
         return _CONTROLS[request]
@@ -130,14 +140,24 @@ class Claims(Part):
                 {"digest": name, "environment": document, "created_at": now_s()},
             )
 
-    def finish(self, claim: Claim, ended: Ended, why: str, closing: str = "") -> None:
+    def finish(
+        self,
+        claim: Claim,
+        ended: Ended,
+        why: str,
+        closing: str = "",
+        spent: Spent | None = None,
+    ) -> None:
         """End or pause the search. A cancel or resume that arrived during a pause is obeyed.
 
-        `closing`: the findings of the confirmation.
+        `closing`: the findings of the confirmation. `spent`: more exact than the last renewal.
         """
         with self._database.writing() as session:
             status = SearchStatus(ended)
-            (request,) = hold(session, claim, ("wanted",))
+            figures = {}
+            if spent is not None:
+                figures = {"spent_s": spent.seconds, "gpu_spent_s": spent.gpu_seconds}
+            (request,) = hold(session, claim, ("wanted",), **figures)
             if ended is Ended.PAUSED and request == "cancel":
                 status = SearchStatus.CANCELLED
             if ended is Ended.PAUSED and request == "resume":
@@ -156,7 +176,10 @@ class Claims(Part):
         """The stored part of the search, for resuming it: verdicts without checks and logs."""
         with self._database.reading() as session:
             held = session.execute(
-                select(SearchRecord.key, SearchRecord.spent_s).where(is_held()), claimed(claim)
+                select(SearchRecord.key, SearchRecord.spent_s, SearchRecord.gpu_spent_s).where(
+                    is_held()
+                ),
+                claimed(claim),
             ).first()
             if held is None:
                 raise lease_lost(claim)
@@ -165,6 +188,7 @@ class Claims(Part):
                 recorded_trials(session, key),
                 _pending(session, key),
                 held.spent_s,
+                held.gpu_spent_s or 0.0,
                 lambda number: self._checks(key, number),
             )
 

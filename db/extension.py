@@ -25,7 +25,7 @@ class Extensions(Part):
         """Queue an ended or paused search again with `trials` more trials.
 
         Its strategy is rebuilt from the stored trials, as for any resumed search. From now on its
-        budget counts trials only: the seconds that it was given are spent. UsageError
+        budget counts trials only: its seconds and GPU seconds are spent. UsageError
         `bad_transition`, `bad_budget`.
         """
         with self._database.writing() as session:
@@ -50,7 +50,9 @@ class Extensions(Part):
                     code="bad_budget",
                     mend=f"extend by 1 or more, to {LARGEST_TRIALS:,} at most",
                 )
-            record.plan = convert.plan_json(replace(plan, trials=total, seconds=None))
+            record.plan = convert.plan_json(
+                replace(plan, trials=total, seconds=None, gpu_seconds=None)
+            )
             record.status, record.finished_at, record.wanted = SearchStatus.QUEUED, None, None
             record.why = record.closing = ""
             session.flush()

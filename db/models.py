@@ -26,7 +26,7 @@ from greenfast.db.figures import SORTABLE
 from greenfast.search.status import STATUSES
 from greenfast.search.verdict import VerdictName
 
-REVISION = "0010"  # the newest of migrations/versions, which a test compares
+REVISION = "0011"  # the newest of migrations/versions, which a test compares
 
 # A literal, not a bound value: otherwise planners do not see that a partial index serves the query.
 REJECTED_SQL = f"verdict = '{VerdictName.REJECTED}'"
@@ -76,6 +76,7 @@ class SearchRecord(Base):
     started_at: Mapped[float | None]
     finished_at: Mapped[float | None]
     spent_s: Mapped[float] = mapped_column(default=0.0)
+    gpu_spent_s: Mapped[float | None]  # null: stored before it was counted, or not begun
     trials_done: Mapped[int] = mapped_column(default=0)
     worker: Mapped[str | None]
     fence: Mapped[int] = mapped_column(default=0)  # grows with each claim

@@ -56,6 +56,8 @@ class SearchRow:
     mode: str  # as requested
     queue_position: int | None = None  # of a queued search, from 1
     weights: tuple[float, ...] = ()  # of the workloads; empty: all the same
+    gpu_seconds_budget: float | None = None
+    gpu_spent_s: float | None = None  # None: not begun, or stored before it was counted
 
 
 @dataclass(frozen=True)

@@ -291,4 +291,6 @@ def _search_row(
         mode=plan.mode,
         queue_position=queue_position,
         weights=plan.weights,
+        gpu_seconds_budget=plan.gpu_seconds,
+        gpu_spent_s=record.gpu_spent_s,
     )

@@ -8,6 +8,7 @@ from greenfast.db.rows import Claim
 from greenfast.db.store import Store
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.run import Control
+from greenfast.search.loop.spending import Spent
 from greenfast.search.render import RenderedSource
 from greenfast.search.strategies import Proposal
 from greenfast.search.verdict import GateResult, Trial
@@ -42,10 +43,12 @@ class StoreSink:
     def beside(self, peer: Peer) -> None:
         self._store.record_peer(self._claim, peer)
 
-    def control(self, spent_s: float) -> Control:
+    def control(self, spent: Spent) -> Control:
         """Renew the lease and read the flags, at intervals: the loop asks at every step."""
         now = time.monotonic()
         if now - self._renewed >= self._silence_s:
-            self._control = self._store.renew(self._claim, self._lease_s, spent_s)
+            self._control = self._store.renew(
+                self._claim, self._lease_s, spent.seconds, spent.gpu_seconds
+            )
             self._renewed = now
         return self._control

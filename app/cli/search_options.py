@@ -25,11 +25,21 @@ TemplateOption = Annotated[
 TrialsOption = Annotated[
     int | None,
     typer.Option(
-        "--trials", metavar="N", help="Try at most N candidates. [default: 40, or --seconds]"
+        "--trials",
+        metavar="N",
+        help="Try at most N candidates. [default: 40, or none with --seconds or --gpu-seconds]",
     ),
 ]
 SecondsOption = Annotated[
     float | None, typer.Option("--seconds", metavar="S", help="Start no trial after S seconds.")
+]
+GpuSecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--gpu-seconds",
+        metavar="N",
+        help="Start no trial once GPUs were occupied for N seconds, summed over the GPUs.",
+    ),
 ]
 NoGainOption = Annotated[
     int | None,

@@ -29,6 +29,14 @@ NOT_SAFE = (
 )
 
 
+def _took(detail: SearchDetailOut) -> str:
+    """The time of a search, and that on its GPUs where it has a budget of GPU seconds."""
+    on_gpus = (
+        f", {duration(detail.gpu_spent_s or 0.0)} on GPUs" if detail.gpu_seconds_budget else ""
+    )
+    return duration(detail.spent_s) + on_gpus
+
+
 def show_search(detail: SearchDetailOut, designs: Designs | None = None) -> None:
     """Print the result of a search: its end, the baseline and the best, peers, and counts.
 
@@ -46,7 +54,7 @@ def show_search(detail: SearchDetailOut, designs: Designs | None = None) -> None
                     detail.id,
                     styled(detail.status),
                     detail.trials_done,
-                    duration(detail.spent_s),
+                    _took(detail),
                     queue or cause,
                 )
             ],

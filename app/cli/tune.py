@@ -13,6 +13,7 @@ from greenfast.app.cli.options import AsJson, Output, Seed, Target, WorkloadFile
 from greenfast.app.cli.output import console, print_json, table
 from greenfast.app.cli.search import EXIT_FAILED, EXIT_INTERRUPTED, resumed, run_here
 from greenfast.app.cli.search_options import (
+    GpuSecondsOption,
     KernelArgument,
     ModeOption,
     NameOption,
@@ -46,7 +47,7 @@ TrialsOption = Annotated[
         "--trials",
         metavar="N",
         help="Try at most N candidates for each set of compile-time values. "
-        "[default: 40, or --seconds]",
+        "[default: 40, or none with --seconds or --gpu-seconds]",
     ),
 ]
 WithinOption = Annotated[
@@ -71,6 +72,7 @@ def tune(
     target: Target = None,
     trials: TrialsOption = None,
     seconds: SecondsOption = None,
+    gpu_seconds: GpuSecondsOption = None,
     strategy: StrategyOption = None,
     seed: Seed = None,
     mode: ModeOption = None,
@@ -109,6 +111,7 @@ def tune(
                 strategy=strategy,
                 trials=trials,
                 seconds=seconds,
+                gpu_seconds=gpu_seconds,
                 seed=seed,
                 mode=mode,
             )

@@ -30,6 +30,8 @@ from greenfast.search.loop.plan import (
     SearchRequest,
     default_workloads,
 )
+from greenfast.search.loop.spending import gpu_budget
+from greenfast.search.targets import check_target_name
 
 NO_LIMIT = "none"
 MODE_WORDS = {
@@ -139,9 +141,25 @@ def field_of(error: GreenfastError, given: dict[str, Any]) -> str | None:
     if isinstance(error, FieldError):
         return error.field
     if error.code == "bad_budget":
-        trials = _whole("trials", given["trials"])
-        return "seconds" if trials is None or 1 <= trials <= LARGEST_TRIALS else "trials"
+        return _field_of_budget(given)
     return FIELD_OF.get(error.code)
+
+
+def _field_of_budget(given: dict[str, Any]) -> str:
+    """The first budget that is out of range, in the order in which requests are checked."""
+    if given["gpu_seconds"].strip() and not _is_gpu_budget(given):
+        return "gpu_seconds"
+    trials = _whole("trials", given["trials"])
+    return "seconds" if trials is None or 1 <= trials <= LARGEST_TRIALS else "trials"
+
+
+def _is_gpu_budget(given: dict[str, Any]) -> bool:
+    family, _ = check_target_name(given["target"].strip() or DEFAULT_TARGET)
+    try:
+        gpu_budget(_number("gpu_seconds", given["gpu_seconds"]), given["target"], family)
+    except UsageError:
+        return False
+    return True
 
 
 def defaults(kernel: KernelSpec) -> dict[str, Any]:
@@ -161,6 +179,7 @@ def defaults(kernel: KernelSpec) -> dict[str, Any]:
         "mode": MODES[0],
         "trials": str(DEFAULT_TRIALS),
         "seconds": "",
+        "gpu_seconds": "",
         "seed": "",
         "baseline": "",
         "min_gain": "0.01",
@@ -177,6 +196,7 @@ def typed(form: FormData) -> dict[str, Any]:
         "mode",
         "trials",
         "seconds",
+        "gpu_seconds",
         "seed",
         "baseline",
         "min_gain",
@@ -202,9 +222,9 @@ def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
     for name in ("workloads", "templates") if named else ("templates",):
         if not given[name]:
             raise FieldError(name, f"none of the {name} is selected", "select at least one")
-    if not given["trials"].strip() and not given["seconds"].strip():
+    if not any(given[name].strip() for name in ("trials", "seconds", "gpu_seconds")):
         raise FieldError(
-            "trials", "no budget is given", "give a number of trials, of seconds, or both"
+            "trials", "no budget is given", "give a number of trials, of seconds or of GPU seconds"
         )
     limits = {name: _limit(name, given[name]) for name in LIMITS}
     return SearchRequest(
@@ -216,6 +236,7 @@ def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
         strategy=given["strategy"] or None,
         trials=_whole("trials", given["trials"]),
         seconds=_number("seconds", given["seconds"]),
+        gpu_seconds=_number("gpu_seconds", given["gpu_seconds"]),
         seed=_whole("seed", given["seed"]),
         baseline=given["baseline"] or None,
         min_gain=_number("min_gain", given["min_gain"]),

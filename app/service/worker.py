@@ -24,6 +24,7 @@ from greenfast.db.rows import Claim
 from greenfast.search.errors import Fault, GreenfastError, SpecError
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.run import Control, Ended, History, RunResult, SearchRun, Sink
+from greenfast.search.loop.spending import Spent
 from greenfast.search.render import RenderedSource
 from greenfast.search.strategies import Proposal
 from greenfast.search.targets.base import Target
@@ -130,8 +131,8 @@ class StoppableSink:
     def beside(self, peer: Peer) -> None:
         self._patience(self._sink.beside, peer)
 
-    def control(self, spent_s: float) -> Control:
-        self.request = self._patience(self._sink.control, spent_s)
+    def control(self, spent: Spent) -> Control:
+        self.request = self._patience(self._sink.control, spent)
         if self.request is Control.CANCEL or self._stop.forced:
             return Control.CANCEL
         return Control.PAUSE if self._stop.requested else self.request
@@ -193,7 +194,8 @@ def run_claim(
 
 def _finished(services: Services, claim: Claim, result: RunResult, patience: Patience) -> RunReport:
     """Record the end of the search."""
-    patience(services.store.finish, claim, result.ended, result.why, result.closing)
+    finish = services.store.finish
+    patience(finish, claim, result.ended, result.why, result.closing, result.spent)
     why = "; ".join(filter(None, (result.why, result.closing)))
     return RunReport(Left.ENDED, result.ended, why)
 
@@ -291,7 +293,7 @@ def _with_heartbeat(
     while not stop.requested:
         if wait((future,), HEARTBEAT_S).done:
             return future.result()
-        control = sink.control(history.spent_s)
+        control = sink.control(Spent(history.spent_s, history.gpu_spent_s))
         if control is not Control.RUN and not stop.requested:
             interrupt()
             wait((future,), INTERRUPT_GRACE_S)  # so that it leaves nothing half built

@@ -70,6 +70,8 @@ def progress(row: SearchRow) -> ProgressOut:
     if row.seconds_budget:
         shares.append(row.spent_s / row.seconds_budget)
         left.append(max(0.0, row.seconds_budget - row.spent_s))
+    if row.gpu_seconds_budget:
+        shares.append((row.gpu_spent_s or 0.0) / row.gpu_seconds_budget)
     return ProgressOut(
         trials_done=row.trials_done,
         trials_budget=row.trials_budget,

@@ -31,6 +31,7 @@ from greenfast.db.store import Store
 from greenfast.search.diagnose.explanation import EXPLAINED
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.plan import SearchPlan
+from greenfast.search.loop.spending import is_budget_spent
 from greenfast.search.status import SearchStatus
 from greenfast.search.verdict import CORRECT, VerdictName
 
@@ -285,7 +286,7 @@ def next_steps(
             for theme in themes[:3]
         )
         yield f"Leave out the values that never helped: {values}."
-    if row.status == SearchStatus.COMPLETED and row.cause == "the budget is spent":
+    if row.status == SearchStatus.COMPLETED and is_budget_spent(row.cause):
         yield (
             f"The space has untried points: `greenfast search --resume {row.id} --extend "
             f"{max(10, len(trials) // 2)}` goes on."

@@ -59,6 +59,11 @@ class Budget(Input):
         None,
         description="no trial begins when the best time is this close to the physical bound",
     )
+    gpu_seconds: float | None = Field(
+        None,
+        description="no trial begins once the search has occupied GPUs for this many seconds, "
+        "summed over the GPUs; on cuda targets",
+    )
 
 
 class WorkloadIn(Input):
@@ -159,6 +164,7 @@ class SearchSubmission(Input):
             seconds=self.budget.seconds,
             no_gain=self.budget.no_gain,
             bound_percent=self.budget.within_percent,
+            gpu_seconds=self.budget.gpu_seconds,
             workloads=None
             if self.workloads is None
             else tuple(
@@ -213,6 +219,12 @@ class SearchOut(Output):
         None, description="of a queued search: 1 is the next; else null"
     )
     weights: list[float] = Field([], description="of the workloads; empty: all the same")
+    gpu_seconds_budget: float | None = None
+    gpu_spent_s: float | None = Field(
+        None,
+        description="the trials have occupied GPUs for so long, summed over the GPUs; null: not "
+        "begun, or stored before this was counted",
+    )
 
 
 if TYPE_CHECKING:

@@ -49,6 +49,7 @@ class TuningSubmission(Input):
             seconds=self.budget.seconds,
             no_gain=self.budget.no_gain,
             bound_percent=self.budget.within_percent,
+            gpu_seconds=self.budget.gpu_seconds,
             seed=self.seed,
             mode=self.mode,
         )

@@ -7,6 +7,7 @@ import time
 from bench.results import Row
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.run import Control
+from greenfast.search.loop.spending import Spent
 from greenfast.search.render import RenderedSource
 from greenfast.search.strategies import Proposal
 from greenfast.search.verdict import GateResult, Trial, performance_of, verdict_name
@@ -33,7 +34,7 @@ class Recorder:
 
     def beside(self, peer: Peer) -> None: ...
 
-    def control(self, spent_s: float) -> Control:
+    def control(self, spent: Spent) -> Control:
         return Control.RUN
 
 

@@ -50,6 +50,14 @@ class GpuFacts:
 
 
 @dataclass(frozen=True)
+class Occupied:
+    """A reply, and the seconds during which the actor's requests have occupied its GPU so far."""
+
+    reply: object
+    gpu_seconds: float
+
+
+@dataclass(frozen=True)
 class ExecuteRequest:
     cubin: Cubin
     problems: tuple[Problem, ...]
@@ -100,12 +108,15 @@ class GpuActor:
             "facts": lambda _: self._facts(),
             "prepare": lambda _: self._target.prepare(),
             "identity": lambda _: self._target.identity(),
-            "execute": self._execute,
-            "measure": self._measure,
-            "after_timing": self._after_timing,
+            "execute": lambda request: self._occupied(self._execute(request)),
+            "measure": lambda request: self._occupied(self._measure(request)),
+            "after_timing": lambda request: self._occupied(self._after_timing(request)),
             "fresh": lambda _: self._target.fresh(),
             "interrupt": lambda _: self._target.interrupt(),
         }
+
+    def _occupied(self, reply: object) -> Occupied:
+        return Occupied(reply, self._target.gpu_seconds)
 
     def _facts(self) -> GpuFacts:
         uuid = driver.gpu_uuid(self._target.number)

@@ -16,6 +16,7 @@ from greenfast.search.executors.gpu_actor import (
     GpuFacts,
     Measured,
     MeasureRequest,
+    Occupied,
     executions,
 )
 from greenfast.search.executors.parcel import packed, unpacked
@@ -53,6 +54,7 @@ class RemoteGpu(CudaTarget):
         self.device = facts.device
         self._actor, self._facts, self._turn = actor, facts, turn
         self._is_lost = threading.Event()
+        self._gpu_seconds = 0.0  # as of the actor's last reply
 
     @property
     def child_pid(self) -> int | None:
@@ -135,7 +137,9 @@ class RemoteGpu(CudaTarget):
     def _held(self, method: str, request: object) -> Any:
         """A call while no other worker of the database uses the GPU."""
         with self._turn(self._facts.uuid):
-            return self._call(method, request)
+            occupied: Occupied = self._call(method, request)
+        self._gpu_seconds = max(self._gpu_seconds, occupied.gpu_seconds)
+        return occupied.reply
 
     def _call(self, method: str, request: object = None) -> Any:
         if self._is_lost.is_set():

@@ -16,6 +16,7 @@ from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items, Workload, WorkloadValues
 from greenfast.search.loop.limits import require_grid, require_memory, require_tensor_maps
 from greenfast.search.loop.objectives import objectives_of, population_of, require_conditions
+from greenfast.search.loop.spending import gpu_budget
 from greenfast.search.loop.stopping import stopping_rules
 from greenfast.search.recordings.imported import recorded_space
 from greenfast.search.recordings.shelf import find_recording
@@ -80,6 +81,7 @@ class SearchRequest:
     cold: bool = False  # begin without presets, history or candidates of other scopes
     objectives: tuple[str, ...] | None = None  # of strategies/objectives.py; default: time
     population: int | None = None  # of a strategy that has one
+    gpu_seconds: float | None = None  # begin no trial once GPUs were occupied for so long
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class SearchPlan:
     templates: tuple[str, ...]
     target: str
     strategy: str
-    trials: int | None  # at least one of trials and seconds is set
+    trials: int | None  # at least one of trials, seconds and gpu_seconds is set
     seconds: float | None
     seed: int
     baseline: str
@@ -134,6 +136,7 @@ class SearchPlan:
     neighbours: tuple[Neighbour, ...] = ()  # the best of other scopes, tried first
     objectives: tuple[str, ...] = (TIME,)
     population: int | None = None
+    gpu_seconds: float | None = None
 
 
 ChampionOf = Callable[
@@ -194,6 +197,7 @@ def _complete(
     for workload in workloads:
         require_memory(kernel, workload)
     baseline = _baseline(request, kernel, workloads[0])
+    gpu_seconds = gpu_budget(request.gpu_seconds, target, check_target_name(target)[0])
     trials, seconds = _budget(request)
     no_gain, bound_percent = stopping_rules(request.no_gain, request.bound_percent)
     return SearchPlan(
@@ -227,6 +231,7 @@ def _complete(
         cold=request.cold,
         objectives=objectives,
         population=population_of(request.population, strategy, trials),
+        gpu_seconds=gpu_seconds,
     )
 
 
@@ -421,7 +426,7 @@ def _why_defaults_fail(space: Space) -> str:
 
 def _budget(request: SearchRequest) -> tuple[int | None, float | None]:
     trials, seconds = request.trials, request.seconds
-    if trials is None and seconds is None:
+    if trials is None and seconds is None and request.gpu_seconds is None:
         return DEFAULT_TRIALS, None
     if trials is not None and not 1 <= trials <= LARGEST_TRIALS:
         raise UsageError(

@@ -42,6 +42,7 @@ from greenfast.search.loop.memory import Memory, NoMemory
 from greenfast.search.loop.objectives import others_of
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
+from greenfast.search.loop.spending import BUDGET_SPENT, Spent, gpu_budget_spent
 from greenfast.search.loop.stopping import Stopping
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
@@ -116,6 +117,7 @@ class History:
     trials: tuple[Trial, ...] = ()
     pending: tuple[Pending, ...] = ()
     spent_s: float = 0.0
+    gpu_spent_s: float = 0.0
     checks_of: Callable[[int], Sequence[CheckEvidence]] = field(
         default=lambda number: (), compare=False
     )  # of a trial
@@ -135,7 +137,7 @@ class Sink(Protocol):
 
     def confirm(self, confirmation: Confirmation) -> None: ...
     def beside(self, peer: Peer) -> None: ...
-    def control(self, spent_s: float) -> Control:
+    def control(self, spent: Spent) -> Control:
         """Renew the lease and read the flags."""
 
 
@@ -150,6 +152,7 @@ class RunResult:
     ended: Ended
     why: str
     closing: str = ""
+    spent: Spent | None = None  # None: nothing was run
 
 
 @dataclass
@@ -228,6 +231,7 @@ class SearchRun:
         self.weak_tests: tuple[str, ...] = ()  # of the kernel, as its first correct trial says
         self.faults_in_a_row = 0
         self.last_fault: Faulted | None = None
+        self._budget_ended = ""  # the reason, once no trial begins any more
         self.redo = deque(sorted(history.pending, key=lambda pending: pending.number))
         if plan.baseline == NO_BASELINE:
             self._baseline_known.set()
@@ -235,7 +239,8 @@ class SearchRun:
 
     def run(self) -> RunResult:
         """Run until the budget is spent, the space is exhausted, or control says otherwise."""
-        self._started = time.monotonic()
+        self._started, self._gpu_started_s = time.monotonic(), self.context.target.gpu_seconds
+        self._gpu_searched_s: float | None = None  # set where the confirmation begins
         use_children()
         use_judges()
         self.context.target.prepare()
@@ -247,7 +252,7 @@ class SearchRun:
                 result = self._loop(executor, flights)
                 if result.ended is Ended.COMPLETED:
                     result = self._closed(executor, result)
-                return self._with_remarks(result)
+                return replace(self._with_remarks(result), spent=self._spent())
             finally:
                 if flights:  # cancelled, interrupted or broken: their results are no longer needed
                     self._interrupt()
@@ -256,7 +261,7 @@ class SearchRun:
         asked: deque[_Asked] = deque()  # proposals to come, each with room for it
         exhausted = False
         while True:
-            control = self.sink.control(self._spent_s())
+            control = self.sink.control(self._spent())
             if control is Control.CANCEL:
                 return RunResult(Ended.CANCELLED, "cancelled")
             is_open = control is Control.RUN and not exhausted
@@ -318,11 +323,12 @@ class SearchRun:
         )
         if work is None:
             return replace(result, closing=weakness_sentence(self.weak_tests))
+        self._gpu_searched_s = self._spent().gpu_seconds
         self.on_closing()
         future: Future[Closing] = executor.submit(work)
         try:
             while not future.done():
-                match self.sink.control(self._spent_s()):
+                match self.sink.control(self._spent()):
                     case Control.CANCEL:
                         return RunResult(
                             Ended.CANCELLED, "cancelled while its winner was confirmed"
@@ -357,7 +363,7 @@ class SearchRun:
             Ended.COMPLETED,
             "every valid candidate was tried"
             if exhausted
-            else self.stopping.why or "the budget is spent",
+            else self.stopping.why or self._budget_ended or BUDGET_SPENT,
         )
 
     def _is_baseline(self, number: int) -> bool:
@@ -370,17 +376,33 @@ class SearchRun:
                 raise Fault("interrupted while the baseline was evaluated", code="interrupted")
         return self.baseline
 
-    def _spent_s(self) -> float:
-        return self.history.spent_s + time.monotonic() - self._started
+    def _spent(self) -> Spent:
+        """GPU seconds are those of the trials: the confirmation, which budgets leave alone, adds
+        none."""
+        seconds = self.history.spent_s + time.monotonic() - self._started
+        if self._gpu_searched_s is not None:
+            return Spent(seconds, self._gpu_searched_s)
+        here_s = self.context.target.gpu_seconds - self._gpu_started_s
+        return Spent(seconds, self.history.gpu_spent_s + here_s)
 
     def _budget_left(self) -> bool:
         if self.redo:
             return True
         if self.stopping.why:
             return False
-        if self.plan.trials is not None and self.next_number >= self.plan.trials:
-            return False
-        return self.plan.seconds is None or self._spent_s() < self.plan.seconds
+        self._budget_ended = self._budget_ended or self._why_spent()
+        return not self._budget_ended
+
+    def _why_spent(self) -> str:
+        """The budget that is spent first; empty while there is none."""
+        plan, spent = self.plan, self._spent()
+        if plan.trials is not None and self.next_number >= plan.trials:
+            return BUDGET_SPENT
+        if plan.seconds is not None and spent.seconds >= plan.seconds:
+            return BUDGET_SPENT
+        if plan.gpu_seconds is not None and spent.gpu_seconds >= plan.gpu_seconds:
+            return gpu_budget_spent(plan.gpu_seconds)
+        return ""
 
     def _hear_baseline(self, result: GateResult) -> None:
         """Publish the baseline's times before its safety check, which takes longer."""

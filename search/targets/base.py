@@ -128,6 +128,11 @@ class Target(ABC):
         """Sentences for the user of a search, such as about a GPU that dropped out, in order."""
         return ()
 
+    @property
+    def gpu_seconds(self) -> float:
+        """The seconds during which its requests occupied GPUs so far, summed over the GPUs."""
+        return 0.0
+
     def interrupt(self) -> None:  # noqa: B027  optional
         """End current work; the calls in progress raise Fault, later ones work."""
 

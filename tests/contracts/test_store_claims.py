@@ -13,6 +13,7 @@ from greenfast.db.faults import LeaseLost
 from greenfast.db.sink import StoreSink
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.run import Control, Ended
+from greenfast.search.loop.spending import Spent
 from greenfast.search.strategies import Proposal
 
 
@@ -110,9 +111,10 @@ class TestClaims:
 
     def test_the_sink_passes_flags_on_and_fails_when_the_lease_is_lost(self, store, claim):
         sink = StoreSink(store, claim, values.LEASE_S)
-        assert sink.control(1.0) is Control.RUN
+        assert sink.control(Spent(1.0)) is Control.RUN
         store.request_control(claim.search_id, "pause")
-        while sink.control(2.0) is not Control.PAUSE:  # seen soon, however often the loop asks
+        # Seen soon, however often the loop asks.
+        while sink.control(Spent(2.0)) is not Control.PAUSE:
             time.sleep(0.05)
         values.expire(store, claim)
         store.claim("second", values.LEASE_S)

@@ -19,6 +19,7 @@ from greenfast.db.store import Store
 from greenfast.db.timeouts import Timeouts
 from greenfast.search.errors import Fault
 from greenfast.search.loop.run import Control
+from greenfast.search.loop.spending import Spent
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_WAIT_S = 60.0
@@ -202,7 +203,7 @@ def test_a_lock_longer_than_the_busy_timeout_costs_a_worker_neither_its_claim_no
     )
     sink.begin(0, values.proposal(0))
     assert start(HOLD, "1.5").stdout.readline() == "locked\n"
-    assert sink.control(1.0) is Control.RUN
+    assert sink.control(Spent(1.0)) is Control.RUN
     sink.record(values.trial(0), values.source(0))
     assert len(reports) == 1 and "locked" in reports[0]
     row = store.search(search.id)

@@ -21,6 +21,7 @@ def axpy_search(
     history=NO_HISTORY,
     checker=None,
     on_remark=lambda sentence: None,
+    gpu_seconds=None,
     **request,
 ):
     """Nine random candidates of template `right`, unless `request` asks for others.
@@ -29,7 +30,8 @@ def axpy_search(
     """
     request = {"trials": 9, "strategy": "random", "seed": 3, "confirm": False, **request}
     plan = make_plan(SearchRequest("axpy", templates=("right",), **request), album, window=window)
-    plan = replace(plan, target=target.name)
+    trials = request["trials"] if gpu_seconds is not None else plan.trials
+    plan = replace(plan, target=target.name, trials=trials, gpu_seconds=gpu_seconds)
     kernel = album.kernel("axpy")
     workloads = tuple(kernel.workload(name) for name in plan.workloads)
     context = EvaluationContext(

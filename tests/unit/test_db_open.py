@@ -47,7 +47,7 @@ def older(path: Path) -> None:
         connection.execute(f"ALTER TABLE {table} DROP COLUMN environment_digest")
     for column in ("time_mode", "finding", "device_index"):
         connection.execute(f"ALTER TABLE trials DROP COLUMN {column}")
-    for column in ("manifest_digest", "closing"):
+    for column in ("manifest_digest", "closing", "gpu_spent_s"):
         connection.execute(f"ALTER TABLE searches DROP COLUMN {column}")
     for table in (
         "ledger_notes",

@@ -57,6 +57,10 @@ class SeveralGpus(Runner):
         return tuple(lane.target for lane in self._lanes.lanes)
 
     @property
+    def gpu_seconds(self) -> float:
+        return sum(target.gpu_seconds for target in self.targets)
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         return tuple(self._lanes.remarks)
 

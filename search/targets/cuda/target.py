@@ -98,6 +98,7 @@ class CudaTarget(Runner):
         self._references: dict[Any, tuple[KernelSpec, bool]] = {}
         self._references_lock = threading.Lock()
         self.spans: dict[str, float] = defaultdict(float)  # the child's busy seconds, by activity
+        self._gpu_seconds = 0.0  # of all requests, also of those that ended in a fault
         # The times in us that the last `after_timing` compared, by what they show.
         self.repeated_us: dict[str, tuple[list[float], list[float]]] = {}
 
@@ -105,6 +106,10 @@ class CudaTarget(Runner):
     def child_pid(self) -> int | None:
         """The process that uses the GPU; None before the first one has started."""
         return self._workplace.child.hello.get("pid") if self._workplace is not None else None
+
+    @property
+    def gpu_seconds(self) -> float:
+        return self._gpu_seconds
 
     def prepare(self) -> None:
         self._started()
@@ -334,7 +339,10 @@ class CudaTarget(Runner):
             workplace.lock.held(alone=alone),
         ):
             begin = time.perf_counter()
-            reply = workplace.child.call({**request, "outputs": str(outputs)})
+            try:
+                reply = workplace.child.call({**request, "outputs": str(outputs)})
+            finally:
+                self._gpu_seconds += time.perf_counter() - begin
             self.spans[request["do"]] += time.perf_counter() - begin
             for activity, spent in reply.get("spans", {}).items():
                 self.spans[f"{request['do']}: {activity}"] += spent
