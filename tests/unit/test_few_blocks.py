@@ -18,7 +18,7 @@ from greenfast.search.render import render
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.verdict import Outcome
+from greenfast.search.verdict import Outcome, Reason
 
 EARLY = "    gf::wgmma_wait<0>();\n    release(*shared.barriers, position, before);\n"
 LATE = "    release(*shared.barriers, position, before);\n    gf::wgmma_wait<0>();\n"
@@ -36,9 +36,9 @@ def emulator(artifacts, catalogue):
 def subject(catalogue, emulator):
     """`subject("gemm", "wgmma", "square", {...})`, with a change of its text."""
 
-    def make(kernel_name, template_name, preset, changes=None, old="", new=""):
+    def make(kernel_name, template_name, preset, changes=None, old="", new="", compiled=None):
         kernel = catalogue.kernel(kernel_name)
-        compiled = kernel.workloads[0].compile_time(kernel)
+        compiled = compiled or kernel.workloads[0].compile_time(kernel)
         template = kernel.template(template_name)
         candidate = preset_candidate(template, preset, compiled, changes or {})
         point = resolve(template, candidate.parameters, compiled, emulator.device)
@@ -117,6 +117,21 @@ def test_a_store_that_still_reads_its_place_is_seen_at_the_blocks_next_tile(subj
     wrong = subject("gemm", "wgmma", "square", changes, old, f"{old}turn = 0;\n")
     result = SafetyGate().judge(wrong)
     assert result.outcome is Outcome.FAILED and "_on_1_multiprocessor" in result.sentence
+
+
+def test_lanes_that_meet_nowhere_in_a_tile_are_seen_at_the_blocks_next_tile(subject):
+    """Rows that see no key have no product: a lane freed Q while others still waited for it."""
+    compiled = (("D", 64), ("dtype", "bf16"), ("mask", "causal_bottom_right"))
+    changes = {"consumers": 1, "tile_n": 64, "stages": 2, "overlap": False, "turns": False}
+    changes |= {"scheduler": "persistent", "q_buffers": 1, "epilogue": "direct"}
+    of_template = ("attention", "wgmma", "fa3", changes)
+    right = subject(*of_template, compiled=compiled)
+    assert SafetyGate().judge(right).outcome is Outcome.PASSED
+    meets = "        __syncwarp();                            // rows that see no key"
+    wrong = subject(*of_template, meets, meets.replace("__syncwarp();", ""), compiled)
+    result = SafetyGate().judge(wrong)
+    assert result.outcome is Outcome.FAILED and result.reason is Reason.DEADLOCK
+    assert "_on_1_multiprocessor" in result.sentence
 
 
 def test_values_of_a_blocks_next_tile_are_compared(subject):
