@@ -108,6 +108,7 @@ def test_a_slot_released_too_early_is_seen_at_the_blocks_next_tile(subject):
     assert result.outcome is Outcome.FAILED and "_on_1_multiprocessor" in result.sentence
 
 
+@pytest.mark.slow
 def test_a_store_that_still_reads_its_place_is_seen_at_the_blocks_next_tile(subject):
     """Three stores a tile and two places: shipped so, and silent as long as blocks had one tile."""
     changes = {"tile_n": 96, "stages": 2, "store_buffers": 2}  # by 32 columns
