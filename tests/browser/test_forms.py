@@ -42,8 +42,8 @@ def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(
     page.get_by_label("small", exact=False).first.uncheck()
     page.get_by_label("Strategy").select_option("random")
     page.get_by_label("Caches").select_option("cold")
-    page.get_by_label("Seconds at most").fill("77")
-    page.get_by_label(field).fill(typed)
+    page.get_by_label("Seconds at most", exact=True).fill("77")
+    page.get_by_label(field, exact=True).fill(typed)
     with page.expect_response("**/new") as answer:
         start(page)
     assert answer.value.status == 422
