@@ -7,8 +7,8 @@ closed. The model ranks them all (`ranker.py`), and the first is tried. It costs
 a trial costs a compilation.
 
 An island begins in the middle of the values, since authors list them around useful ones, and goes
-on with points far from each other. When it has not improved for long, the next candidates are drawn where
-nothing was tried: a restart that keeps what was learned.
+on with points far from each other. When it has not improved for long, the next candidates are drawn
+where nothing was tried: a restart that keeps what was learned.
 
 With several objectives, half of the proposals rank by time alone, and the others by a random
 weighting of all objectives. Source: Knowles, "ParEGO", 2006.
