@@ -17,7 +17,7 @@ LONGEST_SILENCE_S = 0.5  # flags are read within this plus the loop's own interv
 
 
 class StoreSink:
-    """A `greenfast.search.loop.run.Sink`. Writes are durable when a call returns.
+    """A `greenfast.search.loop.sink.Sink`. Writes are durable when a call returns.
 
     Every call raises LeaseLost once another worker holds the search.
     """

@@ -29,7 +29,7 @@ RACE = """
 import sys
 import store_values as values
 from greenfast.db.store import Store
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 store = Store.open(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
