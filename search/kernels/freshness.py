@@ -9,7 +9,7 @@ from pathlib import Path
 
 from greenfast.search.kernels.reference_text import module_places
 from greenfast.search.kernels.spec import KernelSpec
-from greenfast.search.kernels.template_text import foreign_places
+from greenfast.search.kernels.template_text import places_of
 from greenfast.search.shipped import KERNEL_TEMPLATES
 
 LOOK_S = 1.0  # the files of a loaded kernel are examined at most once in this time
@@ -62,8 +62,7 @@ def _references(kernel: KernelSpec, folder: Path) -> Iterator[Path]:
             yield root / name / "reference.py"
     for template in kernel.templates:
         for shown in template.files:
-            if not shown.startswith(f"{folder.name}/"):
-                yield from foreign_places(folder, shown)
+            yield from places_of(folder, shown)
 
 
 def _state(paths: Iterable[Path]) -> State:

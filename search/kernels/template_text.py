@@ -91,19 +91,27 @@ def _included(folder: Path, text: str, line: Line, name: str) -> str | None:
 def _is_foreign(folder: Path, part: str) -> bool:
     """Whether `part` has the form of another kernel's part, and there is a folder for it."""
     return bool(re.fullmatch(f"{_NAME}/{_NAME}/{_PART_NAME}", part)) and any(
-        place.parent.is_dir() for place in foreign_places(folder, part)
+        place.parent.is_dir() for place in places_of(folder, part)
     )
 
 
-def foreign_places(folder: Path, part: str) -> tuple[Path, ...]:
-    """Where another kernel's part may be for the kernel in `folder`, in this order."""
-    return tuple(root / part for root in (folder.parent, KERNEL_TEMPLATES))
+def places_of(folder: Path, shown: str) -> tuple[Path, ...]:
+    """Where the file may be that messages about the kernel in `folder` call `shown`, in this order.
+
+    A kernel's own files are in its folder alone.
+    """
+    roots = (folder.parent, KERNEL_TEMPLATES)
+    return tuple(root / shown for root in roots[: 1 if _is_own(folder, shown) else 2])
+
+
+def _is_own(folder: Path, shown: str) -> bool:
+    return shown.startswith(f"{folder.name}/")
 
 
 def file_of(folder: Path, shown: str) -> Path:
-    """The file that messages about the kernel in `folder` call `shown`."""
-    own, *others = foreign_places(folder, shown)
-    return next((place for place in others if not own.is_file() and place.is_file()), own)
+    """The file that messages about the kernel in `folder` call `shown`, whether it exists or not."""
+    places = places_of(folder, shown)
+    return next((place for place in places if place.is_file()), places[0])
 
 
 def _part(folder: Path, part: str, place: Line) -> list[tuple[str, Line]]:
@@ -115,7 +123,8 @@ def _part(folder: Path, part: str, place: Line) -> list[tuple[str, Line]]:
     path = file_of(folder, shown)
     if not path.is_file():
         name = part.rpartition("/")[0]
-        known = sorted(each.name for each in path.parent.glob("*.cu.j2"))
+        places = {place.parent for place in places_of(folder, shown)}
+        known = sorted({each.name for place in places for each in place.glob("*.cu.j2")})
         raise SpecError(
             f"{place.file}: line {place.number}: the part {part!r} does not exist",
             code="unknown_part",
