@@ -62,7 +62,8 @@ def _references(kernel: KernelSpec, folder: Path) -> Iterator[Path]:
             yield root / name / "reference.py"
     for template in kernel.templates:
         for shown in template.files:
-            yield from places_of(folder, shown)
+            if shown.partition("/")[0] != folder.name:
+                yield from places_of(folder, shown)
 
 
 def _state(paths: Iterable[Path]) -> State:

@@ -109,7 +109,7 @@ def _is_own(folder: Path, shown: str) -> bool:
 
 
 def file_of(folder: Path, shown: str) -> Path:
-    """The file that messages about the kernel in `folder` call `shown`, whether it exists or not."""
+    """The file that messages about the kernel in `folder` call `shown`; it may not exist."""
     places = places_of(folder, shown)
     return next((place for place in places if place.is_file()), places[0])
 
