@@ -76,7 +76,7 @@ GEMM = tuple(
 )
 
 
-# On e4m3 codes with a scale a tensor, and one row with a scale a row.
+# On e4m3 codes with a scale a tensor; one row with a scale a row, and one with sums in float32.
 GEMM_FP8 = tuple(
     (f"M={m},N={n},K={k}{more}", f"wgmma:{preset}")
     for m, n, k, more, preset in (
@@ -89,6 +89,7 @@ GEMM_FP8 = tuple(
         (2048, 28672, 4096, "", "tall"),
         (3000, 2064, 1040, "", "wide_alone"),
         (2048, 4096, 4096, ",row_scales=1", "wide_alone"),
+        (4096, 4096, 4096, ",sums=float32", "wide_192"),
     )
 )
 

@@ -5,7 +5,7 @@ name, a, b, a_scale, b_scale, bias, residual and back c. ImportError: not instal
 
 Both peers are torch._scaled_mm: cuBLASLt for one scale a tensor, and for a scale a row what torch brings for it. It takes A by rows and
 B by columns, which b transposed is, and lengths that are multiples of 16. cuBLASLt has no product of two e5m2 matrices.
-scaled-mm-fast leaves all sums to the tensor cores, as ours do; scaled-mm adds them up in float32 every 128 codes or so.
+scaled-mm-fast leaves all sums to the tensor cores; scaled-mm adds them up in float32 every 128 codes or so.
 Activation and residual are operations of their own.
 """
 
@@ -19,6 +19,8 @@ def offer(name, dims, options, scalars):
         raise ValueError("cuBLASLt has no product of two e5m2 matrices")
     if dims["row_scales"] and options["dtype"] != "bf16":
         raise ValueError("torch._scaled_mm with a scale a row gives bfloat16 alone")
+    if options["sums"] == "float32" and name == "scaled-mm-fast":
+        raise ValueError("it leaves all sums to the tensor cores")
     import torch
     functional = torch.nn.functional
     out = {"fp16": torch.float16, "bf16": torch.bfloat16}[options["dtype"]]

@@ -8,7 +8,9 @@ The bounds are gemm's, and one more: what a tensor core may lose of a sum each t
 open. Hopper is said to keep about 14 bits (DeepSeek-V3, arXiv 2412.19437, section 3.3.2) and Ada's adder 13 fraction
 bits (Zhang et al., SageAttention2, arXiv 2411.10958); an H200's wgmma loses more than 2^-13 (bench.gpu.fp8). Each addition
 may therefore lose 2^-12 of the largest sum on the way. That is taken to be |a b^T| + 6 sqrt(sum (a b)^2) at most, which
-terms with random signs do not exceed, and never more than sum |a b|.
+terms with random signs do not exceed, and never more than sum |a b|. With sums = float32 the sums that tensor cores make
+have 128 products; those of all blocks of 128 lose no more together than one of sqrt(blocks) times that size
+(Cauchy and Schwarz).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ LARGEST = {"e4m3": 448.0, "e5m2": 57344.0}                       # what the larg
 END_CODES = {"e4m3": (0x7E, 0xFE, 0x00, 0x80, 0x01, 0x81), "e5m2": (0x7B, 0xFB, 0x00, 0x80, 0x01, 0x81)}
 ADDER_STEP = 2.0**-12
 ADDED_AT_ONCE = 32
+LONGEST_SUM = 128                                                # of tensor cores, with sums = float32
 SIZE_OF_SUMS = 6.0
 
 RECIPES = (*plain.RECIPES, "extreme_codes")
@@ -96,12 +99,16 @@ def _at_the_ends(
 # ---- the reference ----
 
 
-def adder(dims: Dims, numbers: Arrays) -> tuple[np.ndarray, np.ndarray]:
+def adder(dims: Dims, options: Mapping[str, str], numbers: Arrays) -> tuple[np.ndarray, np.ndarray]:
     """What tensor cores may lose of the sums at most, and about what they lose."""
     a, b = numbers["a"].astype(np.float32), numbers["b"].astype(np.float32)
-    additions = -(-dims["K"] // ADDED_AT_ONCE)
-    sums = np.abs(a @ b.T).astype(np.float64)
     walk = np.sqrt((a * a) @ (b * b).T).astype(np.float64)       # of terms with random signs
+    if options["sums"] == "float32":
+        additions = -(-min(dims["K"], LONGEST_SUM) // ADDED_AT_ONCE)
+        walk = walk * np.sqrt(-(-dims["K"] // LONGEST_SUM))
+        sums = walk                                              # of a block, taken to be as large as its walk
+    else:
+        additions, sums = -(-dims["K"] // ADDED_AT_ONCE), np.abs(a @ b.T).astype(np.float64)
     largest = np.minimum(plain.sizes_of(a, b), sums + SIZE_OF_SUMS * walk)
     return additions * ADDER_STEP * largest, additions * ADDER_STEP / 8.0 * (sums + walk)
 
@@ -110,7 +117,7 @@ def products(dims: Dims, options: Mapping[str, str], inputs: Arrays) -> tuple[np
     """The sums over K times their scales, and what may be lost in them."""
     numbers = numbers_of(options, inputs)
     value, off = plain.products(dims, numbers)
-    return value, off + adder(dims, numbers)[0]
+    return value, off + adder(dims, options, numbers)[0]
 
 
 def finished(
@@ -119,7 +126,7 @@ def finished(
     """c before it is rounded, with its bound, and about what the adder loses of it."""
     numbers = numbers_of(options, inputs)
     value, off = plain.finished(dims, options, numbers)
-    most, about = (plain.SLOPE[options["activation"]] * lost for lost in adder(dims, numbers))
+    most, about = (plain.SLOPE[options["activation"]] * lost for lost in adder(dims, options, numbers))
     return value, off + most, about
 
 
