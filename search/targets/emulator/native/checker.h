@@ -228,9 +228,10 @@ private:
     void watched_access(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
                         const Running& running, const ModuleMemory::Object* object);
     void reads_only(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
-                    const Running& running);
+                    const Running& running, bool by_parameter);
     void writes_read_only(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
                           std::size_t word, unsigned mask, const Running& running);
+    void reads_promised(std::size_t copy, std::size_t offset, unsigned bytes, const Running& running);
     void module_access(const char* address, unsigned bytes, const Running& running);
     [[noreturn]] void module_fault(const char* kind, const char* address, unsigned bytes, const Running& running,
                                    const ModuleMemory::Object* object, const std::string& place);
