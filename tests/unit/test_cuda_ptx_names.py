@@ -1,4 +1,4 @@
-"""Names of cuda::ptx beyond copies: remote arrivals, hints, one lane of a warp, special registers."""
+"""Names of cuda::ptx beyond copies: remote arrivals, hints, a warp's lane, special registers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) k(const int* x, int* y) {
 def test_blocks_of_a_cluster_arrive_at_each_others_barriers(artifacts, order):
     kernel = Kernel(prepared(artifacts), TEXT, flavour="checked")
     inputs = {"x": np.array([7, 9], np.int32)}
-    job = kernel.job(inputs, {"y": np.zeros(4, np.int32)}, grid=2, block=64, check=True, order=order)
+    job = kernel.job(
+        inputs, {"y": np.zeros(4, np.int32)}, grid=2, block=64, check=True, order=order
+    )
     (result,) = kernel.run(job)
     only_right((result,))
     assert values(result, "y", np.int32).tolist() == [9, 2, 107, 2]

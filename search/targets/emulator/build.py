@@ -83,6 +83,7 @@ REFUSED = "refused"  # the reason of a ModuleFailed
 # What decides which texts and objects are refused, and how objects lie: a cached library was made
 # by the same rules.
 RULES = (
+    "class_bodies",
     "device_preprocessor",
     "dynamic_shared",
     "early_macros",

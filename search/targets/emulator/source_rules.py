@@ -22,6 +22,9 @@ DROPPED_ATTRIBUTES = word_set("""
     noreturn nothrow nv_inline_hint nv_pure nv_register_params pure returns_nonnull unlikely
     unused used warn_unused_result
 """)
+# NVRTC ignores them behind a class, and as [[gnu::packed]] (13.0: "attribute does not apply to any
+# entity", "unknown attribute").
+LAYOUT_ATTRIBUTES = frozenset(("aligned", "packed", "may_alias"))
 # What NVRTC's macro of a word expands to, and the word itself, which the stand-in headers define.
 DEVICE_WORDS = {"shared": "__shared__", "constant": "__constant__", "noinline": "__noinline__"}
 KEPT_STANDARD_ATTRIBUTES = frozenset(("no_unique_address",))

@@ -10,6 +10,12 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from greenfast.search.targets.emulator.class_bodies import (
+    WIDEST_BYTES,
+    class_bodies,
+    follow_pack,
+    packed_vectors,
+)
 from greenfast.search.targets.emulator.dynamic_shared import dynamic_shared
 from greenfast.search.targets.emulator.inline_assembly import ASM_WORDS, assembly_at
 from greenfast.search.targets.emulator.ptx_statement import HEADERS as PTX_HEADERS
@@ -24,6 +30,7 @@ from greenfast.search.targets.emulator.source_rules import (
     DROPPED_STANDARD_ATTRIBUTES,
     KEPT_ATTRIBUTES,
     KEPT_STANDARD_ATTRIBUTES,
+    LAYOUT_ATTRIBUTES,
     PRIMITIVES,
     STANDARD_COPIES,
     refused_name,
@@ -65,6 +72,8 @@ class _Rewriting:
     host_macros: Collection[str]
     edits: list[tuple[int, int, str]] = field(default_factory=list)
     has_assembly: bool = False
+    pack: list[int] = field(default_factory=lambda: [WIDEST_BYTES])  # by `#pragma pack`
+    class_ends: frozenset[int] = frozenset()  # indices of the braces that end classes
 
     def replace(self, first: Token, last: Token, text: str) -> None:
         """Newlines and the last line marker are kept, so that lines keep their numbers."""
@@ -110,6 +119,9 @@ def device_text(
 def _read(rewriting: _Rewriting) -> None:
     tokens = rewriting.source.tokens
     scopes: list[bool] = []  # whether each open brace is a namespace's
+    bodies = class_bodies(tokens)
+    rewriting.class_ends = frozenset(body.last for body in bodies)
+    vectors = frozenset(packed_vectors(tokens, bodies))
     index = 0
     while index < len(tokens):
         token = tokens[index]
@@ -127,6 +139,8 @@ def _read(rewriting: _Rewriting) -> None:
                 index = _gnu_attribute(rewriting, index - 1)
             elif token.text in ASM_WORDS:
                 index = _assembly(rewriting, index - 1)
+            elif index - 1 in vectors:
+                rewriting.replace(token, token, f"gf_emulator::Packed<{token.text}>")
             else:
                 _name(rewriting, index - 1)
         elif token.kind == "marker":
@@ -246,12 +260,18 @@ def _pragma(rewriting: _Rewriting, token: Token) -> None:
     if match := _HEADER.match(token.text):
         if match[1] not in rewriting.headers:
             raise rewriting.refuse(token, f"there is no header {match[1]!r}")
+        if rewriting.pack[-1] < WIDEST_BYTES:
+            raise rewriting.refuse(
+                token,
+                f"`#pragma pack` changes the structures of {match[1]} on a GPU; include it before",
+            )
         # One line for one line: the next marker or newline follows as before.
         rewriting.replace(token, token, f'#include "{match[1]}"')
         return
     match = _PRAGMA.match(token.text)
     words = match.groups() if match else ("", "")
     if _PACK.fullmatch(token.text):
+        follow_pack(token.text, rewriting.pack)
         return
     if words[0] not in DROPPED_PRAGMAS and not (
         words[0] == "GCC" and words[1] in DROPPED_GCC_PRAGMAS
@@ -273,6 +293,12 @@ def _gnu_attribute(rewriting: _Rewriting, start: int) -> int:
     kept, words = False, []
     for first, after in _listed(tokens, start + 3, inner):
         name = tokens[first].text.strip("_")
+        if name in LAYOUT_ATTRIBUTES and start - 1 in rewriting.class_ends:
+            raise rewriting.refuse(
+                tokens[first],
+                f"NVRTC ignores the attribute `{name}` behind a class; "
+                f"write it before the name: struct __attribute__(({name})) ...",
+            )
         if name in DEVICE_WORDS:
             words.append(DEVICE_WORDS[name])
         elif name in KEPT_ATTRIBUTES:
@@ -311,6 +337,12 @@ def _standard_attribute(rewriting: _Rewriting, start: int) -> int:
         if (space and not gnu) or name not in keeps | drops:
             shown = f"{space}::{name}" if space else name
             raise rewriting.refuse(tokens[name_at], _attribute_reason(shown))
+        if gnu and name in LAYOUT_ATTRIBUTES:
+            raise rewriting.refuse(
+                tokens[name_at],
+                f"NVRTC does not know the attribute `{space}::{name}`; "
+                f"write __attribute__(({name}))",
+            )
         if name in keeps:
             kept = True
             _arguments(rewriting, name_at + 1, after)
