@@ -29,9 +29,9 @@ from greenfast.search.targets.emulator.source_rules import (
     DROPPED_PRAGMAS,
     DROPPED_STANDARD_ATTRIBUTES,
     KEPT_ATTRIBUTES,
-    KEPT_STANDARD_ATTRIBUTES,
     LAYOUT_ATTRIBUTES,
     PRIMITIVES,
+    STAMPS,
     STANDARD_COPIES,
     refused_name,
 )
@@ -47,6 +47,8 @@ _HEADER = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
 _PRAGMA = re.compile(r"#pragma\s+(\w*)\s*(\w*)")
 _PACK = re.compile(r"#pragma\s+pack\s*\([\s\w,]*\)\s*")
 _ATTRIBUTE_WORDS = ("__attribute__", "__attribute")
+# Behind all escapes that compilers agree on: \e, and characters by their code points.
+_OTHER_ESCAPE = re.compile(r"""(?<!\\)(?:\\\\)*\\([^'"?\\abfnrtvx0-7])""")
 _HASHES = ("#", "##", "%:", "\\")
 _OPENING = ("(", "[", "{")
 
@@ -147,6 +149,8 @@ def _read(rewriting: _Rewriting) -> None:
             _marker(rewriting, token)
         elif token.kind == "pragma":
             _pragma(rewriting, token)
+        elif token.kind in ("string", "character"):
+            _literal(rewriting, token)
         elif token.kind == "punctuator":
             if token.text == "{":
                 scopes.append(_is_namespace(tokens, index - 1))
@@ -177,6 +181,7 @@ def _text(tokens: tuple[Token, ...], index: int) -> str:
 def _name(rewriting: _Rewriting, index: int) -> None:
     tokens = rewriting.source.tokens
     token = tokens[index]
+    _no_stamp(rewriting, token)
     if (reason := refused_name(token.text)) is not None:
         raise rewriting.refuse(token, f"`{token.text}` is {reason}")
     if token.text in rewriting.host_macros:
@@ -200,6 +205,23 @@ def _name(rewriting: _Rewriting, index: int) -> None:
         raise rewriting.refuse(token, f"`std::{token.text}` is no part of CUDA C++; use a loop")
     if token.text == "long" and "double" in (_text(tokens, index + 1), _text(tokens, index - 1)):
         raise rewriting.refuse(token, "`long double` does not exist on a GPU; use `double`")
+
+
+def _no_stamp(rewriting: _Rewriting, token: Token) -> None:
+    for name, macro in STAMPS.items():
+        if name in token.text:
+            raise rewriting.refuse(token, f"`{macro}` has another value for NVRTC; leave it out")
+
+
+def _literal(rewriting: _Rewriting, token: Token) -> None:
+    _no_stamp(rewriting, token)
+    quote = '"' if token.kind == "string" else "'"
+    prefix = token.text[: token.text.index(quote)]
+    escape = None if prefix.endswith("R") else _OTHER_ESCAPE.search(token.text)
+    if escape is not None:
+        raise rewriting.refuse(token, f"NVRTC reads the escape `{escape[0]}` in another way")
+    if not token.text.isascii() and (prefix not in ("", "R") or quote == "'"):
+        raise rewriting.refuse(token, "NVRTC takes each byte of such a literal for a character")
 
 
 def _specialised(tokens: tuple[Token, ...], index: int) -> str | None:
@@ -332,7 +354,7 @@ def _standard_attribute(rewriting: _Rewriting, start: int) -> int:
             name_at, space = first + 2, tokens[first].text
         name = _text(tokens, name_at).strip("_")
         gnu = space.strip("_") in ("gnu", "nv", "clang")
-        keeps = KEPT_ATTRIBUTES if gnu else KEPT_STANDARD_ATTRIBUTES
+        keeps = KEPT_ATTRIBUTES if gnu else frozenset[str]()
         drops = DROPPED_ATTRIBUTES if gnu else DROPPED_STANDARD_ATTRIBUTES
         if (space and not gnu) or name not in keeps | drops:
             shown = f"{space}::{name}" if space else name
