@@ -1,4 +1,4 @@
-"""Attributes that lay out memory: NVRTC ignores some that the host's compiler obeys."""
+"""Attributes and pragmas that lay out memory: NVRTC and the host's compiler differ in some."""
 
 from __future__ import annotations
 
@@ -18,10 +18,17 @@ from greenfast.search.targets.emulator.source_tokens import PreprocessedText
         ("enum E { a, b }\n__attribute__((packed));", "behind a class"),
         ("template <class T> union U { T t; } __attribute__((packed));", "behind a class"),
         ("struct [[gnu::packed]] S { char c; int i; };", "does not know"),
+        ("#pragma pack(N)\nint i;", "in different ways"),
+        ("#pragma pack(push, one, 1)\nint i;", "in different ways"),
+        ("#pragma pack(pop, 1)\nint i;", "in different ways"),
+        ("#pragma pack(3)\nint i;", "in different ways"),
+        ("struct S { char c;\n#pragma pack(1)\nint i; };", "in a class"),
+        ("#pragma pack(1)\nstruct S { char c; alignas(8) int i; };", "`alignas`"),
+        ("struct __attribute__((packed)) S { int a : 3; int : 0; char c; };", "`: 0`"),
         ("struct S { [[using gnu: aligned(8)]] char c; };", "does not know"),
     ],
 )
-def test_an_attribute_that_nvrtc_ignores_is_refused(text, reason):
+def test_a_layout_of_two_readings_is_refused(text, reason):
     refused = device_text(f'# 1 "k.cu"\n{text}\n', (), ())
     assert isinstance(refused, Refused) and reason in refused.sentence, refused
 
@@ -35,6 +42,7 @@ def test_an_attribute_that_nvrtc_ignores_is_refused(text, reason):
         ("#pragma pack(1)\n#pragma pack()", False),
         ("#pragma pack(push, 1)\nstruct S { char c; };\n#pragma pack(pop)", False),
         ("#pragma pack(16)", False),
+        ("#pragma pack( push , 8 )", True),
     ],
 )
 def test_no_header_is_packed(before, is_refused):
@@ -69,6 +77,9 @@ struct __attribute__((packed)) A { char c; float4 v, w; float4 f(); double3 d;
 #pragma pack(push, 1)
 class B { public: const int2 i[3]; };
 #pragma pack(pop)
+#pragma pack(8)
+struct D { char c; float4 v; };
+#pragma pack()
 struct C { float4 v; };
 """
     tokens = PreprocessedText(text).tokens

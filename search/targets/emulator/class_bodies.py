@@ -15,7 +15,7 @@ from greenfast.search.targets.emulator.source_tokens import Token
 _KEYS = ("struct", "class", "union", "enum")
 _GROUPS = ("__attribute__", "__attribute", "alignas", "decltype")
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
-_PACK = re.compile(r"#pragma\s+pack\s*\(([\s\w,]*)\)")
+_PACK = re.compile(r"#pragma\s+pack\s*\(\s*(?:(push|pop)?|(?:(push)\s*,\s*)?(1|2|4|8|16))\s*\)\s*")
 WIDEST_BYTES = 16
 VECTOR = re.compile(r"(?:u?(?:char|short|int|long|longlong)|float|double)[24]\Z")
 
@@ -38,7 +38,7 @@ def class_bodies(tokens: Sequence[Token]) -> list[Body]:
             follow_pack(token.text, pack)
         elif token.text == "{" and token.kind == "punctuator":
             head = _head(tokens, index)
-            packed = pack[-1] < WIDEST_BYTES or "packed" in (part.strip("_") for part in head)
+            packed = pack[-1] == 1 or "packed" in (part.strip("_") for part in head)
             open_braces.append((index, bool(head), packed))
         elif token.text == "}" and token.kind == "punctuator" and open_braces:
             first, is_class, packed = open_braces.pop()
@@ -55,6 +55,14 @@ def packed_vectors(tokens: Sequence[Token], bodies: Sequence[Body]) -> Iterator[
             text = tokens[index].text
             depth += (text in _PAIRS) - (text in _PAIRS.values())
             if depth == 0 and VECTOR.match(text) and _declares(tokens, index):
+                yield index
+
+
+def empty_bit_fields(tokens: Sequence[Token], bodies: Sequence[Body]) -> Iterator[int]:
+    """The indices of `: 0` in packed structures."""
+    for body in bodies:
+        for index in range(body.first + 1, body.last if body.is_packed else 0):
+            if [token.text for token in tokens[index : index + 3]] == [":", "0", ";"]:
                 yield index
 
 
@@ -93,18 +101,18 @@ def _outside_groups(words: Sequence[str]) -> Iterator[str]:
         index += 1
 
 
-def follow_pack(pragma: str, pack: list[int]) -> None:
-    """Apply a pragma to the stack of alignments in bytes, which begins with WIDEST_BYTES."""
-    match = _PACK.match(pragma)
+def follow_pack(pragma: str, pack: list[int]) -> bool:
+    """Apply a pragma to the stack of alignments in bytes, which begins with WIDEST_BYTES.
+
+    False: its form is none that compilers agree on, such as a macro in place of the number.
+    """
+    match = _PACK.fullmatch(pragma)
     if match is None:
-        return
-    words = [word.strip() for word in match[1].split(",")]
-    if words[0] == "push":
+        return False
+    if "push" in (match[1], match[2]):
         pack.append(pack[-1])
-    elif words[0] == "pop":
-        if len(pack) > 1:
-            pack.pop()
-    elif not words[0]:
-        pack[-1] = WIDEST_BYTES
-    if words[-1].isdigit():
-        pack[-1] = int(words[-1])
+    if match[1] == "pop" and len(pack) > 1:
+        pack.pop()
+    if match[3] or not match[1]:
+        pack[-1] = int(match[3] or WIDEST_BYTES)
+    return True

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from greenfast.search.targets.emulator.class_bodies import (
     WIDEST_BYTES,
     class_bodies,
+    empty_bit_fields,
     follow_pack,
     packed_vectors,
 )
@@ -45,7 +46,6 @@ from greenfast.search.targets.emulator.source_tokens import (
 HEADER_PRAGMA = "gf_emulator_header"  # in the place of a stand-in header's #include
 _HEADER = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
 _PRAGMA = re.compile(r"#pragma\s+(\w*)\s*(\w*)")
-_PACK = re.compile(r"#pragma\s+pack\s*\([\s\w,]*\)\s*")
 _ATTRIBUTE_WORDS = ("__attribute__", "__attribute")
 # Behind all escapes that compilers agree on: \e, and characters by their code points.
 _OTHER_ESCAPE = re.compile(r"""(?<!\\)(?:\\\\)*\\([^'"?\\abfnrtvx0-7])""")
@@ -76,6 +76,9 @@ class _Rewriting:
     has_assembly: bool = False
     pack: list[int] = field(default_factory=lambda: [WIDEST_BYTES])  # by `#pragma pack`
     class_ends: frozenset[int] = frozenset()  # indices of the braces that end classes
+    class_places: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # of their braces, in the text
 
     def replace(self, first: Token, last: Token, text: str) -> None:
         """Newlines and the last line marker are kept, so that lines keep their numbers."""
@@ -123,6 +126,13 @@ def _read(rewriting: _Rewriting) -> None:
     scopes: list[bool] = []  # whether each open brace is a namespace's
     bodies = class_bodies(tokens)
     rewriting.class_ends = frozenset(body.last for body in bodies)
+    rewriting.class_places = [
+        (tokens[body.first].start, tokens[body.last].start) for body in bodies
+    ]
+    for at in empty_bit_fields(tokens, bodies):
+        raise rewriting.refuse(
+            tokens[at], "compilers lay out `: 0` in a packed structure differently"
+        )
     vectors = frozenset(packed_vectors(tokens, bodies))
     index = 0
     while index < len(tokens):
@@ -203,6 +213,8 @@ def _name(rewriting: _Rewriting, index: int) -> None:
         "std",
     ]:
         raise rewriting.refuse(token, f"`std::{token.text}` is no part of CUDA C++; use a loop")
+    if token.text == "alignas" and rewriting.pack[-1] < WIDEST_BYTES:
+        raise rewriting.refuse(token, "compilers read `alignas` in packed structures differently")
     if token.text == "long" and "double" in (_text(tokens, index + 1), _text(tokens, index - 1)):
         raise rewriting.refuse(token, "`long double` does not exist on a GPU; use `double`")
 
@@ -292,8 +304,14 @@ def _pragma(rewriting: _Rewriting, token: Token) -> None:
         return
     match = _PRAGMA.match(token.text)
     words = match.groups() if match else ("", "")
-    if _PACK.fullmatch(token.text):
-        follow_pack(token.text, rewriting.pack)
+    if words[0] == "pack":
+        if not follow_pack(token.text, rewriting.pack):
+            raise rewriting.refuse(
+                token,
+                "compilers read this pragma in different ways; write pack(push, 1), pack(pop)",
+            )
+        if any(first < token.start < last for first, last in rewriting.class_places):
+            raise rewriting.refuse(token, "compilers read this pragma in a class differently")
         return
     if words[0] not in DROPPED_PRAGMAS and not (
         words[0] == "GCC" and words[1] in DROPPED_GCC_PRAGMAS
