@@ -10,6 +10,7 @@ from rich.text import Text
 
 from greenfast.app.cli.output import microseconds, ratio_in_band, styled, text
 from greenfast.app.views.designs import Designs, written
+from greenfast.app.views.stage_times import STAGE_TIMES, stage_time
 from greenfast.db.rows import TrialRow
 from greenfast.search.errors import unknown_name
 
@@ -88,6 +89,7 @@ def known_columns(designs: Designs) -> dict[str, Column]:
             lambda trial: trial.duration_s,
             lambda trial: text(None if trial.duration_s is None else f"{trial.duration_s:.1f} s"),
         ),
+        *map(_of_stage, STAGE_TIMES),
         of("origin", "origin"),
         of("recorded", "recorded_at"),
         of("candidate", "candidate_digest"),
@@ -98,6 +100,19 @@ def known_columns(designs: Designs) -> dict[str, Column]:
         ),
     )
     return {column.name: column for column in columns}
+
+
+def _of_stage(stage: str) -> Column:
+    """`compile_s`: the wall seconds of the stage."""
+
+    def seconds(trial: TrialRow) -> float | None:
+        return (trial.stage_seconds or {}).get(stage)
+
+    def shown(trial: TrialRow) -> Text:
+        value = seconds(trial)
+        return text(None if value is None else stage_time(value))
+
+    return Column(f"{stage}_s", seconds, shown)
 
 
 def _why(trial: TrialRow) -> Text:
