@@ -189,7 +189,7 @@ def settings(
     rows = []
     for name, value in trial.parameters.items():
         doc, same = known.get(name, ("", False))
-        changed = bool(base) and not trial.is_baseline and base.get(name) != value
+        changed = name in base and not trial.is_baseline and base[name] != value
         rows.append(Setting(name, value, base.get(name), changed, doc, same))
     return sorted(rows, key=lambda row: not row.changed)
 

@@ -9,6 +9,7 @@ from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
 from greenfast.app.bundle.tuning import dispatch_table
+from greenfast.app.dashboard.page_search import designs_of
 from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
 from greenfast.db.searches import Wanted
 from greenfast.search.errors import GreenfastError
@@ -36,10 +37,10 @@ def tunings_page(request: Request, cursor: str | None = None) -> Response:
 def tuning_page(request: Request, tuning_id: str) -> Response:
     services = services_of(request)
     tuning = services.store.tuning(tuning_id)
-    table, why = None, ""
+    table, kernels, why = None, (), ""
     if tuning.status == SearchStatus.COMPLETED:
         try:
-            table, _ = dispatch_table(services, tuning)
+            table, kernels = dispatch_table(services, tuning)
         except GreenfastError as error:
             why = str(error)
     return render(
@@ -47,6 +48,10 @@ def tuning_page(request: Request, tuning_id: str) -> Response:
         {
             "tuning": tuning,
             "table": table,
+            "kernels": kernels,
+            "design_of": lambda each: designs_of(services, each.search).of(
+                each.trial.template, each.trial.parameters
+            ),
             "why": why,
             "controls": CONTROLS.get(SearchStatus(tuning.status), ()),
             "refresh_s": 3 if tuning.status in ACTIVE else None,

@@ -16,6 +16,7 @@ from greenfast.search.gates import GATES, Baseline, Conditions, Gate, Subject
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.gates.safety import LACKING
 from greenfast.search.kernels.spec import Check, KernelSpec
+from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.check_order import CheckOrder
 from greenfast.search.loop.comparison import Peer
@@ -333,6 +334,8 @@ def _through_gates(
             return Rejected(Stage.RENDER, Reason.RENDER_ERROR, str(error))
         context.on_result(result)
         if isinstance(result, Failed):
+            if is_submitted(subject.candidate.template):
+                clock.enter(Stage.SAFETY)
             return also_checked(subject, rejection(results, result))
         results.append(result)
     return _right(tuple(results))
