@@ -35,10 +35,11 @@ class Column:
 DEFAULT = "number,verdict,time,ratio,design,registers,smem,why"
 
 
-def known_columns(designs: Designs) -> dict[str, Column]:
-    """Every column but those of parameters."""
+def known_columns(designs: Designs | None) -> dict[str, Column]:
+    """Every column but those of parameters. Without `designs` only the names are of use."""
 
     def design(trial: TrialRow) -> str:
+        assert designs is not None
         return str(designs.of(trial.template, trial.parameters))
 
     def of(name: str, attribute: str) -> Column:
@@ -100,6 +101,11 @@ def known_columns(designs: Designs) -> dict[str, Column]:
         ),
     )
     return {column.name: column for column in columns}
+
+
+def column_names() -> list[str]:
+    """The names of every column but those of parameters."""
+    return list(known_columns(None))
 
 
 def _of_stage(stage: str) -> Column:
