@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
-from greenfast.app.bundle.tuning import dispatch_table
+from greenfast.app.bundle.tuning import ServedKernel, dispatch_table
 from greenfast.app.dashboard.page_search import designs_of
 from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
 from greenfast.db.searches import Wanted
@@ -37,7 +37,8 @@ def tunings_page(request: Request, cursor: str | None = None) -> Response:
 def tuning_page(request: Request, tuning_id: str) -> Response:
     services = services_of(request)
     tuning = services.store.tuning(tuning_id)
-    table, kernels, why = None, (), ""
+    table, why = None, ""
+    kernels: tuple[ServedKernel, ...] = ()
     if tuning.status == SearchStatus.COMPLETED:
         try:
             table, kernels = dispatch_table(services, tuning)

@@ -181,7 +181,7 @@ def prepare(
     if wrong := _wrong_signature(candidate, rendered, compiled, context, probe):
         return Rejected(Stage.COMPILE, Reason.COMPILE_ERROR, wrong)
     try:
-        _examine(rendered, context)
+        _examine(candidate, rendered, context)
     except SourceRefused as refused:
         return _refused(refused)
     return context.subject(candidate, rendered, compiled)
@@ -202,14 +202,16 @@ def _wrong_signature(
     return signature_fault(source.entries, passed, cubin.ptx, template.name)
 
 
-def _examine(source: RenderedSource, context: EvaluationContext) -> None:
-    """Raise SourceRefused for a text that the target, or the checker of its races, refuses.
+def _examine(candidate: Candidate, source: RenderedSource, context: EvaluationContext) -> None:
+    """Raise SourceRefused for a text that the target refuses, or the checker of a submission.
 
-    Assembly that a template shows is no reason on a GPU: the gate `safety` claims nothing then.
+    The checker examines the text of a template where it checks it: most candidates of a search are
+    never checked. Assembly that a template shows is no reason on a GPU: the gate `safety` claims
+    nothing then.
     """
     if isinstance(context.target, Runner):
         context.target.examine(source)
-    if context.checker is None or source.raw_asm:
+    if context.checker is None or source.raw_asm or not is_submitted(candidate.template):
         return
     try:
         context.checker.examine(source)
