@@ -21,7 +21,8 @@ from bench.results import Row, finite, write_json
 from bench.session import Session, open_session
 from greenfast.search.errors import GreenfastError
 from greenfast.search.gates import Subject
-from greenfast.search.gates.performance import timed_problems, wrong_after_timing
+from greenfast.search.gates.after_timing import wrong_after_timing
+from greenfast.search.gates.performance import timed_problems
 from greenfast.search.loop.evaluate import prepare
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets.base import Failure, runner

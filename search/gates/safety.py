@@ -1,6 +1,8 @@
 """Gate 4: looks for races, reads of unwritten memory and accesses out of bounds.
 
-A candidate with such a defect may give correct results by chance.
+A candidate with such a defect may give correct results by chance. On a GPU the gate first repeats
+the timed launches on other inputs, because a candidate may also be fast by answering from what an
+earlier launch left.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from collections.abc import Iterable
 
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import Fault
+from greenfast.search.gates.after_timing import wrong_after_timing
 from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.few_blocks import few_blocks_case
 from greenfast.search.oracle.cases import Case, derived_cases
@@ -55,6 +58,12 @@ class SafetyGate:
     compares = False
 
     def judge(self, subject: Subject, baseline: Baseline | None = None) -> SafetyResult:
+        if subject.target.keeps_modules and (kept := wrong_after_timing(subject)) is not None:
+            return Failed(self.name, kept.sentence, kept.reason)
+        return self.checked(subject)
+
+    def checked(self, subject: Subject) -> SafetyResult:
+        """The findings of checked runs, whatever the timed launches did."""
         if unseen := _unseen(subject):
             return Unavailable(
                 self.name, f"the template {INLINE_ASSEMBLY}, so nothing is claimed: {unseen}"

@@ -17,6 +17,7 @@ from greenfast.search.gates import GATES, Baseline, Conditions, Gate, Subject
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.gates.safety import LACKING
 from greenfast.search.kernels.spec import Check, KernelSpec
+from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.check_order import CheckOrder
 from greenfast.search.loop.comparison import Peer
@@ -179,7 +180,7 @@ def prepare(
     if wrong := _wrong_signature(candidate, rendered, compiled, context, probe):
         return Rejected(Stage.COMPILE, Reason.COMPILE_ERROR, wrong)
     try:
-        _examine(rendered, context)
+        _examine(candidate, rendered, context)
     except SourceRefused as refused:
         return _refused(refused)
     return context.subject(candidate, rendered, compiled)
@@ -200,14 +201,16 @@ def _wrong_signature(
     return signature_fault(source.entries, passed, cubin.ptx, template.name)
 
 
-def _examine(source: RenderedSource, context: EvaluationContext) -> None:
-    """Raise SourceRefused for a text that the target, or the checker of its races, refuses.
+def _examine(candidate: Candidate, source: RenderedSource, context: EvaluationContext) -> None:
+    """Raise SourceRefused for a text that the target refuses, or the checker of a submission.
 
-    Assembly that a template shows is no reason on a GPU: the gate `safety` claims nothing then.
+    The checker examines the text of a template where it checks it: most candidates of a search are
+    never checked. Assembly that a template shows is no reason on a GPU: the gate `safety` claims
+    nothing then.
     """
     if isinstance(context.target, Runner):
         context.target.examine(source)
-    if context.checker is None or source.raw_asm:
+    if context.checker is None or source.raw_asm or not is_submitted(candidate.template):
         return
     try:
         context.checker.examine(source)

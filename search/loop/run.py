@@ -244,8 +244,6 @@ class SearchRun:
         use_children()
         use_judges()
         self.context.target.prepare()
-        if (checker := self.context.checker) is not None:
-            checker.expect_many()
         flights = Flights(self.plan.window, is_measured=self.context.target.measures)
         with LocalExecutor(flights.most) as executor, self.proposer:
             try:

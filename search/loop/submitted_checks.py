@@ -20,7 +20,7 @@ def also_checked(subject: Subject, rejected: Rejected) -> Rejected:
     if rejected.stage is not Stage.CORRECTNESS or not is_submitted(subject.candidate.template):
         return rejected
     try:
-        result = SafetyGate().judge(subject)
+        result = SafetyGate().checked(subject)
     except (Fault, SpecError):  # the verdict rests on the results; findings only explain it
         return rejected
     gates = tuple(result if gate.gate == result.gate else gate for gate in rejected.gates)

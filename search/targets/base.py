@@ -169,12 +169,6 @@ class Runner(Target):
     def examine(self, source: RenderedSource) -> None:
         """Raise SourceRefused for a text that may not be run or checked here."""
 
-    def expect_many(self) -> None:
-        """Examine texts in worker processes from now on, where there are cores to spare.
-
-        For a single candidate the start-up would cost more than it saves.
-        """
-
     @abstractmethod
     def load(self, source: RenderedSource, cubin: Cubin | None) -> Any:
         """A program for the other methods, opaque to everybody else. Only a target that compiles

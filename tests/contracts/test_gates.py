@@ -86,7 +86,7 @@ def with_assembly(subject, instruction: str):
 
 def test_a_target_without_checks_claims_nothing_about_safety(album, emulator, toolchain):
     class Unchecked:
-        name, device = "cuda:0", emulator.device
+        name, device, keeps_modules = "cuda:0", emulator.device, False
 
         def load(self, source, cubin):
             return None
@@ -106,7 +106,7 @@ def test_a_target_without_checks_claims_nothing_about_safety(album, emulator, to
 class Unchecking:
     """A target that measures and does not look for races."""
 
-    name = "cuda:0"
+    name, keeps_modules = "cuda:0", False
 
     def __init__(self, facts):
         self.device = facts

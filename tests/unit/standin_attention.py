@@ -31,7 +31,8 @@ SLOW_SAMPLES, ALL_SAMPLES = 16, 80
 
 def settings(folder: Path, execute_s: float, measure_s: float, dtype: str, mask: str) -> None:
     """Write the settings of the children that start with TMPDIR=`folder`."""
-    values = {"execute_s": execute_s, "measure_s": measure_s, "dtype": dtype, "mask": mask}
+    values: dict[str, Any] = {"dtype": dtype, "mask": mask}
+    values |= {"execute_s": execute_s, "measure_s": measure_s, "repeat_s": measure_s / 2}
     (folder / FILE).write_text(json.dumps(values))
 
 
@@ -79,6 +80,10 @@ class Gpu:
             "other_nodes": 8 if other else 0,
             "health": {"sm_clock_mhz": 1980.0, "power_w": 300.0, "temperature_c": 40.0},
         }
+
+    def _repeat(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._write(request, [request["fresh"]])
+        return {"damage": [None], "suspicion": "", "ratios": {}}
 
     def _write(self, request: Mapping[str, Any], problems: Sequence[Mapping[str, Any]]) -> None:
         with Path(request["outputs"]).open("wb") as file:

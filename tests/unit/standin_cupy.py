@@ -275,6 +275,8 @@ def fake() -> types.ModuleType:
         memory=types.SimpleNamespace(OutOfMemoryError=type("NoMemory", (MemoryError,), {})),
         Device=lambda number: types.SimpleNamespace(use=lambda: None),
         Memory=Memory,
+        MemoryPointer=Memory,
+        alloc=Memory,
         PinnedMemoryPointer=Pinned,
         alloc_pinned_memory=Pinned,
         Stream=Stream,
@@ -282,7 +284,10 @@ def fake() -> types.ModuleType:
         Event=Event,
         get_elapsed_time=lambda begin, end: (end.at_us - begin.at_us) / 1000,
     )
-    vars(cupy).update(cuda=cuda, RawModule=RawModule, __version__="none")
+    pool = types.SimpleNamespace(free_all_blocks=lambda: None)
+    vars(cupy).update(
+        cuda=cuda, RawModule=RawModule, get_default_memory_pool=lambda: pool, __version__="none"
+    )
     sys.modules.update({"cupy": cupy, "cupy.cuda": cuda})
     return cupy
 

@@ -6,6 +6,7 @@ and compares the span before and after a run. NumPy only.
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from greenfast.search.oracle.problem import POISON, GivenArgument, Packed, Probl
 ALIGN = 256
 CANARY_BYTES = 64 * 1024
 CANARY = 0xA5
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _CANARIES = np.full(CANARY_BYTES + ALIGN, CANARY, np.uint8)
 
 
@@ -171,10 +174,10 @@ def damage(
 
 
 def same_bytes(before: np.ndarray, after: np.ndarray) -> bool:
-    """Compares eight bytes at a time, which takes an eighth of the time."""
-    whole = before.size // 8 * 8
-    words_equal = before[:whole].view(np.uint64) == after[:whole].view(np.uint64)
-    return bool(words_equal.all()) and bool((before[whole:] == after[whole:]).all())
+    """Of two contiguous arrays of bytes. C compares them without a temporary array."""
+    if before.size != after.size:
+        return False
+    return not _memcmp(before.ctypes.data, after.ctypes.data, before.size)
 
 
 def outputs(described: Mapping[str, Any], arena: Arena, after: np.ndarray) -> list[np.ndarray]:

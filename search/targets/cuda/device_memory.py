@@ -45,7 +45,7 @@ class Head:
     """Canaries and tensors before a run, on the host and (if kept) on the device."""
 
     host: np.ndarray
-    device: cupy.cuda.Memory | None
+    device: cupy.cuda.MemoryPointer | None
 
 
 class Heads:
@@ -65,7 +65,7 @@ class Heads:
             return Head(host, None)
         while self._heads and self._bytes + host.nbytes > KEPT_BYTES:
             self._bytes -= self._heads.popitem(last=False)[1].host.nbytes
-        device = cupy.cuda.Memory(host.nbytes)
+        device = cupy.cuda.alloc(host.nbytes)  # of CuPy's pool: cudaMalloc waits for the GPU
         runtime.memcpy(device.ptr, host.ctypes.data, host.nbytes, TO_DEVICE)
         runtime.deviceSynchronize()  # a pageable copy may return before the data has arrived
         self._heads[key], self._bytes = Head(host, device), self._bytes + host.nbytes
@@ -74,6 +74,7 @@ class Heads:
     def clear(self) -> None:
         self._heads.clear()
         self._bytes = 0
+        cupy.get_default_memory_pool().free_all_blocks()
 
 
 def start(base: int, head: Head, arena: Arena, stream: int) -> None:

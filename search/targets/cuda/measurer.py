@@ -42,7 +42,7 @@ from greenfast.search.timing import alone, race, ring_sets
 
 LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout
 OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
-MODULES_KEPT = 8
+MODULES_KEPT = 32  # a module waits for the repetition of its launches while others are timed
 WARM_UP_S = 0.03  # clocks need some milliseconds of work to rise
 SHORT_WARM_UP_S = 0.003  # where they have not fallen since the last timing
 IDLE_S = 0.3
@@ -200,6 +200,7 @@ class Measurer:
         """
         described, fresh, cubin = request["problem"], request["fresh"], request["cubin"]
         arena, count = lay_out(described), own_count(lay_out(described))
+        was_kept = cubin in self.modules
         with self._clock("upload"):
             base, (ring,), (timed_head,) = self._rings([(cubin, described)], request, count + 1)
             fresh_head = self.heads.get(fresh, arena)
@@ -218,6 +219,7 @@ class Measurer:
             fit(described, count, request["l2_bytes"]),
             self.stream,
             request["deadline_s"],
+            was_kept,
         )
         with self._clock("repeat"):
             looked_at, ratios = repetition.run(timed_head, fresh_head)
@@ -336,6 +338,7 @@ class Measurer:
             return self.span.take(size)
         except cupy.cuda.memory.OutOfMemoryError:
             self.heads.clear()  # a cache must not cost a candidate its run
+            self.modules.clear()
             return self.span.take(size)
 
     def _free_bytes(self) -> int:

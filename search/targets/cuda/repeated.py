@@ -21,7 +21,7 @@ from cupy.cuda import runtime
 from greenfast.search.targets.cuda.arena import Arena
 from greenfast.search.targets.cuda.device_memory import ON_DEVICE, Head, start_tensors
 from greenfast.search.targets.cuda.launches import Loaded, Stopwatch, wait
-from greenfast.search.timing import Interval, median, median_interval
+from greenfast.search.timing import LOOKS, Interval, median, median_interval
 
 OWN_OUTPUTS = 8  # launches in a row, each with an output of its own
 MOST_BYTES = 2**28  # of these outputs' sets
@@ -29,6 +29,7 @@ TURNS = 12  # of each comparison of times
 # Ratios of times, far above what caches and noise do to launches that differ in nothing else.
 CHANGED, SEPARATE = 1.5, 2.0
 WARM_UP_CALLS = 3
+FRESH_CALLS = 2 * LOOKS[-1]  # as many as a timing takes, for a module that was loaded again
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Repetition:
     own_fit: bool  # these outputs and a set stay in the L2
     stream: cupy.cuda.Stream
     deadline_s: float
+    was_kept: bool  # the module that was timed; else what it kept is made anew
 
     def run(self, timed: Head, fresh: Head) -> tuple[list[int], list[Ratio]]:
         """(the sets to look at, ratios of times).
@@ -78,7 +80,7 @@ class Repetition:
         The sets then hold what launches on the inputs of `fresh` left in them.
         """
         watch = Stopwatch(self.ring, self.stream, self.deadline_s)
-        for _ in range(WARM_UP_CALLS):
+        for _ in range(WARM_UP_CALLS if self.was_kept else FRESH_CALLS):
             watch()  # whatever is kept from launch to launch is kept now
         ratios = [self._changed(watch, timed, fresh)]
         if self.own_fit:  # else the ratio would be that of two memories

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.errors import Fault
@@ -35,7 +34,6 @@ from greenfast.search.targets.emulator import compiler_process
 from greenfast.search.targets.emulator import execute as native
 from greenfast.search.targets.emulator.build import REFUSED, EmulatorBuild, Module
 from greenfast.search.targets.emulator.examination import COMPILE_DEADLINE_S, refusal
-from greenfast.search.targets.emulator.examiners import Examiners, children_for
 from greenfast.search.targets.emulator.far_buffers import tensor_buffers, whole_outputs
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.targets.emulator.model import BAND, model
@@ -131,7 +129,6 @@ class EmulatorTarget(Runner):
         self._cache_folder, self._include_dirs, self._workers = cache_folder, include_dirs, workers
         self._run_deadline_s = run_deadline_s
         self._build: EmulatorBuild | None = None
-        self._examiners: Examiners | None = None
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
@@ -146,28 +143,13 @@ class EmulatorTarget(Runner):
             return self._build
 
     def examine(self, source: RenderedSource) -> None:
-        build, arch, examiners = self._prepared(), self._arch(source), self._examiners
-        known = examiners.known(source.text, source.unit, arch) if examiners is not None else None
-        if known is None:
-            known = (refusal(build, source.text, source.unit, arch),)
-        (refused,) = known
+        refused = refusal(self._prepared(), source.text, source.unit, self._arch(source))
         if refused is None:
             return
         if refused.line is None:
             raise SourceRefused(refused.sentence)
         line = source.lines[min(refused.line, len(source.lines)) - 1]
         raise SourceRefused(f"{line.file}:{line.number}: {refused.sentence}")
-
-    def expect_many(self) -> None:
-        with self._lock:
-            if self._examiners is None and (count := children_for(usable_cores())):
-                self._examiners = Examiners(count, self._cache_folder, self._include_dirs)
-
-    def close(self) -> None:
-        with self._lock:
-            examiners, self._examiners = self._examiners, None
-        if examiners is not None:
-            examiners.pool.close()
 
     @property
     def headers(self) -> frozenset[str]:
