@@ -30,6 +30,7 @@ ADDER_STEP = 2.0**-12
 ADDED_AT_ONCE = 32
 LONGEST_SUM = 128                                                # of tensor cores, with sums = float32
 SIZE_OF_SUMS = 6.0
+ROWS_AT_ONCE = 1024
 
 RECIPES = (*plain.RECIPES, "extreme_codes")
 
@@ -44,13 +45,19 @@ def quantise(numbers: np.ndarray, form: str, by_row: bool) -> tuple[np.ndarray, 
     """
     largest = np.abs(numbers).max(axis=1, initial=0.0) if by_row else np.abs(numbers).max(initial=0.0)[None]
     scales = np.where(largest > 0.0, largest / LARGEST[form], 1.0).astype(np.float32)
-    units = numbers / scales.astype(np.float64)[:, None]
-    return np.clip(units, -LARGEST[form], LARGEST[form]).astype(np.float32).astype(FP8[form]).view(np.uint8), scales
+    divisors, codes = np.broadcast_to(scales, len(numbers)), np.empty(numbers.shape, np.uint8)
+    for first in range(0, len(numbers), ROWS_AT_ONCE):           # a large layer's numbers in float64 take gigabytes
+        rows = slice(first, first + ROWS_AT_ONCE)
+        units = np.clip(numbers[rows] / divisors[rows].astype(np.float64)[:, None], -LARGEST[form], LARGEST[form])
+        codes[rows] = units.astype(np.float32).astype(FP8[form]).view(np.uint8)
+    return codes, scales
 
 
 def dequantised(inputs: Arrays, name: str, form: str) -> np.ndarray:
     """What codes and scales stand for, exactly: float64."""
-    return inputs[name].view(FP8[form]).astype(np.float64) * inputs[f"{name}_scale"].astype(np.float64)[:, None]
+    numbers = inputs[name].view(FP8[form]).astype(np.float64)
+    numbers *= inputs[f"{name}_scale"].astype(np.float64)[:, None]
+    return numbers
 
 
 def numbers_of(options: Mapping[str, str], inputs: Arrays) -> Arrays:
@@ -75,10 +82,14 @@ def make_inputs(
     if recipe not in RECIPES:
         raise ValueError(f"unknown inputs {recipe!r}; known: " + ", ".join(RECIPES))
     random = np.random.default_rng([seed, RECIPES.index(recipe)])
-    a = random.standard_normal((m, k), np.float32).astype(np.float64)
-    b = random.standard_normal((n, k), np.float32).astype(np.float64) / np.sqrt(max(k, 1))
+    a = random.standard_normal((m, k), np.float32)
+    b = random.standard_normal((n, k), np.float32)
+    b *= np.float32(1.0 / np.sqrt(max(k, 1)))
     bias = random.standard_normal(n)
-    residual = random.standard_normal((m, n), np.float32) if options["residual"] == "yes" else np.tile(bias, (m, 1))
+    if options["residual"] == "yes":
+        residual = random.standard_normal((m, n), np.float32)
+    else:                                          # nobody may read it, and drawing it takes time where C is large
+        residual = np.tile(bias.astype(np.float32), (m, 1))
     if recipe == "extreme_codes":
         codes = [_at_the_ends(random, rows, k, form, count) for rows, count in zip((m, n), scales, strict=True)]
     else:
