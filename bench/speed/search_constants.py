@@ -3,11 +3,11 @@
     python -m bench.speed.search_constants SEARCHES.jsonl [--space FILE ...] [--seeds 20]
         [--evaluations 120] [--save]
 
-Each constant is changed alone, and `before` changes all that the last choice changed. For each
-space, the value is chosen that needs the fewest evaluations to 5 % of the optimum on all other
-spaces (the geometric mean, a search that does not get there counts as its budget), and judged on
-the space that was left out. `kept` are the evaluations with the constants as they are. A line
-`changed` compares a value with the kept one, search by search, on all spaces.
+Each constant is changed alone. For each space, the value is chosen that needs the fewest
+evaluations to 5 % of the optimum on all other spaces (the geometric mean, a search that does not
+get there counts as its budget), and judged on the space that was left out. `kept` are the
+evaluations with the constants as they are. A line `changed` compares a value with the kept one,
+search by search, on all spaces.
 
 Searches are appended to SEARCHES.jsonl as they end, and a second run does those that are missing.
 The seeds are not those of `search_quality`.
@@ -37,14 +37,14 @@ from greenfast.search.strategies.features import Encoding
 Change = tuple[ModuleType, str, object]  # a module's constant and its value
 CHANGES: dict[str, dict[str, tuple[Change, ...]]] = {
     "first points": {
-        "3": ((evolution, "FIRST_POINTS", 3),),
+        "4": ((evolution, "FIRST_POINTS", 4),),
         "6": ((evolution, "FIRST_POINTS", 6),),
-        "8": ((evolution, "FIRST_POINTS", 8),),
+        "12": ((evolution, "FIRST_POINTS", 12),),
     },
-    "points in the middle": {"0": ((evolution, "MIDDLE_POINTS", 0),)},
     "prior of lengths": {
-        "0, 1": ((ranker, "LENGTH_PRIOR", (0.0, 1.0)),),
-        "1, 0.5": ((ranker, "LENGTH_PRIOR", (1.0, 0.5)),),
+        "0.5, 0.5": ((ranker, "LENGTH_PRIOR", (0.5, 0.5)),),
+        "0.5, 1": ((ranker, "LENGTH_PRIOR", (0.5, 1.0)),),
+        "1, 1": ((ranker, "LENGTH_PRIOR", (1.0, 1.0)),),
     },
     "far from": {
         "1": ((evolution, "FAR_FROM", 1),),
@@ -53,13 +53,6 @@ CHANGES: dict[str, dict[str, tuple[Change, ...]]] = {
     "children": {"64": ((evolution, "CHILDREN", 64),)},
     "pool": {"512": ((evolution, "POOL", 512),)},
     "features": {"values alone": ((evolution, "Features", Encoding),)},
-    "all": {
-        "before": (
-            (evolution, "FIRST_POINTS", 8),
-            (evolution, "MIDDLE_POINTS", 0),
-            (ranker, "LENGTH_PRIOR", (0.0, 1.0)),
-        )
-    },
 }
 KEPT = "kept"
 FIRST_SEED = 1000

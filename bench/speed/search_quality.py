@@ -6,7 +6,8 @@
 
 Every strategy searches every recording and every given space (a T4 file or Kernel Tuner cache) from
 nothing, with the same budget and the same number of seeds. Nothing is compiled: outcomes come from
-the space. Beside ours are Optuna's samplers without help (`search_quality_optuna.py`).
+the space. A space of fewer than five points for each evaluation is left out. Beside ours are
+Optuna's samplers without help (`search_quality_optuna.py`).
 
 Searches are appended to SEARCHES.jsonl as they end, and a second run does those that are missing.
 `--kernel-tuner` adds the searches that `bench.speed.search_quality_kernel_tuner` wrote. A strategy
@@ -38,6 +39,7 @@ TEMPLATE = "recorded"
 LEFT_OUT = ("exhaustive",)  # the order of a file means nothing
 OURS = tuple(name for name in sorted(STRATEGIES) if name not in LEFT_OUT)
 LEAST_SEEDS = 20  # of a strategy of others
+LEAST_POINTS = 5  # of a space, for each evaluation: of fewer, a search would list a large part
 Search = tuple[str, str, int, int]  # space, strategy, seed, budget
 
 _spaces: dict[str, MeasuredSpace] = {}  # of this process
@@ -135,7 +137,9 @@ def main() -> None:
     parser.add_argument("--kernel-tuner", type=Path, metavar="FILE")
     parser.add_argument("--write-spaces", type=Path, metavar="SPACES.json")
     options = parser.parse_args()
-    _spaces.update({space.name: space for space in measured_spaces(options.space)})
+    least = LEAST_POINTS * options.evaluations
+    spaces = [each for each in measured_spaces(options.space) if len(each.points) >= least]
+    _spaces.update({space.name: space for space in spaces})
     if options.write_spaces is not None:
         plain = [space.as_json() for space in _spaces.values()]
         options.write_spaces.write_text(json.dumps(plain))

@@ -1,4 +1,4 @@
-"""Where `evolution` begins, and which searches count in its comparison with others."""
+"""Which searches count in the comparison of strategies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from bench.speed import search_quality
 from bench.speed.search_quality import complete_lines
 from bench.speed.search_quality_spaces import MeasuredSpace
 from greenfast.search.kernels.spec import Parameter
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
-from greenfast.search.strategies import STRATEGIES, Objective
 
 SIZES, LAYOUTS, UNROLLS = (16, 32, 64, 128, 256), ("row", "column", "tiled"), (1, 2, 4, 8)
 
@@ -32,29 +30,6 @@ def grid():
     )
     times = np.array([float(dict(point)["tile_m"]) for point in points])
     return MeasuredSpace("grid", parameters, points, times)
-
-
-def _strategy(grid, seed, seeds=()):
-    return STRATEGIES["evolution"]("grid", {"recorded": grid.searched()}, seeds, seed)
-
-
-def test_the_first_point_has_middle_values_and_any_of_those_without_an_order(grid):
-    first = [_strategy(grid, seed).ask().candidate.values() for seed in range(40)]
-    assert {values["tile_m"] for values in first} == {64}
-    assert {values["unroll"] for values in first} == {2, 4}  # both are in the middle of four
-    assert {values["layout"] for values in first} == set(LAYOUTS)
-
-
-def test_a_search_that_begins_with_a_known_candidate_needs_no_middle(grid):
-    seeds = [Candidate("grid", "recorded", grid.points[0], Origin(OriginKind.SEEDED))]
-    sizes = set()
-    for seed in range(10):
-        strategy = _strategy(grid, seed, seeds)
-        proposal = strategy.ask()
-        assert proposal.candidate.parameters == grid.points[0]
-        strategy.tell(proposal, Objective(0.0))
-        sizes.add(strategy.ask().candidate.values()["tile_m"])
-    assert sizes - {64}
 
 
 def _searches(strategy, seeds):
