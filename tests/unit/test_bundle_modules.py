@@ -12,6 +12,7 @@ from greenfast.app.bundle.opened import OpenedBundle, kernel_of, open_bundle
 from greenfast.app.cli.new import kernel_files_of
 from greenfast.runtime.loaded import load
 from greenfast.search.errors import GreenfastError, UsageError
+from greenfast.search.kernels.reference_text import SHIPPED_MODULES
 
 LAUNCH = {
     "schema": 1,
@@ -36,6 +37,7 @@ def files():
         "kernel.toml": kernel.encode(),
         "reference.py": own["reference.py"].encode(),
         "my_operations.py": b"def twice(x):\n    return x + x\n",
+        "greenfast_bounds.py": (SHIPPED_MODULES / "greenfast_bounds.py").read_bytes(),
         "run_cupy.py": b"raise SystemExit\n",
         "template.toml": own["block.toml"].encode(),
         "template.cu.j2": own["block.cu.j2"].encode(),
@@ -59,7 +61,8 @@ def _zipped(path, files):
 def test_a_module_of_the_author_is_written_and_judged_like_the_reference(files, tmp_path):
     """It was left out: the bundle could be verified on its author's machine only."""
     bundle = OpenedBundle(files, json.loads(files["launch.json"]), None, {}, {})
-    assert set(bundle.reference_files) == {"reference.py", "my_operations.py"}
+    modules = {"reference.py", "my_operations.py", "greenfast_bounds.py"}
+    assert set(bundle.reference_files) == modules
     kernel = kernel_of(bundle, tmp_path)
     assert dict(kernel.reference_uses)["my_operations:twice"] == files["my_operations.py"].decode()
 
