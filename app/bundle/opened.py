@@ -15,6 +15,7 @@ from typing import Any
 
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.catalogue import load_kernel
+from greenfast.search.kernels.reference_text import importable_name
 from greenfast.search.kernels.spec import KernelSpec
 
 MOST_FILES = 64
@@ -48,12 +49,28 @@ class OpenedBundle:
     environment: Mapping[str, Any]
 
     def text(self, name: str) -> str:
-        return self.files[name].decode("utf-8")
+        try:
+            return self.files[name].decode("utf-8")
+        except UnicodeDecodeError:
+            raise bad_bundle(f"{name} of the bundle is not UTF-8 text") from None
 
     @property
     def reference_files(self) -> dict[str, bytes]:
         """reference.py, and the files that it may import (search/kernels/reference_text.py)."""
-        return {name: data for name, data in self.files.items() if name.endswith("reference.py")}
+        names = {"reference.py", *(f"{importable_name(used)}.py" for used in self._uses())}
+        return {
+            name: data
+            for name, data in self.files.items()
+            if name in names or name.endswith("reference.py")
+        }
+
+    def _uses(self) -> list[str]:
+        """What kernel.toml names in reference_uses. A damaged kernel.toml is told when it loads."""
+        try:
+            uses = tomllib.loads(self.text("kernel.toml")).get("reference_uses", [])
+        except (tomllib.TOMLDecodeError, RecursionError):
+            return []
+        return [str(used) for used in uses] if isinstance(uses, list) else []
 
 
 def open_bundle(path: Path) -> OpenedBundle:
@@ -137,6 +154,7 @@ def contents(
         EOFError,
         RuntimeError,
         NotImplementedError,
+        ValueError,
     ) as error:
         raise bad_bundle(f"{path} cannot be read as a zip file: {error}") from None
 
@@ -162,7 +180,7 @@ def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
 def json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     try:
         value = json.loads(files[name])
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise bad_bundle(f"{name} of the bundle is not a JSON object")

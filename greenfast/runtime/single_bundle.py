@@ -35,7 +35,14 @@ def single_program(files: Mapping[str, bytes]) -> Program:
     operation = read_operation(files["kernel.toml"])
     try:
         return _program(files, launch, operation, digest)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+    ) as error:
         raise bad_bundle(
             f"launch.json of the bundle is incomplete: {type(error).__name__}: {error}"
         ) from None

@@ -45,7 +45,14 @@ def tuned_set(files: Mapping[str, bytes], origin: str, *, has_library: bool) -> 
         device = str(manifest["device"]["name"])
         if manifest["time_kind"] != "measured":
             origin = f"{origin}, by {manifest['time_kind']} times,"
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+    ) as error:
         raise bad_bundle(
             f"the bundle is incomplete or contradicts itself: {type(error).__name__}: {error}"
         ) from None

@@ -378,7 +378,7 @@ def reference_module(
     module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _importing(used)}
     sys.modules[module.__name__] = module
     try:
-        tree = compile(text, file, "exec", ast.PyCF_ONLY_AST)
+        tree = ast.parse(text, file)
         refuse_ending_calls(tree, file)
         exec(compile(tree, file, "exec"), module.__dict__)
     except SpecError:
