@@ -11,6 +11,8 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
+from greenfast.app.cli.interrupts import ended_by_interrupts
+
 
 @dataclass(frozen=True)
 class Command:
@@ -155,7 +157,8 @@ def _imported(name: str) -> Any:
     start, so the collector pauses and then ignores what was imported, to the end of the process."""
     gc.disable()
     try:
-        return importlib.import_module(name)
+        with ended_by_interrupts():
+            return importlib.import_module(name)
     finally:
         gc.freeze()
         gc.enable()

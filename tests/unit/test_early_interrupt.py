@@ -21,3 +21,23 @@ def test_ctrl_c_while_modules_are_loaded_shows_no_traceback(tmp_path: Path) -> N
     )
     assert ended.returncode == -signal.SIGINT, "a shell shows 130"
     assert ended.stdout == ended.stderr == ""
+
+
+def test_an_interrupt_ends_the_process_while_a_command_s_own_modules_are_loaded():
+    """Python's handler would raise there, and its import system can drop the exception."""
+    script = (
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *more):\n"
+        "        if name == 'greenfast.app.cli.completion':\n"
+        "            print(signal.getsignal(signal.SIGINT) is signal.SIG_DFL)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from greenfast.app.cli.main import run\n"
+        "run(['completion', 'fish'])\n"
+        "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    assert (lines[0], lines[-1], done.stderr) == ("True", "True", "")
