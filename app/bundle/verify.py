@@ -29,6 +29,7 @@ from greenfast.search.kernels.template_text import Line
 from greenfast.search.loop.confirmation import BASELINE, timed_in_turns
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.loop.plan import DEFAULT_TARGET, LARGEST_SECRET
+from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.targets import check_target_name
@@ -44,7 +45,6 @@ from greenfast.search.timing import (
 from greenfast.search.verdict import Failed, GateResult, Passed, Rejected, TimeKind, Timing
 
 PROCESSES = 3
-LARGEST_SEED = 2**31 - 1
 
 
 class Finding(StrEnum):

@@ -10,7 +10,6 @@ from pathlib import Path
 from greenfast.app.bundle.opened import kernel_of
 from greenfast.app.bundle.opened_tuning import OpenedTuning, is_tuning, open_tuning
 from greenfast.app.bundle.verify import (
-    LARGEST_SEED,
     Finding,
     Item,
     Report,
@@ -21,6 +20,7 @@ from greenfast.app.bundle.verify import (
     with_own_checks,
 )
 from greenfast.app.wiring import Services
+from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.targets import check_target_name
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from rich.text import Text
 
 from greenfast.app.cli.output import microseconds, ratio_in_band, styled, text
-from greenfast.app.views.designs import Designs, written
+from greenfast.app.views.designs import Designs
 from greenfast.db.rows import TrialRow
 from greenfast.search.errors import unknown_name
+from greenfast.search.text import written
 
 Value = Any
 

@@ -14,7 +14,6 @@ from pydantic import Field
 from greenfast.app.history import kernel_today
 from greenfast.app.views.ablations import each_trial
 from greenfast.app.views.base_schemas import Output, ScalarValue
-from greenfast.app.views.designs import written
 from greenfast.app.views.ledger_scope import searches_of_scope
 from greenfast.app.views.schemas import NegativeOut
 from greenfast.app.wiring import Services, toolchain_name
@@ -22,6 +21,7 @@ from greenfast.db.rows import NegativeRow, TrialRow
 from greenfast.search.errors import GreenfastError
 from greenfast.search.kernels.identity import earlier_form, kernel_identity
 from greenfast.search.targets.cuda.nvml import driver_of_today
+from greenfast.search.text import written
 from greenfast.search.verdict import CORRECT, VerdictName
 
 if TYPE_CHECKING:

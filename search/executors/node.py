@@ -16,7 +16,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.executors.cluster import Differs, replied
 from greenfast.search.executors.parcel import Parcel, unpacked
 from greenfast.search.render import RenderedSource
+from greenfast.search.shipped import own_version
 from greenfast.search.targets.emulator.runs import Run, RunResult
 from greenfast.search.targets.emulator.target import EmulatorTarget, Program
 from greenfast.search.toolchain import Toolchain
@@ -117,14 +117,6 @@ def emulate(parcel: Parcel, *arrays: np.ndarray) -> Parcel:
 def answer_nothing(parcel: Parcel, *arrays: np.ndarray) -> Parcel:
     """A task that does nothing, to measure what a task costs."""
     return replied(lambda: None)
-
-
-def own_version() -> str:
-    """The installed version of greenfast; a bare checkout has none."""
-    try:
-        return version("greenfast")
-    except PackageNotFoundError:
-        return "not installed"
 
 
 class NodeEmulator(EmulatorTarget):

@@ -36,7 +36,7 @@ from greenfast.search.targets.emulator.source_tokens import (
 )
 
 HEADER_PRAGMA = "gf_emulator_header"  # in the place of a stand-in header's #include
-_HEADER = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
+HEADER_LINE = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
 _PRAGMA = re.compile(r"#pragma\s+(\w*)\s*(\w*)")
 _PACK = re.compile(r"#pragma\s+pack\s*\([\s\w,]*\)\s*")
 _ATTRIBUTE_WORDS = ("__attribute__", "__attribute")
@@ -243,7 +243,7 @@ def _marker(rewriting: _Rewriting, token: Token) -> None:
 
 
 def _pragma(rewriting: _Rewriting, token: Token) -> None:
-    if match := _HEADER.match(token.text):
+    if match := HEADER_LINE.match(token.text):
         if match[1] not in rewriting.headers:
             raise rewriting.refuse(token, f"there is no header {match[1]!r}")
         # One line for one line: the next marker or newline follows as before.
