@@ -63,7 +63,9 @@ extern "C" __global__ void multiply(const unsigned* a, const unsigned* b, const 
 
 
 class Multiplier:
-    """d = a b^T + c by one mma each: a [n, 16, k], b [n, 8, k], c and d [n, 16, 8]."""
+    """d = a b^T + c by one mma each: a [n, rows, k], b [n, 8, k], c and d [n, rows, 8]."""
+
+    rows = 16
 
     def __init__(self, kind: str) -> None:
         import cupy
@@ -85,22 +87,76 @@ class Multiplier:
         self.d_at = np.stack([(g + 8 * (e // 2)) * 8 + 2 * t + e % 2 for e in range(4)], 1)
 
     def __call__(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        n = len(a)
+        n, parts = len(a), len(a) * self.rows // 16  # a part: the 16 rows of a warp
         words = [
-            np.ascontiguousarray(matrix.astype(self.dtype).reshape(n, -1)[:, at.ravel()]).view(
+            np.ascontiguousarray(matrix.astype(self.dtype).reshape(count, -1)[:, at.ravel()]).view(
                 np.uint32
             )
-            for matrix, at in ((a, self.a_at), (b, self.b_at))
+            for matrix, count, at in ((a, parts, self.a_at), (b, n, self.b_at))
         ]
         accumulator = np.ascontiguousarray(
-            c.astype(np.float32).reshape(n, -1)[:, self.d_at.ravel()]
+            c.astype(np.float32).reshape(parts, -1)[:, self.d_at.ravel()]
         )
         device = [self.cupy.asarray(word) for word in (*words, accumulator)]
-        out = self.cupy.zeros(n * 128, np.float32)
-        self.function((n,), (32,), (*device, out))
-        d = np.empty((n, 128))
-        d[:, self.d_at.ravel()] = self.cupy.asnumpy(out).reshape(n, 128)
-        return d.reshape(n, 16, 8)
+        out = self.cupy.zeros(parts * 128, np.float32)
+        self.launch(n, (*device, out))
+        d = np.empty((parts, 128))
+        d[:, self.d_at.ravel()] = self.cupy.asnumpy(out).reshape(parts, 128)
+        return d.reshape(n, self.rows, 8)
+
+    def launch(self, blocks: int, arguments: tuple[Any, ...]) -> None:
+        self.function((blocks,), (32,), arguments)
+
+
+WARPGROUP_SOURCE = """
+extern "C" __global__ void __launch_bounds__(128)
+multiply(const unsigned* a, const unsigned* b, const float* c, float* d) {
+    // b [8 columns][32 terms] as two core matrices of 8 rows x 16 bytes, without a swizzle.
+    __shared__ alignas(128) unsigned columns[64];
+    const int t = threadIdx.x;
+    a += blockIdx.x * 512 + t * 4, b += blockIdx.x * 64;
+    if (t < 64) columns[t % 8 / 4 * 32 + t / 8 * 4 + t % 4] = b[t];
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    const float* from = c + blockIdx.x * 512 + t * 4;
+    float s[4] = {from[0], from[1], from[2], from[3]};
+    const unsigned long long place = __cvta_generic_to_shared(columns);
+    const unsigned long long descriptor = place >> 4 | 128ull >> 4 << 16 | 128ull >> 4 << 32;
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k32.f32.KIND.KIND "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, %8, 1, 1, 1;"
+        : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(descriptor));
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    for (int i = 0; i < 4; ++i) d[blockIdx.x * 512 + t * 4 + i] = s[i];
+}
+"""
+
+
+class WarpgroupMultiplier(Multiplier):
+    """The same by one wgmma of 64 rows: four matrices of `a` in a row share the first one's `b`."""
+
+    rows = 64
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        text = WARPGROUP_SOURCE.replace("KIND", kind)
+        compiler = self.cupy.cuda.compiler
+        cubin, _ = compiler.compile_using_nvrtc(text, (), "90a", "wgmma.cu")
+        module = self.cupy.cuda.function.Module()
+        module.load(cubin)
+        self.function = module.get_function("multiply")
+        self.b_at = np.arange(8 * self.depth).reshape(1, -1)
+
+    def launch(self, blocks: int, arguments: tuple[Any, ...]) -> None:
+        self.function((blocks,), (128,), arguments)
+
+
+INSTRUCTIONS = (
+    *((Multiplier, kind) for kind in FORMATS),
+    *((WarpgroupMultiplier, kind) for kind in ("e4m3", "e5m2")),
+)
 
 
 def bits_seen(multiply: Multiplier, kind: str, place: int | None) -> int:
@@ -116,7 +172,8 @@ def bits_seen(multiply: Multiplier, kind: str, place: int | None) -> int:
         small = big - s
         if small < 2 * low:
             break
-        shapes = ((1, 16, multiply.depth), (1, 8, multiply.depth), (1, 16, 8))
+        rows = multiply.rows
+        shapes = ((1, rows, multiply.depth), (1, 8, multiply.depth), (1, rows, 8))
         a, b, c = (np.zeros(shape) for shape in shapes)
         terms = [(place or 0, small)] + ([(0, big)] if place is not None else [])
         for term, exponent in terms:
@@ -131,13 +188,13 @@ def bits_seen(multiply: Multiplier, kind: str, place: int | None) -> int:
 
 def worst_share(multiply: Multiplier, rng: np.random.Generator, steps: int) -> dict[str, float]:
     """Errors of `steps` chained mma on random codes over the sum of the terms' sizes, as log2."""
-    total, exact, size = (np.zeros((ROUNDS, 16, 8)) for _ in range(3))
+    total, exact, size = (np.zeros((ROUNDS, multiply.rows, 8)) for _ in range(3))
     for _ in range(steps):
         a, b = (
             rng.standard_normal((ROUNDS, rows, multiply.depth))
             .astype(multiply.dtype)
             .astype(np.float64)
-            for rows in (16, 8)
+            for rows in (multiply.rows, 8)
         )
         total = multiply(a, b, total)
         exact += a @ b.swapaxes(1, 2)
@@ -153,12 +210,13 @@ def worst_share(multiply: Multiplier, rng: np.random.Generator, steps: int) -> d
 
 def accumulators() -> list[Row]:
     rows, rng = [], np.random.default_rng(1)
-    for kind in FORMATS:
-        multiply = Multiplier(kind)
+    for instruction, kind in INSTRUCTIONS:
+        multiply = instruction(kind)
         half = multiply.depth // 2
         rows.append(
             {
                 "what": "accumulator",
+                "instruction": "wgmma" if instruction is WarpgroupMultiplier else "mma.sync",
                 "format": kind,
                 "bits_same_half": bits_seen(multiply, kind, 1),
                 "bits_other_half": bits_seen(multiply, kind, half),
