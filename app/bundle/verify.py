@@ -99,7 +99,7 @@ def verify_bundle(
     seed = secrets.randbelow(LARGEST_SEED) if seed is None else seed
     items = [Item("files", Finding.AGREES, f"all {len(bundle.files)} files match SHA256SUMS")]
     with tempfile.TemporaryDirectory(prefix="greenfast-verify-") as folder:
-        kernel = with_own_checks(services, bundle, kernel_of(bundle, Path(folder)))
+        kernel = with_own_checks(services, kernel_of(bundle, Path(folder)))
         items += rechecked(services, bundle, kernel, name, catalogue.include_dirs, seed)
     return Report(path.name, kernel.name, str(bundle.launch["template"]), name, seed, tuple(items))
 
@@ -163,7 +163,7 @@ def _foreign(catalogue: Catalogue, bundle: OpenedBundle, rendered: bool) -> list
     return [name for name in run if bundle.files[name] != ours.get(name, "").encode()]
 
 
-def with_own_checks(services: Services, bundle: OpenedBundle, kernel: KernelSpec) -> KernelSpec:
+def with_own_checks(services: Services, kernel: KernelSpec) -> KernelSpec:
     """The kernel with this installation's checks, if the reference is the same.
 
     A bundle does not choose how it is judged.

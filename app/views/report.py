@@ -100,7 +100,7 @@ def search_report(services: Services, search_id: str) -> SearchReportOut:
         ablation=ablation,
         themes=themes,
         importances=report.templates,
-        next_steps=list(next_steps(services, row, plan, trials, best, ablation, themes)),
+        next_steps=list(next_steps(services, row, trials, best, ablation, themes)),
         points=[
             PointOut(number=point.number, time_us=point.time_median_us, best_us=point.best_us)
             for point in store.best_so_far(search_id)
@@ -255,7 +255,6 @@ def _winner(store: Store, row: SearchRow, best: TrialRow | None, base: TrialRow 
 def next_steps(
     services: Services,
     row: SearchRow,
-    plan: SearchPlan,
     trials: list[TrialRow],
     best: TrialRow | None,
     ablation: AblationOut | None,

@@ -36,7 +36,7 @@ from greenfast.search.verdict import (
 INPUT_DIGITS = 16
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Family:
     """Outputs of correct siblings.
 

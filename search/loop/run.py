@@ -69,7 +69,7 @@ FAULTS_IN_A_ROW = 5  # after so many, the machine is broken, not the candidates
 DEATHS = 3  # a candidate that was in flight when a worker died this often is not tried again
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Asked:
     """A trial that begins when its proposal has come."""
 

@@ -82,7 +82,7 @@ REASONS = {
 }
 
 
-@dataclass
+@dataclass(frozen=True)
 class Program:
     """A candidate, and its libraries by flavour, each compiled on first use."""
 
