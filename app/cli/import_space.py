@@ -73,9 +73,9 @@ def import_space(
         shutil.rmtree(folder, ignore_errors=True)
     write_kernel(spaces, known, kernel_texts(known, space, parameters, title))
     try:
-        made = imported_recording(known, file, space, parameters, load_kernel(folder))
+        imported = imported_recording(known, file, space, parameters, load_kernel(folder))
         recording.parent.mkdir(parents=True, exist_ok=True)
-        write(recording, made)
+        write(recording, imported)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

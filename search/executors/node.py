@@ -190,13 +190,13 @@ def _toolchain() -> Toolchain:
     return toolchain
 
 
-def _compiled(wanted: CompileRequest) -> Compiled | Differs:
+def _compiled(compiling: CompileRequest) -> Compiled | Differs:
     try:
         own = dict(_toolchain().identity)
-        for name, expected in wanted.identity:
+        for name, expected in compiling.identity:
             if own.get(name) != expected:
                 return _differs(name, own.get(name, "nothing"), expected)
-        reply = beside_others(lambda: _toolchain().ask(wanted.request), "NVRTC")
+        reply = beside_others(lambda: _toolchain().ask(compiling.request), "NVRTC")
     except ChildTimeout:
         return Compiled(None, timed_out=True)
     except ChildDied as died:

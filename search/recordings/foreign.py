@@ -320,8 +320,7 @@ def _objective(path: Path, rows: Iterable[Figures], own: tuple[str, ...], asked:
             )
         return asked
     wishes = (*(name for name in own if name in TIMES), *TIMES, *own)
-    found = next((name for name in wishes if name in numbered), None)
-    return found if found is not None else next(iter(numbered))
+    return next((name for name in wishes if name in numbered), next(iter(numbered)))
 
 
 def number_of(value: object) -> float | None:

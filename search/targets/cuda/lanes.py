@@ -46,7 +46,7 @@ class Lane:
     lost_at_s: float | None = None  # when it dropped out
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Lanes:
     """Gives each request to a GPU that is free, and repeats it on another where a GPU fails."""
 

@@ -214,8 +214,8 @@ def _assembly(rewriting: _Rewriting, start: int) -> int:
     """Translate the `asm` statement at the token `start`; the index behind it."""
     tokens = rewriting.source.tokens
     try:
-        found = assembly_at(tokens, start)
-        text = translated(found.statement, start)
+        assembly = assembly_at(tokens, start)
+        text = translated(assembly.statement, start)
     except NotPtx as why:
         raise rewriting.refuse(
             tokens[start], f"inline assembly that is no PTX: {why}; {PRIMITIVES}"
@@ -224,15 +224,15 @@ def _assembly(rewriting: _Rewriting, start: int) -> int:
         raise rewriting.refuse(
             tokens[start], f"inline PTX that the emulator does not have: {why}; {PRIMITIVES}"
         ) from None
-    for expression in found.expressions:
+    for expression in assembly.expressions:
         for index in expression:
             if tokens[index].kind == "name":
                 _name(rewriting, index)
             elif tokens[index].text in _HASHES:
                 raise rewriting.refuse(tokens[index], f"a lone `{tokens[index].text}` is no C++")
     rewriting.has_assembly = True
-    rewriting.replace(tokens[start], tokens[found.last], text)
-    return found.last + 1
+    rewriting.replace(tokens[start], tokens[assembly.last], text)
+    return assembly.last + 1
 
 
 def _marker(rewriting: _Rewriting, token: Token) -> None:
