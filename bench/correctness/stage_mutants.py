@@ -55,7 +55,9 @@ FILES = {
         "mma/scores.cu.j2",
         "mma/softmax.cu.j2",
         "mma/combine.cu.j2",
-        "mma/walk.cu.j2",
+        "mma/walk_plain.cu.j2",
+        "mma/walk_ahead.cu.j2",
+        "mma/walk_turns.cu.j2",
     ),
     "scalar": ("scalar.cu.j2",),
 }

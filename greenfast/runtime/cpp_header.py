@@ -114,16 +114,20 @@ def _fits(operation: Operation) -> str:
         tensor, step = f"call.{argument.name}", "1"
         tests = [f"reinterpret_cast<uintptr_t>({tensor}.data) % {operation.pointer_bytes} == 0"]
         for axis in range(len(argument.shape) - 1, -1, -1):
-            dim, stride = argument.shape[axis], f"{tensor}.strides[{axis}]"
+            size, stride = argument.shape[axis], f"{tensor}.strides[{axis}]"
             if axis in argument.free_strides:
                 even = f"{stride} >= 0 && {stride} % {operation.stride_elements} == 0"
-                tests.append(f"({dim} <= 1 || ({even}))")
+                tests.append(f"({size} <= 1 || ({even}))")
             else:
-                tests.append(f"({dim} <= 1 || {stride} == {step})")
-            step = f"{step} * {dim}"
+                tests.append(f"({size} <= 1 || {stride} == {step})")
+            step = f"{step} * {size}"
         null = f"{tensor}.data == nullptr || " if argument.optional else ""
         joint = " &&\n          ".join(tests)
         lines.append(f"    if (!({null}({joint})))\n        return false;")
+    for dim in operation.dims:
+        if dim.values and not dim.compiled:
+            sizes = " || ".join(f"{dim.name} == {value}" for value in dim.values)
+            lines.append(f"    if (!({sizes}))\n        return false;")
     lines += [
         f"    if (!({cpp(requirement, {})}))\n        return false;"
         for requirement, _ in operation.requirements

@@ -8,7 +8,7 @@ not run. For these the lines of a finding, the tiles, and the buffer of a bad ac
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from greenfast.search.diagnose.probes import BETWEEN, OUTPUT, ProbedCase, ProbeReport, first_wrong
@@ -18,7 +18,9 @@ from greenfast.search.verdict import SafetyFinding
 
 PROBES, SAFETY, ACCESS = "probes", "safety", "access"
 DEEPEST_CALL = 6
-_PROBE = re.compile(r'probe\s*==\s*"(\w+)"')
+# `{% if probe == "qk" %}`, or a call of a macro that adds what the probe shows: `{{ probe_qk() }}`.
+_PROBE = re.compile(r'(?:\bprobe\s*==\s*"|\{\{-?\s*probe_)(\w+)["(]')
+_BRANCH = re.compile(r"\s*\{%[-+]?\s*(if|elif|else|endif)\b")
 _DEFINITION = re.compile(r"(\w+)(?:\{\{[^}]*\}\})?\(")
 _LAST_TILE = re.compile(r"\btiles? (\d+)\b(?!\.\.)")
 _OWN_ARRAY = re.compile(r"\bof an array of type\b|past the end of (?:the thread's own|its) object")
@@ -203,7 +205,7 @@ def _stage_at(
     text: Sequence[str], order: Sequence[str], at: int, depth: int, named: str = ""
 ) -> str:
     _, end, name = _function(text, at)
-    following = [match[1] for line in text[at:end] if (match := _PROBE.search(line))]
+    following = list(_following(text[at:end]))
     # A probe may declare something before the stage that precedes it has ended.
     if known := [probe for probe in following if probe in order]:
         return min(known, key=order.index)
@@ -212,6 +214,24 @@ def _stage_at(
     if named and (called == OUTPUT or order.index(called) < order.index(named)):
         return named
     return called
+
+
+def _following(text: Sequence[str]) -> Iterator[str]:
+    """The probes in a text, without those in branches that exclude its first line."""
+    depth, is_excluded = 0, False
+    for line in text:
+        branch = _BRANCH.match(line)
+        match branch and branch[1]:
+            case "if":
+                depth += 1
+            case "endif" if depth:
+                depth -= 1
+            case "endif":
+                is_excluded = False
+            case "elif" | "else" if not depth:
+                is_excluded = True
+        if not is_excluded and (probe := _PROBE.search(line)):
+            yield probe[1]
 
 
 def _stage_of_call(

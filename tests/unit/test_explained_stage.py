@@ -148,3 +148,22 @@ def test_a_probe_with_tiles_of_its_own_has_them_checked_for_the_last_one(attenti
 def test_every_wrong_attention_kernel_of_the_album_has_a_stage_to_be_measured_by():
     names = {each.name for each in entries() if (each.kernel, each.kind) == ("attention", "patch")}
     assert set(RIGHT_STAGES) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "stage"),
+    [
+        ("scores[i][j][half * 2 + c] = minus_infinity();", "softmax"),
+        ("gf::ldmatrix_transposed<4>(v, ", "pv"),
+        ("gf::ldmatrix<4>(k, ", "qk"),
+        ("take(scores, next);", "softmax"),
+        ("update(softmax, o_part, scores, scale_log2", "softmax"),
+    ],
+)
+def test_a_line_does_not_see_the_probes_in_other_branches_of_the_template(attention, text, stage):
+    """attention/mma holds three walks, each with probes, in branches of one `if`."""
+    template = attention.template("mma")
+    order = (*(probe.name for probe in attention.probes), "output")
+    number = next(n for n, line in enumerate(template.text.split("\n")) if text in line)
+    origin = template.lines[number]
+    assert stage_of_line(template, order, (origin.file, origin.number)) == stage
