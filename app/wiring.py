@@ -9,7 +9,6 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +43,9 @@ from greenfast.search.loop.tuning import (
     search_requests,
     tuning_plan,
 )
+from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.peers.compare import compare_peers
+from greenfast.search.shipped import own_version
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets import TargetSettings, check_target_name
 from greenfast.search.targets.base import Runner, Target, runner
@@ -59,7 +60,6 @@ if TYPE_CHECKING:  # SQLAlchemy is imported when a command opens the database
     from greenfast.db.sink import StoreSink
     from greenfast.db.store import Store
 
-LARGEST_SEED = 2**31 - 1
 MOST_IN_FLIGHT = 512  # candidates of one search on a cluster
 IN_FLIGHT_PER_GPU = 4  # candidates: at least, whatever the number of cores
 
@@ -374,11 +374,3 @@ class Services:
 def toolchain_name(toolchain: Toolchain) -> str:
     """The toolchain's name in scopes: the compiler that makes a cubin of a source."""
     return f"nvrtc {dict(toolchain.identity)['nvidia-cuda-nvrtc']}"
-
-
-def own_version() -> str:
-    """The installed version; a bare checkout has none."""
-    try:
-        return version("greenfast")
-    except PackageNotFoundError:
-        return "not installed"

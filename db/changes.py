@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from greenfast.search.space.candidate import Candidate
+from greenfast.search.text import written
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Change:
     after: Any
 
     def __str__(self) -> str:
-        return f"{self.name} {_shown(self.before)} -> {_shown(self.after)}"
+        return f"{self.name} {written(self.before)} -> {written(self.after)}"
 
 
 def changes(baseline: Candidate | None, candidate: Candidate) -> tuple[Change, ...]:
@@ -32,7 +33,3 @@ def changes(baseline: Candidate | None, candidate: Candidate) -> tuple[Change, .
         for name, value in candidate.parameters
         if before.get(name) != value
     )
-
-
-def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

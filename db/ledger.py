@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,10 +17,9 @@ from greenfast.db.models import (
     SearchRecord,
     TrialRecord,
 )
+from greenfast.db.paging import parts_of
 from greenfast.db.trials import environment_of, trial_record
 from greenfast.search.errors import Fault
-
-MOST_AT_ONCE = 400  # values in one statement
 
 
 class NoteKind(StrEnum):
@@ -181,7 +180,7 @@ class Ledger(Part):
         """The recorded trials of these searches, oldest first. Faulted ones tell nothing."""
         known: list[tuple[int, KnownTrial]] = []
         with self._database.reading() as session:
-            for part in _parts(search_ids):
+            for part in parts_of(search_ids):
                 rows = session.execute(
                     select(SearchRecord.id, TrialRecord)
                     .join(SearchRecord, SearchRecord.key == TrialRecord.search_key)
@@ -259,9 +258,3 @@ def _known(search_id: str, trial: TrialRecord) -> KnownTrial:
         trial.is_baseline,
         trial.candidate,
     )
-
-
-def _parts(values: Collection[str]) -> Iterable[Sequence[str]]:
-    ordered = list(values)
-    for start in range(0, len(ordered), MOST_AT_ONCE):
-        yield ordered[start : start + MOST_AT_ONCE]

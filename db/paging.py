@@ -1,10 +1,13 @@
-"""Pages by key, not by offset: new rows shift nothing, and every page costs the same."""
+"""Pages by key, not by offset: new rows shift nothing, and every page costs the same.
+
+Also the parts of long lists of values, which one statement could not take.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select, true, tuple_
@@ -15,6 +18,7 @@ from greenfast.search.errors import UsageError
 
 LARGEST_PAGE = 500
 LARGEST_INTEGER = 2**63 - 1
+MOST_VALUES = 400  # in one statement
 T = TypeVar("T")
 
 
@@ -109,3 +113,10 @@ def sorted_rows(
             query.where(column.is_(None), past).order_by(number).limit(limit - len(rows))
         )
     return rows
+
+
+def parts_of(values: Collection[T]) -> Iterator[list[T]]:
+    """The values in lists that a statement can take."""
+    ordered = list(values)
+    for start in range(0, len(ordered), MOST_VALUES):
+        yield ordered[start : start + MOST_VALUES]

@@ -6,7 +6,7 @@ rests on, and the trials and peers beside which it was timed. The searches of a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
@@ -30,12 +30,12 @@ from greenfast.db.models import (
     TuningRecord,
     TuningSearchRecord,
 )
+from greenfast.db.paging import parts_of
 from greenfast.db.trials import trial_record
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.comparison import Confirmation
 from greenfast.search.status import ENDED, SearchStatus
 
-MOST_AT_ONCE = 400  # values in one statement
 Named = tuple[str, int | None]  # a search, or a trial of one
 
 
@@ -108,7 +108,7 @@ def _remove_tunings(
     """Remove the tunings of these searches; UsageError where one would lose a part of them."""
     keys = [record.key for record in records.values()]
     tuning_keys: set[int] = set()
-    for part in _parts(keys):
+    for part in parts_of(keys):
         in_part = TuningSearchRecord.search_key.in_(part)
         tuning_keys |= set(session.scalars(select(TuningSearchRecord.tuning_key).where(in_part)))
     for key in sorted(tuning_keys):
@@ -185,7 +185,7 @@ def _remove_trial(session: Session, record: SearchRecord, number: int) -> Remova
 
 def _delete_trials(session: Session, record: SearchRecord, numbers: Sequence[int]) -> int:
     removed = 0
-    for part in _parts(numbers):
+    for part in parts_of(numbers):
         # Evidence and notes refer to their trial.
         for kind in (EvidenceRecord, LedgerNoteRecord, TrialRecord):
             of_part = kind.search_key == record.key, kind.number.in_(part)
@@ -253,7 +253,7 @@ def _remove_orphans(session: Session) -> Removal:
     unused = [digest for digest in stored if digest not in needed]
     kernel_files = sum(
         _count(session, delete(KernelFileRecord).where(KernelFileRecord.digest.in_(part)))
-        for part in _parts(unused)
+        for part in parts_of(unused)
     )
     named = (SearchRecord, TrialRecord, ConfirmationRecord, PeerRecord)
     in_use = or_(
@@ -272,9 +272,3 @@ _PLAIN: dict[str, Any] = {"execution_options": {"synchronize_session": False}}
 
 def _count(session: Session, statement: Delete) -> int:
     return cast("CursorResult[Any]", session.execute(statement, **_PLAIN)).rowcount
-
-
-def _parts(values: Collection[Any]) -> Iterator[list[Any]]:
-    ordered = list(values)
-    for start in range(0, len(ordered), MOST_AT_ONCE):
-        yield ordered[start : start + MOST_AT_ONCE]

@@ -83,11 +83,11 @@ def proposal(prompt: dict[str, Any]) -> dict[str, str]:
     if not choices:
         raise SystemExit("the parent has no number that could be changed")
     rng = random.Random(f"{prompt['seed']}/{prompt['trial']}/{prompt['attempt']}")
-    chosen = rng.choice(choices)
+    mutation = rng.choice(choices)
     return {
-        "source": chosen.source,
-        "launch": chosen.launch,
-        "hypothesis": chosen.words,
+        "source": mutation.source,
+        "launch": mutation.launch,
+        "hypothesis": mutation.words,
         "model": "greenfast.propose_mutation",
     }
 

@@ -21,6 +21,11 @@ def visible(text: object) -> str:
     )
 
 
+def written(value: object) -> str:
+    """A parameter's value as templates and command lines write it: `true`, not Python's `True`."""
+    return str(value).lower() if isinstance(value, bool) else visible(value)
+
+
 def one_line(text: object) -> str:
     """`visible(text)` on a single line, with runs of white space as single spaces."""
     return " ".join(visible(text).split())

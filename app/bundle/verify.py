@@ -29,6 +29,7 @@ from greenfast.search.kernels.template_text import Line
 from greenfast.search.loop.confirmation import BASELINE, timed_in_turns
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.loop.plan import DEFAULT_TARGET, LARGEST_SECRET
+from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.targets import check_target_name
@@ -44,7 +45,6 @@ from greenfast.search.timing import (
 from greenfast.search.verdict import Failed, GateResult, Passed, Rejected, TimeKind, Timing
 
 PROCESSES = 3
-LARGEST_SEED = 2**31 - 1
 
 
 class Finding(StrEnum):
@@ -99,7 +99,7 @@ def verify_bundle(
     seed = secrets.randbelow(LARGEST_SEED) if seed is None else seed
     items = [Item("files", Finding.AGREES, f"all {len(bundle.files)} files match SHA256SUMS")]
     with tempfile.TemporaryDirectory(prefix="greenfast-verify-") as folder:
-        kernel = with_own_checks(services, bundle, kernel_of(bundle, Path(folder)))
+        kernel = with_own_checks(services, kernel_of(bundle, Path(folder)))
         items += rechecked(services, bundle, kernel, name, catalogue.include_dirs, seed)
     return Report(path.name, kernel.name, str(bundle.launch["template"]), name, seed, tuple(items))
 
@@ -163,7 +163,7 @@ def _foreign(catalogue: Catalogue, bundle: OpenedBundle, rendered: bool) -> list
     return [name for name in run if bundle.files[name] != ours.get(name, "").encode()]
 
 
-def with_own_checks(services: Services, bundle: OpenedBundle, kernel: KernelSpec) -> KernelSpec:
+def with_own_checks(services: Services, kernel: KernelSpec) -> KernelSpec:
     """The kernel with this installation's checks, if the reference is the same.
 
     A bundle does not choose how it is judged.

@@ -10,7 +10,6 @@ from pathlib import Path
 from greenfast.app.bundle.opened import kernel_of
 from greenfast.app.bundle.opened_tuning import OpenedTuning, is_tuning, open_tuning
 from greenfast.app.bundle.verify import (
-    LARGEST_SEED,
     Finding,
     Item,
     Report,
@@ -21,6 +20,7 @@ from greenfast.app.bundle.verify import (
     with_own_checks,
 )
 from greenfast.app.wiring import Services
+from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.targets import check_target_name
 
 
@@ -65,7 +65,7 @@ def verify_tuning(
         bundle = tuning.bundle_of(kernel_id)
         templates.append(f"{bundle.launch['template']} ({kernel_id})")
         with tempfile.TemporaryDirectory(prefix="greenfast-verify-") as folder:
-            kernel = with_own_checks(services, bundle, kernel_of(bundle, Path(folder)))
+            kernel = with_own_checks(services, kernel_of(bundle, Path(folder)))
             own = rechecked(services, bundle, kernel, name, catalogue.include_dirs, seed)
         items += [replace(item, name=f"{kernel_id} {item.name}") for item in own]
     return Report(path.name, tuning.table.kernel, ", ".join(templates), name, seed, tuple(items))

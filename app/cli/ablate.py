@@ -11,11 +11,11 @@ from greenfast.app.cli.output import console, print_json, table, text
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.ablation_schemas import AblationOut, FindingOut
 from greenfast.app.views.ablations import run_ablation, stored_ablation
-from greenfast.app.views.designs import written
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import trial_named
 from greenfast.search.diagnose.ablation import RETUNED
 from greenfast.search.errors import UsageError
+from greenfast.search.text import written
 
 
 def ablate(

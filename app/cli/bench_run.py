@@ -153,7 +153,7 @@ def _plan(
     of_search: SearchPlan | None,
 ) -> SearchPlan:
     templates = {name.partition("/")[2].partition(":")[0] for name in request.names if ":" in name}
-    wanted = SearchRequest(
+    search = SearchRequest(
         kernel=kernel.name,
         workloads=request.workloads or (of_search.workloads if of_search else None),
         templates=tuple(sorted(templates)) or None,
@@ -163,7 +163,7 @@ def _plan(
         baseline=NO_BASELINE,
         mode=request.mode or (of_search.mode if of_search else None),
     )
-    return services.plan(wanted, catalogue)
+    return services.plan(search, catalogue)
 
 
 def _of_preset(kernel: KernelSpec, name: str, plan: SearchPlan) -> Candidate:

@@ -9,10 +9,11 @@ from typing import Any
 from rich.text import Text
 
 from greenfast.app.cli.output import microseconds, ratio_in_band, styled, text
-from greenfast.app.views.designs import Designs, written
+from greenfast.app.views.designs import Designs
 from greenfast.app.views.stage_times import STAGE_TIMES, stage_time
 from greenfast.db.rows import TrialRow
 from greenfast.search.errors import unknown_name
+from greenfast.search.text import written
 
 Value = Any
 

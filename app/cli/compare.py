@@ -13,9 +13,8 @@ from greenfast.app.cli.output import console, microseconds, print_json, styled, 
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.compare_schemas import CompareOut, FigureOut, SideOut, TimeVerdictOut
 from greenfast.app.views.comparing import compare as compared
-from greenfast.app.views.designs import written
 from greenfast.app.views.trial_names import trial_named
-from greenfast.search.text import visible
+from greenfast.search.text import visible, written
 
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 NameArgument = Annotated[

@@ -15,8 +15,9 @@ from greenfast.app.cli.search import EXIT_INTERRUPTED
 from greenfast.app.cli.services import opened_services
 from greenfast.app.service.worker import Stop
 from greenfast.app.views.terminal import say
-from greenfast.app.wiring import LARGEST_SEED, Services
+from greenfast.app.wiring import Services
 from greenfast.search.loop.plan import DEFAULT_TARGET, default_workloads
+from greenfast.search.oracle.cases import LARGEST_SEED
 
 Propose = Annotated[
     str,

@@ -106,9 +106,9 @@ def import_space(
         shutil.rmtree(folder, ignore_errors=True)
     write_kernel(spaces, known, kernel_texts(known, space, known_parameters, title))
     try:
-        made = imported_recording(known, file, space, known_parameters, load_kernel(folder))
+        imported = imported_recording(known, file, space, known_parameters, load_kernel(folder))
         recording.parent.mkdir(parents=True, exist_ok=True)
-        write(recording, made)
+        write(recording, imported)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -10,10 +10,10 @@ from greenfast.app.cli.options import AsJson, SearchName
 from greenfast.app.cli.output import console, print_json, table, text
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.compare_schemas import ImportanceOut, TemplateImportancesOut
-from greenfast.app.views.designs import written
 from greenfast.app.views.importances import METHOD, importances
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
+from greenfast.search.text import written
 
 BAR = 20  # characters of the largest share
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.table import Table
 
 from greenfast.app.cli.output import microseconds, table
-from greenfast.app.views.designs import written
 from greenfast.app.views.lineage import GenerationOut, LineageOut, ParentOut
+from greenfast.search.text import written
 
 
 def lineage_table(lineage: LineageOut) -> Table:

@@ -23,7 +23,6 @@ from greenfast.app.cli.output import (
 )
 from greenfast.app.cli.services import opened_services
 from greenfast.app.settings import Settings
-from greenfast.app.views.designs import written
 from greenfast.app.views.listings import list_targets, list_templates
 from greenfast.app.views.progress import queue_words
 from greenfast.app.views.schemas import SearchOut
@@ -32,7 +31,7 @@ from greenfast.app.views.trial_names import search_named
 from greenfast.app.views.values import in_order
 from greenfast.app.wiring import Services
 from greenfast.db.rows import QueueState, SearchRow
-from greenfast.search.text import visible
+from greenfast.search.text import visible, written
 
 WIDEST_VALUES = 70  # characters of a parameter's values
 

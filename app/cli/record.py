@@ -12,7 +12,7 @@ from greenfast.app.cli.options import AsJson, Kernel, Seed, Workloads
 from greenfast.app.cli.output import duration, print_json
 from greenfast.app.settings import Settings
 from greenfast.app.views.terminal import say
-from greenfast.app.wiring import Services, own_version
+from greenfast.app.wiring import Services
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.plan import default_workloads, shared_compile_time, target_device
@@ -21,6 +21,7 @@ from greenfast.search.loop.sweep_journal import finish as write_journal
 from greenfast.search.recordings.file import SUFFIX
 from greenfast.search.recordings.lattice import lattice_of, lattice_points
 from greenfast.search.recordings.shelf import NAME
+from greenfast.search.shipped import own_version
 from greenfast.search.space.space import Space
 from greenfast.search.targets import require_one_device
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from greenfast.app.cli.check_run import CheckOutcome
-from greenfast.app.wiring import own_version
+from greenfast.search.shipped import own_version
 from greenfast.search.verdict import FINDING_REASONS, SafetyFinding
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

@@ -13,13 +13,13 @@ from greenfast.app.cli.output import (
     table,
 )
 from greenfast.app.cli.tables import peers_table, workloads_table
-from greenfast.app.views.designs import Designs, written
+from greenfast.app.views.designs import Designs
 from greenfast.app.views.progress import band_sentence, queue_words
 from greenfast.app.views.schemas import SearchDetailOut, TrialOut
 from greenfast.app.views.ties import ties_sentence
 from greenfast.db.rows import QueueState
 from greenfast.search.status import SearchStatus
-from greenfast.search.text import one_line
+from greenfast.search.text import one_line, written
 from greenfast.search.verdict import VerdictName
 
 NOT_FASTER = "The best is not shown to be faster than the baseline."

@@ -13,7 +13,7 @@ from greenfast.app.cli.output import console, microseconds, print_json, table, t
 from greenfast.app.cli.search_report import show_search
 from greenfast.app.cli.services import opened_services
 from greenfast.app.cli.trial_panel import JSON, show_trial
-from greenfast.app.views.designs import Design, Designs, written
+from greenfast.app.views.designs import Design, Designs
 from greenfast.app.views.lineage import lineage
 from greenfast.app.views.next_steps import can_check, check_command
 from greenfast.app.views.probe_hint import probe_of
@@ -23,7 +23,7 @@ from greenfast.app.views.trial_names import TrialName, named
 from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow
 from greenfast.search.kernels.submitted_name import is_submitted
-from greenfast.search.text import abridged
+from greenfast.search.text import abridged, written
 from greenfast.search.verdict import VerdictName
 
 LONGEST_LOG = 32_000  # characters

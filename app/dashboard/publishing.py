@@ -19,9 +19,10 @@ from greenfast.app.dashboard.report_html import report_file
 from greenfast.app.views.negatives import negatives_out
 from greenfast.app.views.report import report_of
 from greenfast.app.views.report_schemas import SearchReportOut
-from greenfast.app.wiring import Services, own_version
+from greenfast.app.wiring import Services
 from greenfast.db.rows import ChampionRow, NegativeRow
 from greenfast.search.errors import Fault, UsageError
+from greenfast.search.shipped import own_version
 
 MARK = ".greenfast-publication"  # in a folder that a later publication may replace
 MOST_NEGATIVES = 500

@@ -21,8 +21,9 @@ from greenfast.app.views.report import require_report
 from greenfast.app.views.report_markdown import markdown
 from greenfast.app.views.report_schemas import ReportOut
 from greenfast.app.views.trial_names import TrialName, best_number, search_named
-from greenfast.app.wiring import LARGEST_SEED, Services
+from greenfast.app.wiring import Services
 from greenfast.search.errors import UsageError
+from greenfast.search.oracle.cases import LARGEST_SEED
 
 router = APIRouter(tags=["ledger"])
 ReportForm = Annotated[Literal["json", "markdown"], Query()]

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict
 
 from greenfast.app.routes.access import TheStore
-from greenfast.app.wiring import LARGEST_SEED
 from greenfast.db.removal import Named
 from greenfast.db.store import Store
+from greenfast.search.oracle.cases import LARGEST_SEED
 
 router = APIRouter(tags=["removal"])
 TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_SEED)]

@@ -25,8 +25,8 @@ from greenfast.app.views.schemas import (
     TrialDetailOut,
     TrialOut,
 )
-from greenfast.app.wiring import LARGEST_SEED
 from greenfast.db.trial_filters import parameter_filters
+from greenfast.search.oracle.cases import LARGEST_SEED
 
 router = APIRouter(prefix="/searches", tags=["searches"])
 TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_SEED)]

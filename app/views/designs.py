@@ -12,7 +12,7 @@ from greenfast.search.kernels.spec import TemplateSpec
 from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.text import visible
+from greenfast.search.text import written
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,6 @@ class Design:
     def __str__(self) -> str:
         words = [self.base, *(f"{name}={written(value)}" for name, value, _ in self.changes)]
         return " ".join(words)
-
-
-def written(value: object) -> str:
-    """A parameter's value as it is written on the command line."""
-    return str(value).lower() if isinstance(value, bool) else visible(value)
 
 
 class Designs:

@@ -20,9 +20,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from greenfast.app.views.ablations import each_trial
 from greenfast.app.views.base_schemas import Output, ScalarValue
 from greenfast.app.views.ledger_reasons import rejection_problem
-from greenfast.app.wiring import own_version
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
+from greenfast.search.shipped import own_version
 from greenfast.search.verdict import Reason, Stage, TimeKind, VerdictName
 
 FORMAT = 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from greenfast.db import convert
 from greenfast.db.ledger import KindredSearch
 from greenfast.search.loop.plan import SearchPlan
-from greenfast.search.loop.scope import Scope, scope_of
+from greenfast.search.loop.scope import scope_of
 
 if TYPE_CHECKING:
     from greenfast.db.store import Store
@@ -28,8 +28,3 @@ def searches_of_scope(store: Store, search_id: str) -> list[str]:
         if scope_of(plan, search.environment).digest == scope.digest
     ]
     return [search_id, *same]
-
-
-def scope_of_search(store: Store, search_id: str) -> Scope:
-    own = store.kindred(search_id)[0]
-    return scope_of(convert.plan_of(own.plan), own.environment)

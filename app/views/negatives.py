@@ -14,7 +14,6 @@ from pydantic import Field
 from greenfast.app.history import kernel_today
 from greenfast.app.views.ablations import each_trial
 from greenfast.app.views.base_schemas import Output, ScalarValue
-from greenfast.app.views.designs import written
 from greenfast.app.views.ledger_scope import searches_of_scope
 from greenfast.app.views.schemas import NegativeOut
 from greenfast.app.wiring import Services, toolchain_name
@@ -22,6 +21,7 @@ from greenfast.db.rows import NegativeRow, TrialRow
 from greenfast.search.errors import GreenfastError
 from greenfast.search.kernels.identity import earlier_form, kernel_identity
 from greenfast.search.targets.cuda.nvml import driver_of_today
+from greenfast.search.text import written
 from greenfast.search.verdict import CORRECT, VerdictName
 
 if TYPE_CHECKING:
@@ -109,12 +109,12 @@ def _themes(trials: Sequence[TrialRow], band: float) -> Iterator[Theme]:
     single: set[tuple[str, Any]] = set()
     helped = any(_is_faster(trial, band) for trial in trials)
 
-    def is_theme(group: Sequence[TrialRow]) -> bool:
+    def is_useful(trial: TrialRow) -> bool:
         """Where nothing helped at all, only values that were never correct stand out."""
-        useless = _is_faster if helped else _is_correct
-        return FEWEST_TRIALS <= len(group) < len(trials) and not any(
-            useless(each, band) for each in group
-        )
+        return _is_faster(trial, band) if helped else _is_correct(trial)
+
+    def is_theme(group: Sequence[TrialRow]) -> bool:
+        return FEWEST_TRIALS <= len(group) < len(trials) and not any(map(is_useful, group))
 
     for pair, group in _groups(trials, varied, 1):
         if is_theme(group):
@@ -145,7 +145,7 @@ def _groups(
     yield from groups.items()
 
 
-def _is_correct(trial: TrialRow, band: float) -> bool:
+def _is_correct(trial: TrialRow) -> bool:
     slower = trial.stage == "performance" and trial.reason != "implausible"
     return trial.verdict in CORRECT or slower
 
@@ -161,7 +161,7 @@ def _is_faster(trial: TrialRow, band: float) -> bool:
 
 def _theme_out(search_id: str, template: str, theme: Theme, band: float, kind: str) -> ThemeOut:
     trials = theme.trials
-    correct = [trial for trial in trials if _is_correct(trial, band)]
+    correct = [trial for trial in trials if _is_correct(trial)]
     timed = [trial for trial in trials if trial.ratio_to_baseline is not None]
     best = min(timed, key=lambda trial: trial.ratio_to_baseline or math.inf, default=None)
     reasons: dict[str, int] = defaultdict(int)

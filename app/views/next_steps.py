@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from greenfast.app.views.designs import written
+from greenfast.search.text import written
 from greenfast.search.verdict import Stage, VerdictName
 
 # The stages whose rejections `check` can explain: it names the lines of wrong accesses.

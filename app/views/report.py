@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from greenfast.app.views.ablation_schemas import AblationOut
 from greenfast.app.views.ablations import each_trial, stored_ablation
 from greenfast.app.views.confirmations import confirmation_out, peer_out, ranked
-from greenfast.app.views.designs import Designs, written
+from greenfast.app.views.designs import Designs
 from greenfast.app.views.importances import importances
 from greenfast.app.views.ledger_memory import Reuse, reused_trials
 from greenfast.app.views.negatives import ThemeOut, themes_of
@@ -25,14 +25,16 @@ from greenfast.app.views.report_state import fault_counts, state_sentence
 from greenfast.app.views.schemas import FunnelStep
 from greenfast.app.views.start import start_of
 from greenfast.app.views.trial_names import search_named
-from greenfast.app.wiring import Services, own_version
+from greenfast.app.wiring import Services
 from greenfast.db.rows import ConfirmationRow, SearchRow, TrialRow
 from greenfast.db.store import Store
 from greenfast.search.diagnose.explanation import EXPLAINED
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.loop.spending import is_budget_spent
+from greenfast.search.shipped import own_version
 from greenfast.search.status import SearchStatus
+from greenfast.search.text import written
 from greenfast.search.verdict import CORRECT, VerdictName
 
 MOST_STEPS = 12
@@ -98,7 +100,7 @@ def search_report(services: Services, search_id: str) -> SearchReportOut:
         ablation=ablation,
         themes=themes,
         importances=report.templates,
-        next_steps=list(next_steps(services, row, plan, trials, best, ablation, themes)),
+        next_steps=list(next_steps(services, row, trials, best, ablation, themes)),
         points=[
             PointOut(number=point.number, time_us=point.time_median_us, best_us=point.best_us)
             for point in store.best_so_far(search_id)
@@ -253,7 +255,6 @@ def _winner(store: Store, row: SearchRow, best: TrialRow | None, base: TrialRow 
 def next_steps(
     services: Services,
     row: SearchRow,
-    plan: SearchPlan,
     trials: list[TrialRow],
     best: TrialRow | None,
     ablation: AblationOut | None,

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from greenfast.app.views.confirmation_schemas import ComparisonOut
-from greenfast.app.views.designs import written
 from greenfast.app.views.report_schemas import ReportOut, SearchReportOut, StageOut
 from greenfast.app.views.report_state import faults_sentence
 from greenfast.app.views.schemas import FunnelStep
-from greenfast.search.text import visible
+from greenfast.search.text import visible, written
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from greenfast.app.views.submission_feedback import feedback
-from greenfast.app.wiring import Services, own_version, toolchain_name
+from greenfast.app.wiring import Services, toolchain_name
 from greenfast.db.rows import SearchRow, TrialDetail
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
@@ -29,6 +29,7 @@ from greenfast.search.loop.submitted import (
     submitted_files,
     with_template,
 )
+from greenfast.search.shipped import own_version
 from greenfast.search.status import SearchStatus
 from greenfast.search.targets import check_target_name
 from greenfast.search.verdict import VerdictName

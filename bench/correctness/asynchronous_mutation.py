@@ -7,47 +7,34 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from bench.correctness.mutation import NOT_CODE, OPERATORS, Mutant
-
-Operator = Callable[[str], Iterator[str]]
-
-
-def _changed(pattern: str, change: Callable[[re.Match[str]], str]) -> Operator:
-    """Every way to apply `change` at one place of a line."""
-    compiled = re.compile(pattern)
-
-    def apply(line: str) -> Iterator[str]:
-        for match in compiled.finditer(line):
-            yield line[: match.start()] + change(match) + line[match.end() :]
-
-    return apply
+from bench.correctness.mutation import NOT_CODE, OPERATORS, Mutant, Operator, changed
 
 
 def _without(pattern: str) -> Operator:
-    return _changed(pattern, lambda _: ";")
+    return changed(pattern, lambda _: ";")
 
 
 ASYNCHRONOUS: dict[str, Operator] = {
     "remove a barrier wait": _without(r"gf::mbarrier_wait\([^;]*\);"),
-    "wait for the other phase": _changed(
+    "wait for the other phase": changed(
         r"(gf::mbarrier_wait\([^;]*), ([^,;]*)\);", lambda m: f"{m[1]}, ({m[2]}) ^ 1);"
     ),
-    "expect fewer bytes": _changed(
+    "expect fewer bytes": changed(
         r"(gf::mbarrier_expect_bytes\([^;]*)\);", lambda m: f"{m[1]} - 16);"
     ),
-    "expect more bytes": _changed(
+    "expect more bytes": changed(
         r"(gf::mbarrier_expect_bytes\([^;]*)\);", lambda m: f"{m[1]} + 16);"
     ),
-    "one arrival less": _changed(
+    "one arrival less": changed(
         r"(gf::mbarrier_init\([^;]*), ([^,;]*[*][^,;]*|[2-9])\);", lambda m: f"{m[1]}, {m[2]} - 1);"
     ),
-    "one arrival more": _changed(
+    "one arrival more": changed(
         r"(gf::mbarrier_init\([^;]*), ([^,;]*)\);", lambda m: f"{m[1]}, {m[2]} + 1);"
     ),
     "remove an arrival": _without(r"gf::mbarrier_arrive\w*\([^;]*\);"),
-    "every lane arrives": _changed(
+    "every lane arrives": changed(
         r"\bif \((?:lane|threadIdx\.x % 32) == 0\)", lambda m: "if (true)"
     ),
     "remove a proxy fence": _without(r"gf::proxy_fence\w*\(\);"),
@@ -55,24 +42,24 @@ ASYNCHRONOUS: dict[str, Operator] = {
     "remove wgmma fence": _without(r"gf::wgmma_fence\(\);"),
     "remove wgmma commit": _without(r"gf::wgmma_commit\(\);"),
     "remove wgmma wait": _without(r"gf::wgmma_wait<[^>]*>\(\);"),
-    "wait for one wgmma group less": _changed(
+    "wait for one wgmma group less": changed(
         r"gf::wgmma_wait<([^>]*)>", lambda m: f"gf::wgmma_wait<({m[1]}) + 1>"
     ),
-    "another swizzle": _changed(
+    "another swizzle": changed(
         r"gf::matrix_descriptor<([^>]*)>",
         lambda m: f"gf::matrix_descriptor<({m[1]}) == 64 ? 32 : 64>",
     ),
-    "operand 32 bytes further": _changed(
+    "operand 32 bytes further": changed(
         r"(gf::matrix_descriptor<[^;]*)\);", lambda m: f"{m[1]}) + 2;"
     ),
-    "operand's stride doubled": _changed(
+    "operand's stride doubled": changed(
         r"(gf::matrix_descriptor<[^;]*), ([^,;]*)\);", lambda m: f"{m[1]}, 2 * ({m[2]}));"
     ),
-    "a box one row further": _changed(
+    "a box one row further": changed(
         r"(gf::tensor_load\w*\([^;]*, )([\w.]+[^,;]*)((?:, [^,;]*_?head, [^,;]*)?\);)",
         lambda m: f"{m[1]}{m[2]} + 1{m[3]}",
     ),
-    "accumulate from the start": _changed(
+    "accumulate from the start": changed(
         r", (?:d|step|accumulate) > 0\b|accumulate \|\| j > 0|step > 0 \|\| k > 0",
         lambda m: ", true" if m[0].startswith(",") else "true",
     ),
@@ -108,8 +95,8 @@ def asynchronous_mutants(unit: str, rng: random.Random) -> Iterator[Mutant]:
             continue
         code, comment, rest = line.partition("//")
         for name, operator in ASYNCHRONOUS.items():
-            for changed in operator(code):
-                after = [changed + comment + rest]
+            for twin in operator(code):
+                after = [twin + comment + rest]
                 places.setdefault(name, []).append(_mutant(name, lines, number, 1, after))
         if RELEASE.match(line) and number and AWAITED.match(lines[number - 1]):
             after = [line, lines[number - 1]]

@@ -1,5 +1,7 @@
 """Compare the texts that two folders of templates give for the same candidates.
 
+    python -m bench.correctness.same_sources BEFORE AFTER [--count 2000]
+
 BEFORE and AFTER are checkouts, or folders of templates. Each preset is rendered in all groups of
 options, and then --count random points of each template, with and without probes. The exit status
 is 1 when any text differs.

@@ -28,14 +28,9 @@ from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import timed_problems
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.loop.comparison import ProcessTimes
-from greenfast.search.loop.confirmation import (
-    LARGEST_SEED,
-    PROCESSES,
-    compared,
-    prepared,
-    timed_in_turns,
-)
+from greenfast.search.loop.confirmation import PROCESSES, compared, prepared, timed_in_turns
 from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.targets.base import Failure
 from greenfast.search.verdict import Outcome

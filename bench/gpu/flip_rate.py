@@ -39,9 +39,10 @@ from greenfast.search.errors import Fault, GreenfastError
 from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.ptxas import PtxasGate
-from greenfast.search.loop.confirmation import LARGEST_SEED, PROCESSES, prepared, timed_in_turns
+from greenfast.search.loop.confirmation import PROCESSES, prepared, timed_in_turns
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.ties import tied_with_pick
+from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.space.candidate import (
     Candidate,
     Origin,

@@ -90,11 +90,11 @@ class Pool:
             toolchain = Toolchain(Path(folder), usable_cores())
             try:
                 with ThreadPoolExecutor(usable_cores()) as threads:
-                    made = threads.map(
+                    kernels = threads.map(
                         lambda entry: _built(catalogue, kernel, entry, gpu, toolchain),
                         entries.values(),
                     )
-                    for item in filter(None, made):
+                    for item in filter(None, kernels):
                         table = group(item.entry.compiled, {}, [("1", None, "k0")], ())
                         data = bundle_bytes(
                             kernel, [item], [table], device(gpu), name="pool", toolchain={}

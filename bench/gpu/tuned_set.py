@@ -44,8 +44,8 @@ def main() -> None:
     if options.recorded == bool(options.bundles):
         parser.error("give either --recorded or bundles")
     options.out.mkdir(parents=True, exist_ok=True)
-    made = joined(options.bundles) if options.bundles else recorded()
-    for name, content in made.items():
+    sets = joined(options.bundles) if options.bundles else recorded()
+    for name, content in sets.items():
         path = options.out / name
         path.write_bytes(content)
         print(f"{path.name}: {len(content)} bytes")

@@ -42,8 +42,9 @@ from greenfast.search.diagnose.ablation import (
 from greenfast.search.diagnose.ablation_points import FEATURE, Arm, arms_of
 from greenfast.search.errors import GreenfastError
 from greenfast.search.kernels.workloads import Items
-from greenfast.search.loop.confirmation import LARGEST_SEED, prepared
+from greenfast.search.loop.confirmation import prepared
 from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.space.space import Space

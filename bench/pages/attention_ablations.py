@@ -13,9 +13,10 @@ from bench.pages.sections import rows, table
 from bench.results import Row
 from greenfast.search.devices.facts import device
 from greenfast.search.diagnose.ablation import Effect, Finding, Scale, judged
-from greenfast.search.diagnose.ablation_points import Arm, TimedPoint, pooled_pairs, written
+from greenfast.search.diagnose.ablation_points import Arm, TimedPoint, pooled_pairs
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.space.space import Space
+from greenfast.search.text import written
 
 RESULT = "h200/winner_ablations"
 NAMED = 3  # values named in a winner's row

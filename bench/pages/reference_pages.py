@@ -265,7 +265,7 @@ def rest_page() -> str:
         "`code`. A service that is not bound to the loopback address needs `Authorization: "
         "Bearer TOKEN`.",
         *(
-            _operation(*each, schema)
+            _operation(*each)
             for each in operations
             if each[0].startswith(("/api", "/health", "/ready", "/metr"))
         ),
@@ -284,9 +284,7 @@ def openapi() -> dict[str, Any]:
             services.close()
 
 
-def _operation(
-    path: str, method: str, operation: Mapping[str, Any], schema: Mapping[str, Any]
-) -> str:
+def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
     text = operation.get("description") or operation.get("summary") or ""
     blocks = [f"## {method.upper()} {path}", _help(text)]
     rows = [

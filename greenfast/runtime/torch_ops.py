@@ -100,8 +100,8 @@ def _attention_gradient(ctx: Any, *gradients: Any) -> Any:
             q, k, v, ctx.mask, ctx.scale, lse=len(gradients) == 2, grouped=ctx.grouped
         )
         results = [outputs[name] for name in ("o", "lse")[: len(gradients)]]
-        found = torch.autograd.grad(results, inputs, gradients)
-    return (*found, None, None, None)
+        input_gradients = torch.autograd.grad(results, inputs, gradients)
+    return (*input_gradients, None, None, None)
 
 
 def _keep_rms_norm(ctx: Any, inputs: Any, output: Any) -> None:
@@ -113,8 +113,10 @@ def _rms_norm_gradient(ctx: Any, y_gradient: Any, h_gradient: Any) -> Any:
     with torch.enable_grad():
         x, weight, residual = (tensor.detach().requires_grad_() for tensor in ctx.saved_tensors)
         h, y = torch_add_rms_norm(x, residual, weight, ctx.eps)
-        found = torch.autograd.grad((y, h), (x, weight, residual), (y_gradient, h_gradient))
-    return (*found, None)
+        input_gradients = torch.autograd.grad(
+            (y, h), (x, weight, residual), (y_gradient, h_gradient)
+        )
+    return (*input_gradients, None)
 
 
 for _name in ("attention", "attention_lse"):

@@ -11,14 +11,13 @@ from typing import Any
 from greenfast.runtime.archive import MANIFEST, bad_bundle, json_object
 from greenfast.runtime.kernel_set import LIBRARY, Condition, Group, KernelSet, Rule
 from greenfast.runtime.operation import Operation, read_operation
-from greenfast.runtime.program import LaunchForm, Measured, Program, ScratchForm
-from greenfast.runtime.single_bundle import map_forms
+from greenfast.runtime.program import Measured, Program, ScratchForm
+from greenfast.runtime.single_bundle import launch_form, map_forms
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import expression, require_names
 
 FORMAT, DISPATCH_FORMAT, SCHEMA = "greenfast-tuning", "greenfast-dispatch", 1
 OWN = ("workspace", "tensor_map")  # arguments of a template's own, after the operation's
-_ENTRY = re.compile(r"[A-Za-z_]\w{0,199}\Z")
 _ID = re.compile(r"k\d{1,4}\Z")
 
 
@@ -90,7 +89,7 @@ def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str,
         row["compiled"],
         launch["parameters"],
         {**launch["constants"], **row["compiled"]},
-        tuple(_launch(entry) for entry in launch["entries"]),
+        tuple(launch_form(entry) for entry in launch["entries"]),
         tuple(
             ScratchForm(
                 item["name"], expression(item["bytes"], "bytes"), bool(item.get("zero_fill"))
@@ -124,24 +123,6 @@ def _require_interface(
     kinds = [OWN.index(item["kind"]) if item["kind"] in OWN else -1 for item in interface]
     if names != [item.name for item in operation.arguments] or kinds != sorted(kinds):
         raise ValueError(f"{folder}launch.json has other parameters than kernel.toml")
-
-
-def _launch(row: Mapping[str, Any]) -> LaunchForm:
-    if not _ENTRY.match(row["entry"]):
-        raise ValueError(f"the entry {str(row['entry'])[:40]!r}")
-    return LaunchForm(
-        row["entry"],
-        _three(row["grid"]),
-        _three(row["block"]),
-        expression(row["smem_dynamic_bytes"], "smem_dynamic_bytes"),
-        _three(row["cluster"]),
-    )
-
-
-def _three(sizes: Any) -> tuple[Any, ...]:
-    if len(sizes) != 3:
-        raise ValueError("a launch has three sizes")
-    return tuple(expression(size, "launch") for size in sizes)
 
 
 def _group(row: Mapping[str, Any], operation: Operation, programs: Mapping[str, Program]) -> Group:

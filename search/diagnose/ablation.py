@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from greenfast.search.acceptance import weights_of
-from greenfast.search.diagnose.ablation_points import Arm, Pooled, retuned_points, written
+from greenfast.search.diagnose.ablation_points import Arm, Pooled, retuned_points
 from greenfast.search.errors import Fault
 from greenfast.search.gates.base import Subject
 from greenfast.search.kernels.expressions import Value
@@ -28,6 +28,7 @@ from greenfast.search.loop.evaluate import EvaluationContext, evaluate, timings_
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
 from greenfast.search.targets.base import Failure
+from greenfast.search.text import written
 from greenfast.search.timing import (
     PROCESS_FREEDOM,
     PROCESS_SIGMA,

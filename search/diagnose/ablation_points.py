@@ -11,6 +11,7 @@ from greenfast.search.kernels.spec import Parameter, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import Space
+from greenfast.search.text import written
 
 FEATURE, STEP = "feature", "step"
 MOST_ARMS = 60
@@ -32,11 +33,6 @@ class Arm:
     @property
     def name(self) -> str:
         return f"{self.parameter}={written(self.after)}"
-
-
-def written(value: Value) -> str:
-    """A value as it is written on the command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def arms_of(space: Space, winner: Items) -> tuple[Arm, ...]:

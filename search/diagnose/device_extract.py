@@ -16,12 +16,11 @@ from types import MappingProxyType
 from greenfast.search.diagnose.declarations import Declaration, Reader
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.template_text import Line
-from greenfast.search.targets.emulator.source_text import HEADER_PRAGMA
+from greenfast.search.targets.emulator.source_text import HEADER_LINE
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
 from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.toolchain.includes import STANDARD_HEADERS
 
-_HEADER = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
 _PACK = re.compile(r"#pragma\s+pack\b")
 _NAMESPACE = re.compile(r"(?:inline )?namespace(?: |$)")
 _LIBRARIES = ("std", "nvcuda", "cooperative_groups", "cuda", "cub")
@@ -223,7 +222,8 @@ class DeviceCode:
     def headers(self) -> tuple[str, ...]:
         """The stand-in headers that the text includes."""
         pragmas = (token.text for token in self.source.tokens if token.kind == "pragma")
-        return tuple(dict.fromkeys(match[1] for text in pragmas if (match := _HEADER.match(text))))
+        lines = filter(None, map(HEADER_LINE.match, pragmas))
+        return tuple(dict.fromkeys(line[1] for line in lines))
 
     def lines(
         self, kept: Sequence[Declaration], data: Mapping[str, str] = MappingProxyType({})

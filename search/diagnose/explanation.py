@@ -96,13 +96,13 @@ def explain(
     failing = failing_checks(verdict)
     problems: list[str] = []
     subject = prepare(candidate, context, with_cubin=context.target.measures)
-    found: list[SafetyFinding] = list(_stored_findings(verdict))
-    findings_of = "the safety gate" if found else ""
+    findings: list[SafetyFinding] = list(_stored_findings(verdict))
+    findings_of = "the safety gate" if findings else ""
     error = None
     if isinstance(subject, Subject):
-        if not found:
-            found = _kept(lambda: _checked(subject), problems, "checked run") or []
-            findings_of = "a checked run" if found else ""
+        if not findings:
+            findings = _kept(lambda: _checked(subject), problems, "checked run") or []
+            findings_of = "a checked run" if findings else ""
         error = _kept(lambda: error_of_subject(subject, failing), problems, "error")
     reports, not_probed = _probed(context, candidate, problems)
     ladder = None
@@ -114,7 +114,7 @@ def explain(
     point = resolve(template, candidate.parameters, context.compiled, context.target.device)
     tiles = {**point.tiles, **probe_tiles(template, {**point.values, **point.tiles})}
     stage, shown_by, why_stage = first_stage(
-        context.kernel, template, tiles, reports, found, verdict.sentence
+        context.kernel, template, tiles, reports, findings, verdict.sentence
     )
     explanation = Explanation(
         str(verdict.stage),
@@ -130,7 +130,7 @@ def explain(
         ladder,
         error,
         with_length(_checks(verdict)),
-        tuple(found[:MOST_FINDINGS]),
+        tuple(findings[:MOST_FINDINGS]),
         findings_of,
         "",
         tuple(problems),

@@ -57,10 +57,10 @@ def error_of_subject(subject: Subject, failing: Sequence[str]) -> ErrorShape:
         if not failing or case.name in failing
     ]
     first_of_each = list({case.name: case for case in reversed(cases)}.values())[::-1]
-    chosen = first_of_each[:MOST_CASES]
-    if not chosen:
+    examined = first_of_each[:MOST_CASES]
+    if not examined:
         return ErrorShape((), ())
-    runs = [*chosen, chosen[0], chosen[0]]
+    runs = [*examined, examined[0], examined[0]]
     problems = [
         lay_out(
             subject.kernel,

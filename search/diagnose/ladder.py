@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from greenfast.search.diagnose.ablation_points import differs_in, written
+from greenfast.search.diagnose.ablation_points import differs_in
 from greenfast.search.errors import Fault, GreenfastError
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
@@ -23,6 +23,7 @@ from greenfast.search.space.candidate import (
     preset_candidate,
 )
 from greenfast.search.space.space import Space
+from greenfast.search.text import written
 from greenfast.search.verdict import Failed, Rejected, Stage
 
 MOST_RUNGS = 24

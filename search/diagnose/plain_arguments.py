@@ -28,6 +28,7 @@ from greenfast.search.diagnose.plain_argument_text import GRAMMAR, ArgumentText,
 from greenfast.search.diagnose.plain_textures import is_texture, texture
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.oracle.problem import POISON, GivenArgument, Packed, Scalar, Tensor
+from greenfast.search.targets.emulator.job import SCALAR_FORMATS
 
 # CUDA's and C++'s names of the types that launch.toml calls float32, int32, ...
 TYPE_NAMES = {
@@ -76,7 +77,6 @@ _VECTOR = re.compile(
     r"(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double|half)([1234])\Z"
 )
 _VECTOR_BASES = {"ulong": "uint64", "longlong": "int64", "ulonglong": "uint64"}
-_NATIVE = {"int32": "<i", "uint32": "<I", "int64": "<q", "float32": "<f", "float64": "<d"}
 _ARGUMENT = re.compile(
     r"\s*(?P<name>[A-Za-z_]\w{0,200})\s*"
     r"(?::\s*(?P<type>(?!(?:in|out|inout|workspace)\b)[A-Za-z_][\w ]*?)\s*)?"
@@ -146,8 +146,8 @@ def given_argument(
     if vector and len(words) != int(vector[2]):
         raise refused(argument.text, f"gives {len(words)} values for a {type_name}")
     packed = b"".join(_scalar_bytes(argument, base, word.strip()) for word in words)
-    if vector is None and base in _NATIVE:
-        (number,) = struct.unpack(_NATIVE[base], packed)
+    if vector is None and base in SCALAR_FORMATS:
+        (number,) = struct.unpack(SCALAR_FORMATS[base], packed)
         return Scalar(base, number)
     return Packed(packed)
 

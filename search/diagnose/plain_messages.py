@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from greenfast.search.diagnose.argument_assertions import ARGUMENTS, MISFIT
 from greenfast.search.diagnose.plain_text import MissingInclude
 from greenfast.search.errors import UsageError
+from greenfast.search.targets.emulator.target import MACHINE_PATH
 from greenfast.search.text import file_line, one_line, shortened
 
 LONGEST_MESSAGE = 400  # characters
@@ -17,7 +18,6 @@ _ERROR = re.compile(
 _ASSERTION = re.compile(rf"static assertion failed: {MISFIT}(.*)")
 _INSTANTIATED = re.compile(r"^(?P<file>[^\s/:][^:]*):(?P<line>\d+)(?::\d+)?:")
 _FOLLOWS = re.compile(r"variable or field .* declared void|expected primary-expression")
-_MACHINE_PATH = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")  # must not appear in messages
 
 
 def refusal(log: str, missing: Sequence[MissingInclude]) -> UsageError:
@@ -59,7 +59,7 @@ def _is_cause(error: re.Match[str]) -> bool:
 
 
 def _clean(message: str) -> str:
-    return _MACHINE_PATH.sub("", one_line(message))
+    return MACHINE_PATH.sub("", one_line(message))
 
 
 def _about(missing: Sequence[MissingInclude]) -> str:

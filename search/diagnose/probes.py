@@ -27,6 +27,7 @@ from greenfast.search.oracle.reference import kernel_module
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import resolve
 from greenfast.search.targets.base import Execution
+from greenfast.search.text import written
 from greenfast.search.verdict import Rejected
 
 OUTPUT = "output"
@@ -92,18 +93,13 @@ def probe_command(
         return ""
     words = ["greenfast probe", kernel.name, "--template", template]
     words += [
-        f"--set {parameter.name}={_as_typed(parameters[parameter.name])}"
+        f"--set {parameter.name}={written(parameters[parameter.name])}"
         for parameter in spec.parameters
         if parameters[parameter.name] != parameter.default
     ]
     words += ["--workload", workload, "--target", target]
     words += ["--case", case] if any(check.name == case for check in kernel.checks) else []
     return " ".join(words)
-
-
-def _as_typed(value: Value) -> str:
-    """A value as templates write it: `true`, not Python's `True`."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def probe_candidate(

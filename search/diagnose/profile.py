@@ -23,7 +23,6 @@ from greenfast.search.text import last_line, shortened
 
 TOOL_DEADLINE_S = 300.0
 TOP_STALLS = 3
-SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 # Sections rather than metrics: a metric that the GPU lacks is an error, a section never is.
 SECTIONS = (
     "SpeedOfLight",

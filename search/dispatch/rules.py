@@ -110,9 +110,9 @@ def _grown(
     share: float,
     when: tuple[Condition, ...],
 ) -> list[Rule]:
-    use, loss = _best_kernel(shapes, share)
+    use, _ = _best_kernel(shapes, share)
     fits = all(shape.times_us[use] <= shape.best_us * (1 + share) for shape in shapes)
-    split = None if fits else _best_split(shapes, features, share, loss)
+    split = None if fits else _best_split(shapes, features, share)
     if split is None:
         return [Rule(when, use)]
     limit = Condition(split.feature, None, split.at_most)
@@ -137,9 +137,7 @@ def _best_kernel(shapes: Sequence[Shape], share: float) -> tuple[str, float]:
     return name, losses[name]
 
 
-def _best_split(
-    shapes: tuple[Shape, ...], features: Sequence[str], share: float, loss: float
-) -> _Split | None:
+def _best_split(shapes: tuple[Shape, ...], features: Sequence[str], share: float) -> _Split | None:
     """The split with the least loss on both sides; None where no size separates the shapes.
 
     Of equals the earlier feature, then the wider gap between the sizes on both sides.

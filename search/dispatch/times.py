@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from greenfast.search.dispatch.cover import Measured
 from greenfast.search.timing import block_log_ratios, median
 from greenfast.search.verdict import (
+    COMPARED,
     Accepted,
     Failed,
     Green,
     Passed,
-    Reason,
     Rejected,
     Skipped,
     Stage,
@@ -23,18 +23,18 @@ from greenfast.search.verdict import (
     performance_of,
 )
 
-# A candidate that loses on average may win on one workload.
-NOT_FASTER = (Reason.SLOWER, Reason.SAME, Reason.AMBIGUOUS, Reason.TOO_NOISY)
-
 
 def is_correct(verdict: Verdict) -> bool:
-    """Whether nothing was found wrong: also of a candidate that was only not faster."""
+    """Whether nothing was found wrong.
+
+    A candidate that was only not faster counts: it loses on average, and may win on one workload.
+    """
     if isinstance(verdict, Rejected):
         correctness = gate_result(verdict, Stage.CORRECTNESS)
         safety = gate_result(verdict, Stage.SAFETY)
         return (
             verdict.stage is Stage.PERFORMANCE
-            and verdict.reason in NOT_FASTER
+            and verdict.reason in COMPARED
             and isinstance(correctness, Passed)
             and not isinstance(safety, Failed)
         )

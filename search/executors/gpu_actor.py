@@ -15,10 +15,11 @@ import numpy as np
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import Fault
 from greenfast.search.executors.cluster import replied
-from greenfast.search.executors.node import cache_folder, own_version
+from greenfast.search.executors.node import cache_folder
 from greenfast.search.executors.parcel import Parcel, unpacked
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.render import RenderedSource
+from greenfast.search.shipped import own_version
 from greenfast.search.targets.base import Execution, Failure, Rival
 from greenfast.search.targets.cuda import driver, open_device
 from greenfast.search.targets.cuda.target import CudaTarget, Program

@@ -16,7 +16,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.executors.cluster import Differs, replied
 from greenfast.search.executors.parcel import Parcel, unpacked
 from greenfast.search.render import RenderedSource
+from greenfast.search.shipped import own_version
 from greenfast.search.targets.emulator.runs import Run, RunResult
 from greenfast.search.targets.emulator.target import EmulatorTarget, Program
 from greenfast.search.toolchain import Toolchain
@@ -119,14 +119,6 @@ def answer_nothing(parcel: Parcel, *arrays: np.ndarray) -> Parcel:
     return replied(lambda: None)
 
 
-def own_version() -> str:
-    """The installed version of greenfast; a bare checkout has none."""
-    try:
-        return version("greenfast")
-    except PackageNotFoundError:
-        return "not installed"
-
-
 class NodeEmulator(EmulatorTarget):
     """An emulator that answers single steps of another process's EmulatorTarget."""
 
@@ -198,13 +190,13 @@ def _toolchain() -> Toolchain:
     return toolchain
 
 
-def _compiled(wanted: CompileRequest) -> Compiled | Differs:
+def _compiled(compiling: CompileRequest) -> Compiled | Differs:
     try:
         own = dict(_toolchain().identity)
-        for name, expected in wanted.identity:
+        for name, expected in compiling.identity:
             if own.get(name) != expected:
                 return _differs(name, own.get(name, "nothing"), expected)
-        reply = beside_others(lambda: _toolchain().ask(wanted.request), "NVRTC")
+        reply = beside_others(lambda: _toolchain().ask(compiling.request), "NVRTC")
     except ChildTimeout:
         return Compiled(None, timed_out=True)
     except ChildDied as died:

@@ -10,11 +10,11 @@ from greenfast.search.errors import Fault, GreenfastError, UsageError
 from greenfast.search.executors.base import Executor
 from greenfast.search.executors.cluster import Actor, Cluster, MachineLost, Raised, Work
 from greenfast.search.executors.gpu_actor import GpuFacts, GpuOpener, GpuSetup
-from greenfast.search.executors.node import own_version
 from greenfast.search.executors.parcel import packed, unpacked
 from greenfast.search.executors.remote_emulator import RemoteEmulator
 from greenfast.search.executors.remote_gpu import RemoteGpu, Turn
 from greenfast.search.executors.remote_toolchain import RemoteToolchain
+from greenfast.search.shipped import own_version
 from greenfast.search.targets import RUN_DEADLINE_S, TargetSettings, check_target_name, open_target
 from greenfast.search.targets.base import Target
 from greenfast.search.targets.cuda.several import SeveralGpus

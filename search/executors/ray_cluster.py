@@ -92,10 +92,10 @@ class RayCluster(Cluster):
                 self._running.discard(reference)
 
     def actors(self, setup: object) -> list[Actor]:
-        made = self._ray.remote(gpu_actor.GpuActor)
+        gpus = self._ray.remote(gpu_actor.GpuActor)
         options = {"num_gpus": 1, "num_cpus": 0, "max_restarts": 0, "max_concurrency": CALLERS}
         count = int(self._ray.available_resources().get("GPU", 0))
-        return [RayActor(self._ray, made.options(**options).remote(setup)) for _ in range(count)]
+        return [RayActor(self._ray, gpus.options(**options).remote(setup)) for _ in range(count)]
 
     def interrupt(self) -> None:
         with self._lock:

@@ -20,9 +20,9 @@ from greenfast.search.executors.node import (
     describe_emulator,
     emulate,
     examine,
-    own_version,
 )
 from greenfast.search.render import RenderedSource
+from greenfast.search.shipped import own_version
 from greenfast.search.targets.base import SourceRefused
 from greenfast.search.targets.emulator.build import Module
 from greenfast.search.targets.emulator.runs import Run, RunResult

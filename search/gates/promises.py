@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.space.candidate import Candidate
+from greenfast.search.text import written
 from greenfast.search.verdict import (
     Accepted,
     CheckEvidence,
@@ -35,7 +36,7 @@ from greenfast.search.verdict import (
 INPUT_DIGITS = 16
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Family:
     """Outputs of correct siblings.
 
@@ -146,8 +147,8 @@ class Siblings:
             for name, value in candidate.parameters
             if value != sibling_values[name]
         ]
-        own = " and ".join(f"{name}={_shown(value)}" for name, value, _ in changed)
-        before = " and ".join(_shown(value) for _, _, value in changed)
+        own = " and ".join(f"{name}={written(value)}" for name, value, _ in changed)
+        before = " and ".join(written(value) for _, _, value in changed)
         names = " and ".join(name for name, _, _ in changed)
         return (
             f"{check.workload} ({check.shape}, {check.inputs} inputs, seed {check.seed}): "
@@ -196,7 +197,3 @@ def input_digest(laid_out: Problem) -> str:
 
 def _place(check: CheckEvidence) -> Hashable:
     return check.output, check.shape, check.input_digest
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -22,6 +22,7 @@ from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.loop.comparison import Comparison, Confirmation, ProcessTimes
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.loop.other_gpus import as_beside
+from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets.base import Failure, Rival, runner
 from greenfast.search.timing import Decision, Interval
@@ -43,7 +44,6 @@ from greenfast.search.verdict import (
 
 PROCESSES = 3
 BASELINE, RUNNER_UP = "baseline", "runner-up"
-LARGEST_SEED = 2**31
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -39,7 +38,7 @@ from greenfast.search.loop.memory import Memory, NoMemory
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
 from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
-from greenfast.search.loop.spending import BUDGET_SPENT, Spent, gpu_budget_spent
+from greenfast.search.loop.spending import BUDGET_SPENT, Meter, Spent, gpu_budget_spent
 from greenfast.search.loop.start import baseline_candidate, make_strategy
 from greenfast.search.loop.stopping import Stopping
 from greenfast.search.oracle.judged_reference import weakness_sentence
@@ -69,7 +68,7 @@ FAULTS_IN_A_ROW = 5  # after so many, the machine is broken, not the candidates
 DEATHS = 3  # a candidate that was in flight when a worker died this often is not tried again
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Asked:
     """A trial that begins when its proposal has come."""
 
@@ -153,8 +152,8 @@ class SearchRun:
 
     def run(self) -> RunResult:
         """Run until the budget is spent, the space is exhausted, or control says otherwise."""
-        self._started, self._gpu_started_s = time.monotonic(), self.context.target.gpu_seconds
-        self._gpu_searched_s: float | None = None  # set where the confirmation begins
+        before = Spent(self.history.spent_s, self.history.gpu_spent_s)
+        self._meter = Meter(before, lambda: self.context.target.gpu_seconds)
         use_children()
         use_judges()
         self.context.target.prepare()
@@ -164,7 +163,7 @@ class SearchRun:
                 result = self._loop(executor, flights)
                 if result.ended is Ended.COMPLETED:
                     result = self._closed(executor, result)
-                return replace(self._with_remarks(result), spent=self._spent())
+                return replace(self._with_remarks(result), spent=self._meter.spent())
             finally:
                 if flights:  # cancelled, interrupted or broken: their results are no longer needed
                     self._interrupt()
@@ -173,7 +172,7 @@ class SearchRun:
         asked: deque[_Asked] = deque()  # proposals to come, each with room for it
         exhausted = False
         while True:
-            control = self.sink.control(self._spent())
+            control = self.sink.control(self._meter.spent())
             if control is Control.CANCEL:
                 return RunResult(Ended.CANCELLED, "cancelled")
             is_open = control is Control.RUN and not exhausted
@@ -235,12 +234,12 @@ class SearchRun:
         )
         if work is None:
             return replace(result, closing=weakness_sentence(self.weak_tests))
-        self._gpu_searched_s = self._spent().gpu_seconds
+        self._meter.end_trials()
         self.on_closing()
         future: Future[Closing] = executor.submit(work)
         try:
             while not future.done():
-                match self.sink.control(self._spent()):
+                match self.sink.control(self._meter.spent()):
                     case Control.CANCEL:
                         return RunResult(
                             Ended.CANCELLED, "cancelled while its winner was confirmed"
@@ -288,15 +287,6 @@ class SearchRun:
                 raise Fault("interrupted while the baseline was evaluated", code="interrupted")
         return self.baseline
 
-    def _spent(self) -> Spent:
-        """GPU seconds are those of the trials: the confirmation, which budgets leave alone, adds
-        none."""
-        seconds = self.history.spent_s + time.monotonic() - self._started
-        if self._gpu_searched_s is not None:
-            return Spent(seconds, self._gpu_searched_s)
-        here_s = self.context.target.gpu_seconds - self._gpu_started_s
-        return Spent(seconds, self.history.gpu_spent_s + here_s)
-
     def _budget_left(self) -> bool:
         if self.redo:
             return True
@@ -307,7 +297,7 @@ class SearchRun:
 
     def _why_spent(self) -> str:
         """The budget that is spent first; empty while there is none."""
-        plan, spent = self.plan, self._spent()
+        plan, spent = self.plan, self._meter.spent()
         if plan.trials is not None and self.next_number >= plan.trials:
             return BUDGET_SPENT
         if plan.seconds is not None and spent.seconds >= plan.seconds:

@@ -7,7 +7,7 @@ slower and judged no more of it, so its safety is judged here, and its outputs o
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from greenfast.search.dispatch.cover import smallest_cover
@@ -15,13 +15,12 @@ from greenfast.search.dispatch.times import is_correct, measured_trials
 from greenfast.search.errors import UsageError
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
-from greenfast.search.loop.confirmation import LARGEST_SEED, prepared
+from greenfast.search.loop.confirmation import Settle, prepared
 from greenfast.search.loop.evaluate import EvaluationContext, settled
+from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.verdict import Failed, GateResult, Skipped, Stage, Trial, gate_result
 
 MOST_JUDGED = 64  # candidates; an album of wrong ones must not take for ever
-
-Settle = Callable[[int, GateResult], None]
 
 
 def judge_served(

@@ -1,7 +1,9 @@
-"""What a search has spent, and the budget of GPU seconds."""
+"""The time that a search spends, and the budget of GPU seconds."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from greenfast.search.errors import UsageError
@@ -16,6 +18,26 @@ class Spent:
 
     seconds: float
     gpu_seconds: float = 0.0  # its requests occupied GPUs for so long, summed over the GPUs
+
+
+class Meter:
+    """Adds the time of a run, from its beginning, to the time that the search took before."""
+
+    def __init__(self, before: Spent, gpu_seconds: Callable[[], float]) -> None:
+        """`gpu_seconds` tells for how long the run's target has occupied GPUs."""
+        self._before, self._gpu_seconds = before, gpu_seconds
+        self._began_s, self._gpu_began_s = time.monotonic(), gpu_seconds()
+        self._gpu_searched_s: float | None = None
+
+    def end_trials(self) -> None:
+        """The confirmation, which budgets leave alone, adds no GPU seconds from now on."""
+        self._gpu_searched_s = self.spent().gpu_seconds
+
+    def spent(self) -> Spent:
+        seconds = self._before.seconds + time.monotonic() - self._began_s
+        if self._gpu_searched_s is not None:
+            return Spent(seconds, self._gpu_searched_s)
+        return Spent(seconds, self._before.gpu_seconds + self._gpu_seconds() - self._gpu_began_s)
 
 
 def gpu_budget(gpu_seconds: float | None, target: str, family: str) -> float | None:

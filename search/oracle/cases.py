@@ -12,6 +12,7 @@ from greenfast.search.kernels.spec import KernelSpec, tile_names
 from greenfast.search.kernels.workloads import Items, Workload, complete_dims
 
 MOST_CHECK_ELEMENTS = 2**30
+LARGEST_SEED = 2**31 - 1  # of a search, and of a case's inputs
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from greenfast.search.gates.base import Subject
 from greenfast.search.gates.correctness import compare
 from greenfast.search.gates.performance import timed_problems
 from greenfast.search.loop.comparison import Peer
+from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.oracle.problem import Problem, Scalar, Tensor
 from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.peers.offers import unavailable
@@ -37,7 +38,6 @@ from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.timing import LOOKS, default_mode
 
 WAIT_DEADLINE_S = 20.0  # of one wait on the GPU
-LARGEST_SEED = 2**31 - 1
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 

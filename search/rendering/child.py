@@ -169,11 +169,10 @@ def _environment() -> jinja2.Environment:
 @lru_cache(maxsize=64)
 def _jinja_template(text: str) -> jinja2.Template:
     """Compiled once for each template: this takes nine times as long as rendering."""
-    environment = _environment()
-    return environment.from_string(_mark_lines(environment, text))
+    return _environment().from_string(_mark_lines(text))
 
 
-def _mark_lines(environment: jinja2.Environment, text: str) -> str:
+def _mark_lines(text: str) -> str:
     """Mark each line of plain text, before its first visible character.
 
     There a mark does not change how Jinja trims white space.

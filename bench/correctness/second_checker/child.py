@@ -112,7 +112,7 @@ def main() -> None:
             for name, size in problem["buffers"].items()
         }
         for launch in problem["launches"]:
-            values = [argument_bytes(one, buffers) for one in launch["arguments"]]
+            values = [argument_bytes(argument, buffers) for argument in launch["arguments"]]
             # Maps lie at multiples of 64.
             room = ctypes.create_string_buffer(128 * len(values) + 64)
             first = -(-ctypes.addressof(room) // 64) * 64

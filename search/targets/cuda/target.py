@@ -49,7 +49,7 @@ CHECK_FLOP_LIMIT = 2e9  # the float64 reference runs on the CPU
 Answer = tuple[dict[str, Any], Path]  # a reply, and the file of its outputs
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Program:
     """A cubin in a file of the target's private folder."""
 

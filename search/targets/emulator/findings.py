@@ -53,15 +53,6 @@ NOUNS = {
     "block_volatile_read": "read of its block's scope",
     "block_volatile_write": "write of its block's scope",
 }
-WRITES = (
-    "write",
-    "atomic",
-    "copy",
-    "matrix_write",
-    "volatile_write",
-    "block_atomic",
-    "block_volatile_write",
-)
 
 
 def addresses(events: Sequence[Event]) -> Iterator[int]:

@@ -234,7 +234,7 @@ def _evaluator(opcode: str) -> tuple[Evaluate, Kinds, str] | None:
     if name in ("shl", "shr"):
         return partial(_shift, name, kind), lambda count: (kind, "u32"), kind
     if name in ("mul", "mad"):
-        return _product(name, modifiers, kind)
+        return _product(modifiers, kind)
     if name in ("and", "or") and kind == "pred":
         return partial(_logic, name), same, kind
     plain = _PLAIN.get(name)
@@ -283,7 +283,7 @@ _PLAIN: dict[str, Operation] = {
 }
 
 
-def _product(name: str, modifiers: Sequence[str], kind: str) -> tuple[Evaluate, Kinds, str] | None:
+def _product(modifiers: Sequence[str], kind: str) -> tuple[Evaluate, Kinds, str] | None:
     width = int(kind[1:])
     wide, high = "wide" in modifiers, "hi" in modifiers
     if width == 64 and (wide or high):

@@ -44,7 +44,7 @@ from greenfast.search.targets.emulator.source_tokens import (
 )
 
 HEADER_PRAGMA = "gf_emulator_header"  # in the place of a stand-in header's #include
-_HEADER = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
+HEADER_LINE = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
 _PRAGMA = re.compile(r"#pragma\s+(\w*)\s*(\w*)")
 _ATTRIBUTE_WORDS = ("__attribute__", "__attribute")
 # Behind all escapes that compilers agree on: \e, and characters by their code points.
@@ -262,8 +262,8 @@ def _assembly(rewriting: _Rewriting, start: int) -> int:
     """Translate the `asm` statement at the token `start`; the index behind it."""
     tokens = rewriting.source.tokens
     try:
-        found = assembly_at(tokens, start)
-        text = translated(found.statement, start)
+        assembly = assembly_at(tokens, start)
+        text = translated(assembly.statement, start)
     except NotPtx as why:
         raise rewriting.refuse(
             tokens[start], f"inline assembly that is no PTX: {why}; {PRIMITIVES}"
@@ -272,15 +272,15 @@ def _assembly(rewriting: _Rewriting, start: int) -> int:
         raise rewriting.refuse(
             tokens[start], f"inline PTX that the emulator does not have: {why}; {PRIMITIVES}"
         ) from None
-    for expression in found.expressions:
+    for expression in assembly.expressions:
         for index in expression:
             if tokens[index].kind == "name":
                 _name(rewriting, index)
             elif tokens[index].text in _HASHES:
                 raise rewriting.refuse(tokens[index], f"a lone `{tokens[index].text}` is no C++")
     rewriting.has_assembly = True
-    rewriting.replace(tokens[start], tokens[found.last], text)
-    return found.last + 1
+    rewriting.replace(tokens[start], tokens[assembly.last], text)
+    return assembly.last + 1
 
 
 def _marker(rewriting: _Rewriting, token: Token) -> None:
@@ -291,7 +291,7 @@ def _marker(rewriting: _Rewriting, token: Token) -> None:
 
 
 def _pragma(rewriting: _Rewriting, token: Token) -> None:
-    if match := _HEADER.match(token.text):
+    if match := HEADER_LINE.match(token.text):
         if match[1] not in rewriting.headers:
             raise rewriting.refuse(token, f"there is no header {match[1]!r}")
         if rewriting.pack[-1] < WIDEST_BYTES:

@@ -76,7 +76,7 @@ WORKER_BYTES = 256 * 2**20  # of address space for the heap and stacks of each w
 LONGEST_MESSAGE = 300  # characters, of a compiler's
 # A source that may wait for another block in a loop of loads.
 _WATCHED = re.compile(r"\bvolatile\b|\b__ldcv\b")
-_MACHINE_PATH = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")  # must not appear in messages
+MACHINE_PATH = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")  # must not appear in messages
 ORDERS = ("forward", "reverse", "seeded:1")
 REASONS = {
     "deadlock": Reason.DEADLOCK,
@@ -89,7 +89,7 @@ REASONS = {
 }
 
 
-@dataclass
+@dataclass(frozen=True)
 class Program:
     """A candidate, and its libraries by flavour, each compiled on first use."""
 
@@ -277,7 +277,7 @@ class EmulatorTarget(Runner):
         if built.reason == REFUSED:
             raise SourceRefused(built.log)
         first = next((line for line in built.log.splitlines() if "error" in line), built.log)
-        message = shortened(_MACHINE_PATH.sub("", one_line(first)), LONGEST_MESSAGE)
+        message = shortened(MACHINE_PATH.sub("", one_line(first)), LONGEST_MESSAGE)
         raise CannotCompile(
             f"the emulator cannot compile this source, which NVRTC accepts: {message}", built.log
         )
