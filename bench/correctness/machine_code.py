@@ -52,3 +52,12 @@ def difference(before: Cubin, after: Cubin) -> str:
     """The parts in which the machine code differs; empty when it is the same."""
     one, other = machine_code(before), machine_code(after)
     return ", ".join(name for name in sorted({*one, *other}) if one.get(name) != other.get(name))
+
+
+def other_sections(before: Cubin, after: Cubin) -> str:
+    """The names of sections that differ and are not compared, such as the table of symbols."""
+    one, other = (
+        {section.name: section.contents for section in sections(cubin.code)}
+        for cubin in (before, after)
+    )
+    return ", ".join(name for name in sorted({*one, *other}) if one.get(name) != other.get(name))

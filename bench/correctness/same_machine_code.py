@@ -1,9 +1,10 @@
 """Prove that a change of templates' texts leaves the machine code of candidates as it was.
 
-BEFORE and AFTER are checkouts, or folders of templates. Candidates are rendered with both; where the
-texts differ, NVRTC compiles both, and the cubins are compared. No GPU is needed. Rows are appended to
-OUT.json.rows as they come, and a run that was interrupted continues there. The exit status is 1 when
-any machine code differs, and 2 when --seconds ended the run early.
+BEFORE and AFTER are checkouts, or folders of templates. Candidates are rendered with both. Where
+the texts differ, NVRTC compiles both, and the cubins are compared. No GPU is needed.
+
+Rows are appended to OUT.json.rows as they come, and an interrupted run continues there. The exit
+status is 1 when any machine code differs, and 2 when --seconds ended the run early.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench.command_line import script_parser
-from bench.correctness.machine_code import difference
+from bench.correctness.machine_code import difference, other_sections
+from bench.correctness.pinned_points import recorded_points, result_points
 from bench.correctness.template_pairs import (
     Pair,
     Point,
@@ -32,10 +34,9 @@ from bench.correctness.template_pairs import (
     select,
     templates_of,
 )
-from bench.results import ROOT, Row, write_json
+from bench.results import Row, write_json
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
-from greenfast.search.recordings import find_recording, recording_names
 from greenfast.search.toolchain.nvrtc import Cubin, Toolchain
 
 DEVICE, ARCH, ARCH_SPECIFIC = "h200", "sm_90", "sm_90a"
@@ -133,31 +134,21 @@ class Comparison:
             if one.code == other.code:
                 return SAME_IMAGE, ""
             why = difference(one, other)
-            return (DIFFERENT, why) if why else (SAME_CODE, "")
+            return (DIFFERENT, why) if why else (SAME_CODE, other_sections(one, other))
         if not isinstance(one, Cubin) and not isinstance(other, Cubin):
             same = one.reason == other.reason
             return (SAME_REFUSAL if same else DIFFERENT), f"{one.sentence}; {other.sentence}"
         return DIFFERENT, "only one of them compiles"
 
 
-def _points(options: argparse.Namespace, before: Path, names: list[str]) -> Iterator[Point]:
+def _points(options: argparse.Namespace, before: Path, names: Sequence[str]) -> Iterator[Point]:
+    kernels = catalogue_of(before)
     if options.recordings:
-        yield from itertools.islice(recorded_points(set(names)), options.recorded)
-    for kernel, template in select(names, catalogue_of(before)):
+        yield from itertools.islice(recorded_points(kernels, set(names)), options.recorded)
+        if options.recorded is None:
+            yield from result_points(kernels, set(names))
+    for kernel, template in select(names, kernels):
         yield from random_points(kernel, template, device(DEVICE), options.seed, options.count)
-
-
-def recorded_points(names: set[str]) -> Iterator[Point]:
-    """Every candidate of the shipped recordings that is of one of the templates."""
-    kernels = catalogue_of(templates_of(ROOT))
-    for recording in map(find_recording, recording_names()):
-        heading = recording.heading
-        kernel = kernels.kernel(heading.kernel)
-        compiled = heading.workloads[0].compile_time(kernel)
-        for row in recording.rows:
-            candidate = recording.candidate(row)
-            if f"{candidate.kernel}/{candidate.template}" in names:
-                yield Point(candidate, compiled, heading.device)
 
 
 def _options() -> argparse.Namespace:
@@ -166,8 +157,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("after", type=Path)
     parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("--template", action="append", metavar="KERNEL/NAME", help="only this one")
-    parser.add_argument("--recordings", action="store_true", help="the recorded candidates as well")
-    parser.add_argument("--recorded", type=int, metavar="N", help="so many of them; default: all")
+    parser.add_argument(
+        "--recordings", action="store_true", help="also those of recordings and results"
+    )
+    parser.add_argument("--recorded", type=int, metavar="N", help="N recorded ones only")
     parser.add_argument("--count", type=int, default=100, help="random points of each template")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cores", type=int, default=usable_cores())
