@@ -73,35 +73,11 @@ __device__ __forceinline__ pair<T> from_float2(float2 value) {
 }
 
 }  // namespace gf
-// The masks of an attention: how many leading keys query row `row` sees, of S_q rows and S_kv keys.
-
 namespace gf {
 
-// Every row sees all keys.
-struct NoMask {
+// No mask: each of S_q query rows sees all of S_kv keys.
+struct Mask {
     static __device__ __forceinline__ int visible_keys(int row, int S_q, int S_kv) { return S_kv; }
-};
-
-// Row i sees keys 0 to i: the diagonal begins at the first row and the first key.
-struct CausalTopLeft {
-    static __device__ __forceinline__ int visible_keys(int row, int S_q, int S_kv) { return min(row + 1, S_kv); }
-};
-
-// The last row sees all keys, and each row above it one less: the diagonal ends at the last row and the last key.
-struct CausalBottomRight {
-    static __device__ __forceinline__ int visible_keys(int row, int S_q, int S_kv)
-    {
-        return max(row + 1 + S_kv - S_q, 0);
-    }
-};
-
-// Mask, but `count` keys at most. The probe `single_tile` thus ends a walk after its first tile.
-template <class Mask, int count>
-struct FirstKeys {
-    static __device__ __forceinline__ int visible_keys(int row, int S_q, int S_kv)
-    {
-        return min(Mask::visible_keys(row, S_q, S_kv), count);
-    }
 };
 
 }  // namespace gf
@@ -178,7 +154,7 @@ constexpr float exponent_unit = 1.4426950408889634f;
 __device__ float exponential(float x) { return exp2f(x); }
 __device__ float log_sum(float maximum, float sum) { return (maximum + log2f(sum)) * 0.6931471805599453f; }
 
-using Mask = gf::NoMask;
+using Mask = gf::Mask;
 
 // share[lane_columns] = this lane's columns of a row.
 __device__ void load_share(float (&share)[lane_columns], const Element* row, int part)
