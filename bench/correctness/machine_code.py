@@ -1,7 +1,6 @@
 """What two cubins must have in common to run alike: code, constants, shared memory, resources.
 
-Symbols and names are left out. A constant of the text that the code does not read, as
-`constexpr int tile_m`, is one of these.
+Names and tables of symbols are left out.
 """
 
 from __future__ import annotations
