@@ -34,8 +34,9 @@ from greenfast.search.loop.plan import (
     make_plan,
     target_device,
 )
-from greenfast.search.loop.run import History, SearchRun, Sink
+from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.scope import scope_of
+from greenfast.search.loop.sink import History, Sink
 from greenfast.search.loop.submitted import with_template
 from greenfast.search.loop.tuning import (
     TuningRequest,

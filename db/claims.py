@@ -18,7 +18,7 @@ from greenfast.db.searches import insert_search
 from greenfast.search.digest import digest
 from greenfast.search.kernels.frozen import KernelFiles
 from greenfast.search.loop.plan import SearchPlan
-from greenfast.search.loop.run import Control, Ended, History, Pending
+from greenfast.search.loop.sink import Control, Ended, History, Pending
 from greenfast.search.loop.spending import Spent
 from greenfast.search.status import ENDED, SearchStatus
 from greenfast.search.verdict import CheckEvidence, CorrectnessEvidence, Stage, Trial, gate_result

@@ -7,7 +7,7 @@ import time
 from greenfast.db.rows import Claim
 from greenfast.db.store import Store
 from greenfast.search.loop.comparison import Confirmation, Peer
-from greenfast.search.loop.run import Control
+from greenfast.search.loop.sink import Control
 from greenfast.search.loop.spending import Spent
 from greenfast.search.render import RenderedSource
 from greenfast.search.strategies import Proposal
@@ -17,7 +17,7 @@ LONGEST_SILENCE_S = 0.5  # flags are read within this plus the loop's own interv
 
 
 class StoreSink:
-    """A `greenfast.search.loop.run.Sink`. Writes are durable when a call returns.
+    """A `greenfast.search.loop.sink.Sink`. Writes are durable when a call returns.
 
     Every call raises LeaseLost once another worker holds the search.
     """

@@ -446,6 +446,13 @@ def evidence_of(results: Iterable[GateResult], kind: type[AnyEvidence]) -> AnyEv
     return next((result.evidence for result in results if isinstance(result.evidence, kind)), None)
 
 
+def weak_tests_of(verdict: Verdict) -> tuple[str, ...]:
+    """What the kernel's test accepts and should not, as a correct candidate's evidence says."""
+    result = gate_result(verdict, Stage.CORRECTNESS)
+    evidence = result.evidence if result is not None else None
+    return evidence.weak_tests if isinstance(evidence, CorrectnessEvidence) else ()
+
+
 def performance_of(verdict: Verdict) -> PerformanceEvidence | None:
     """The times by which the candidate is ranked; None where there are none."""
     evidence = evidence_of(verdict.gates, PerformanceEvidence)

@@ -19,7 +19,7 @@ from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 
 COLUMNS = (
     "kernel",

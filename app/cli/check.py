@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -168,30 +169,15 @@ def check(
     try:
         if launch is not None or entry is not None or Path(subject).suffix in CUDA_ENDINGS:
             _refuse_options(template, preset, settings, workload)
-            given = launch or _given_launch(
-                subject, entry, (grid, block, cluster), smem, arguments or [], data or []
-            )
-            if launch and any((entry, grid, block, cluster, smem, arguments, data)):
-                raise UsageError(
-                    "--launch and --entry, --grid, --block, --smem, --cluster, --arg or --data "
-                    "are two ways to say the same; give one of them",
-                    code="bad_command_line",
-                )
-            options = PlainOptions(
-                tuple(defines or ()), tuple(include_dirs or ()), seed or 0, timeout
-            )
+            flags = LaunchFlags(entry, grid, block, cluster, smem, arguments, data)
+            given = _launch_of(subject, launch, flags)
+            includes = tuple(include_dirs or ())
+            options = PlainOptions(tuple(defines or ()), includes, seed or 0, timeout)
             outcome = check_file(services, Path(subject), given, target, options, is_strict=strict)
         else:
-            if template is None:
-                raise UsageError(
-                    "check KERNEL needs --template",
-                    code="bad_command_line",
-                    mend=f"`greenfast templates {subject}` lists them; "
-                    "FILE.cu needs --launch LAUNCH.toml",
-                )
             request = TrialRequest(
                 subject,
-                template,
+                _required_template(subject, template),
                 preset,
                 tuple(settings or ()),
                 tuple(workload or ()),
@@ -205,26 +191,59 @@ def check(
     return EXIT_FINDINGS if outcome.report.findings else EXIT_CLEAN
 
 
-def _given_launch(
-    cuda_file: str,
-    entry: str | None,
-    sizes: tuple[str | None, str | None, str | None],
-    smem: int | None,
-    arguments: list[str],
-    data: list[str],
-) -> GivenLaunch:
-    if entry is None:
+def _required_template(kernel: str, template: str | None) -> str:
+    if template is None:
+        raise UsageError(
+            "check KERNEL needs --template",
+            code="bad_command_line",
+            mend=f"`greenfast templates {kernel}` lists them; FILE.cu needs --launch LAUNCH.toml",
+        )
+    return template
+
+
+@dataclass(frozen=True)
+class LaunchFlags:
+    """The launch of a file as the command line gives it, in place of a LAUNCH.toml."""
+
+    entry: str | None
+    grid: str | None
+    block: str | None
+    cluster: str | None
+    smem: int | None
+    arguments: list[str] | None
+    data: list[str] | None
+
+
+def _launch_of(cuda_file: str, launch: Path | None, flags: LaunchFlags) -> Path | GivenLaunch:
+    """The one of the two that is given; UsageError for both, or neither."""
+    if launch is None:
+        return _given_launch(cuda_file, flags)
+    if any(vars(flags).values()):
+        raise UsageError(
+            "--launch and --entry, --grid, --block, --smem, --cluster, --arg or --data "
+            "are two ways to say the same; give one of them",
+            code="bad_command_line",
+        )
+    return launch
+
+
+def _given_launch(cuda_file: str, flags: LaunchFlags) -> GivenLaunch:
+    if flags.entry is None:
         raise UsageError(
             f"check {cuda_file} needs a kernel: --entry NAME with --grid, --block and --arg, "
             "or --launch LAUNCH.toml",
             code="bad_command_line",
             mend="docs/check.md shows both",
         )
-    grid, block, cluster = (
-        _sizes(option, text)
-        for option, text in zip(("grid", "block", "cluster"), sizes, strict=True)
+    return GivenLaunch(
+        flags.entry,
+        _sizes("grid", flags.grid),
+        _sizes("block", flags.block),
+        _sizes("cluster", flags.cluster),
+        flags.smem or 0,
+        tuple(flags.arguments or ()),
+        tuple(flags.data or ()),
     )
-    return GivenLaunch(entry, grid, block, cluster, smem or 0, tuple(arguments), tuple(data))
 
 
 def _sizes(option: str, text: str | None) -> tuple[int, int, int]:

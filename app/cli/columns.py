@@ -40,57 +40,26 @@ def known_columns(designs: Designs) -> dict[str, Column]:
     def design(trial: TrialRow) -> str:
         return str(designs.of(trial.template, trial.parameters))
 
-    def of(name: str, attribute: str) -> Column:
-        return Column(name, lambda trial: getattr(trial, attribute))
-
     columns = (
-        of("number", "number"),
+        _of("number"),
         Column("verdict", lambda t: t.verdict or t.state, lambda t: styled(t.verdict or t.state)),
-        of("stage", "stage"),
-        of("reason", "reason"),
-        Column(
-            "why",
-            lambda trial: trial.finding if trial.verdict in ("rejected", "faulted") else "",
-            _why,
-        ),
-        of("sentence", "sentence"),
-        of("template", "template"),
-        of("preset", "preset"),
+        _of("stage"),
+        _of("reason"),
+        Column("why", lambda trial: trial.finding if _has_failed(trial) else "", _why),
+        _of("sentence"),
+        _of("template"),
+        _of("preset"),
         Column("design", design),
-        Column(
-            "time",
-            lambda trial: trial.time_median_us,
-            lambda trial: text(
-                microseconds(trial.time_median_us, trial.time_kind, trial.time_mode)
-            ),
-        ),
-        Column(
-            "ratio",
-            lambda trial: trial.ratio_to_baseline,
-            lambda trial: text(
-                ratio_in_band(trial.ratio_to_baseline, trial.time_kind, None)
-                if trial.ratio_to_baseline is not None
-                else None
-            ),
-        ),
-        of("registers", "registers"),
-        of("spills", "spill_bytes"),
-        of("smem", "smem_bytes"),
-        Column(
-            "error",
-            lambda trial: trial.max_abs_error,
-            lambda trial: text(
-                None if trial.max_abs_error is None else f"{trial.max_abs_error:.3g}"
-            ),
-        ),
-        Column(
-            "took",
-            lambda trial: trial.duration_s,
-            lambda trial: text(None if trial.duration_s is None else f"{trial.duration_s:.1f} s"),
-        ),
-        of("origin", "origin"),
-        of("recorded", "recorded_at"),
-        of("candidate", "candidate_digest"),
+        Column("time", lambda trial: trial.time_median_us, _time),
+        Column("ratio", lambda trial: trial.ratio_to_baseline, _ratio),
+        _of("registers"),
+        _of("spills", "spill_bytes"),
+        _of("smem", "smem_bytes"),
+        _with_form("error", "max_abs_error", "{:.3g}"),
+        _with_form("took", "duration_s", "{:.1f} s"),
+        _of("origin"),
+        _of("recorded", "recorded_at"),
+        _of("candidate", "candidate_digest"),
         Column(
             "source",
             lambda trial: trial.source_digest,
@@ -100,8 +69,39 @@ def known_columns(designs: Designs) -> dict[str, Column]:
     return {column.name: column for column in columns}
 
 
+def _of(name: str, attribute: str = "") -> Column:
+    """The column of a trial's attribute, by default the one of its name."""
+    return Column(name, lambda trial: getattr(trial, attribute or name))
+
+
+def _with_form(name: str, attribute: str, form: str) -> Column:
+    """The column of a number, which tables show in a form such as "{:.1f} s"."""
+
+    def value(trial: TrialRow) -> Value:
+        return getattr(trial, attribute)
+
+    def shown(trial: TrialRow) -> Text:
+        number = value(trial)
+        return text(None if number is None else form.format(number))
+
+    return Column(name, value, shown)
+
+
+def _time(trial: TrialRow) -> Text:
+    return text(microseconds(trial.time_median_us, trial.time_kind, trial.time_mode))
+
+
+def _ratio(trial: TrialRow) -> Text:
+    ratio = trial.ratio_to_baseline
+    return text(ratio_in_band(ratio, trial.time_kind, None) if ratio is not None else None)
+
+
+def _has_failed(trial: TrialRow) -> bool:
+    return trial.verdict in ("rejected", "faulted")
+
+
 def _why(trial: TrialRow) -> Text:
-    if trial.verdict not in ("rejected", "faulted"):
+    if not _has_failed(trial):
         return text("")
     return text(f"{trial.stage}: {trial.reason or trial.fault_code}. {trial.finding}")
 

@@ -14,35 +14,41 @@ from greenfast.app.views.schemas import NegativeOut
 from greenfast.app.views.trial_names import search_named
 from greenfast.db.trial_filters import parameter_filters
 
+KernelOption = Annotated[str | None, typer.Option("--kernel", metavar="KERNEL")]
+SearchOption = Annotated[
+    str | None, typer.Option("--search", metavar="SEARCH", help="Of one search, with its themes.")
+]
+ReasonOption = Annotated[
+    str | None, typer.Option("--reason", metavar="REASON", help="Such as slower or race.")
+]
+FeatureOption = Annotated[
+    str | None,
+    typer.Option("--feature", metavar="NAME", help="A parameter that differs from the baseline's."),
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A parameter's value; may be repeated."),
+]
+DeviceOption = Annotated[str | None, typer.Option("--device", metavar="GPU", help="Such as h200.")]
+DtypeOption = Annotated[str | None, typer.Option("--dtype", metavar="TYPE")]
+WorkloadOption = Annotated[str | None, typer.Option("--workload", metavar="NAME")]
+TextOption = Annotated[
+    str | None, typer.Option("--text", metavar="WORDS", help="Words of the sentence.")
+]
+LimitOption = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500)]
+
 
 def negatives(
-    kernel: Annotated[str | None, typer.Option("--kernel", metavar="KERNEL")] = None,
-    search: Annotated[
-        str | None,
-        typer.Option("--search", metavar="SEARCH", help="Of one search, with its themes."),
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option("--reason", metavar="REASON", help="Such as slower or race.")
-    ] = None,
-    feature: Annotated[
-        str | None,
-        typer.Option(
-            "--feature", metavar="NAME", help="A parameter that differs from the baseline's."
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter's value; may be repeated."),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option("--device", metavar="GPU", help="Such as h200.")
-    ] = None,
-    dtype: Annotated[str | None, typer.Option("--dtype", metavar="TYPE")] = None,
-    workload: Annotated[str | None, typer.Option("--workload", metavar="NAME")] = None,
-    words: Annotated[
-        str | None, typer.Option("--text", metavar="WORDS", help="Words of the sentence.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500)] = 50,
+    kernel: KernelOption = None,
+    search: SearchOption = None,
+    reason: ReasonOption = None,
+    feature: FeatureOption = None,
+    settings: SettingsOption = None,
+    device: DeviceOption = None,
+    dtype: DtypeOption = None,
+    workload: WorkloadOption = None,
+    words: TextOption = None,
+    limit: LimitOption = 50,
     as_json: AsJson = False,
 ) -> int:
     """List ideas that were tried and did not help, newest first.

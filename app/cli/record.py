@@ -122,25 +122,10 @@ def record(
         )
         if dry_run:
             return _count(order, target, as_json)
-        sweep = Sweep(
-            order,
-            services.target(target),
-            services.toolchain,
-            services.catalogue.include_dirs,
-            own_version(),
-        )
-        say(
-            f"{sweep.total} candidates of {kernel} {template}, including the baseline "
-            f"{order.baseline}"
-        )
-        try:
-            left = sweep.run(out, 2 * usable_cores(), seconds, ProgressLines())
-        except KeyboardInterrupt:
-            say("stopped; the same command continues where this one ended")
-            raise
+        sweeping = _swept(services, order, target, out, seconds)
     finally:
         services.close()
-    return _ended(left, out, as_json)
+    return _ended(sweeping, out, as_json)
 
 
 def recording_name(out: Path) -> str:
@@ -202,6 +187,28 @@ def _count(order: SweepOrder, target: str, as_json: bool) -> int:
     else:
         print(f"{candidates} candidates of {order.kernel.name} {order.template}")
     return EXIT_DONE
+
+
+def _swept(
+    services: Services, order: SweepOrder, target: str, out: Path, seconds: float | None
+) -> Sweeping:
+    """Measure until the sweep is complete, or `seconds` have passed."""
+    sweep = Sweep(
+        order,
+        services.target(target),
+        services.toolchain,
+        services.catalogue.include_dirs,
+        own_version(),
+    )
+    say(
+        f"{sweep.total} candidates of {order.kernel.name} {order.template}, including the "
+        f"baseline {order.baseline}"
+    )
+    try:
+        return sweep.run(out, 2 * usable_cores(), seconds, ProgressLines())
+    except KeyboardInterrupt:
+        say("stopped; the same command continues where this one ended")
+        raise
 
 
 class ProgressLines:

@@ -61,11 +61,11 @@ from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.workload_files import read_workloads
 from greenfast.search.loop.plan import SearchRequest
-from greenfast.search.loop.run import Ended, weak_tests_of
+from greenfast.search.loop.sink import Ended
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.status import SearchStatus
 from greenfast.search.text import shortened
-from greenfast.search.verdict import Rejected, Trial, verdict_name
+from greenfast.search.verdict import Rejected, Trial, verdict_name, weak_tests_of
 
 EXIT_MISTAKE, EXIT_FAILED, EXIT_INTERRUPTED = 2, 3, 130
 LOOK_S = 0.5

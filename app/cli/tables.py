@@ -5,8 +5,9 @@ from __future__ import annotations
 from rich.table import Table
 
 from greenfast.app.cli.output import microseconds, table
+from greenfast.app.views.confirmation_schemas import PeerOut
 from greenfast.app.views.confirmations import best_peers, interval, ranked
-from greenfast.app.views.schemas import PeerOut, WorkloadResultOut
+from greenfast.app.views.schemas import WorkloadResultOut
 
 
 def peers_table(peers: list[PeerOut]) -> Table:

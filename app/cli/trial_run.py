@@ -15,7 +15,7 @@ from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.loop.evaluate import Evaluated, EvaluationContext, evaluate, timings_of
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan, SearchRequest
-from greenfast.search.loop.run import baseline_candidate
+from greenfast.search.loop.start import baseline_candidate
 from greenfast.search.space.candidate import (
     Candidate,
     Origin,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from greenfast.app.cli.columns import DEFAULT, by_meaning, columns_named, known_columns
+from greenfast.app.cli.columns import DEFAULT, Column, by_meaning, columns_named, known_columns
 from greenfast.app.cli.csv_text import csv_text
 from greenfast.app.cli.options import AsJson, SearchName
 from greenfast.app.cli.output import console, print_json, table
@@ -71,6 +71,15 @@ ColumnsOption = Annotated[
         "source, or a parameter.",
     ),
 ]
+DescendingOption = Annotated[
+    bool, typer.Option("--descending", help="The largest first; those without a value last.")
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="At most N trials. [default: all]")
+]
+FormOption = Annotated[
+    Format, typer.Option("--format", help="A table, or all digits for programs.")
+]
 
 
 def trials(
@@ -82,17 +91,10 @@ def trials(
     where: WhereOption = None,
     text: TextOption = None,
     sort: SortOption = "number",
-    descending: Annotated[
-        bool, typer.Option("--descending", help="The largest first; those without a value last.")
-    ] = False,
+    descending: DescendingOption = False,
     columns: ColumnsOption = DEFAULT,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", metavar="N", min=1, help="At most N trials. [default: all]"),
-    ] = None,
-    form: Annotated[
-        Format, typer.Option("--format", help="A table, or all digits for programs.")
-    ] = Format.TABLE,
+    limit: LimitOption = None,
+    form: FormOption = Format.TABLE,
     as_json: AsJson = False,
 ) -> int:
     """List the trials of a search.
@@ -121,19 +123,24 @@ def trials(
         known = known_columns(designs)
         names = parameters_of(store, search_id, rows)
         (order,) = columns_named([sort], known, names)
-        wanted = columns_named(_split(columns), known, names)
-    rows = by_meaning(rows, order, descending=descending)[:limit]
+        shown = columns_named(_split(columns), known, names)
+    show(by_meaning(rows, order, descending=descending)[:limit], shown, form)
+    return 0
+
+
+def show(rows: Sequence[TrialRow], columns: Sequence[Column], form: Format) -> None:
+    """Print the trials in a form; JSON has all fields."""
+    names = [column.name for column in columns]
     if form is Format.JSON:
         print_json([TrialOut.model_validate(row).model_dump() for row in rows])
     elif form is Format.CSV:
-        values = ([column.value(row) for column in wanted] for row in rows)
-        print(csv_text([column.name for column in wanted], values), end="")
+        values = ([column.value(row) for column in columns] for row in rows)
+        print(csv_text(names, values), end="")
     elif not rows:
         say("no trial matches")
     else:
-        cells = ([column.cell(row) for column in wanted] for row in rows)
-        console().print(table([column.name for column in wanted], cells))
-    return 0
+        cells = ([column.cell(row) for column in columns] for row in rows)
+        console().print(table(names, cells))
 
 
 def selected(

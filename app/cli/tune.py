@@ -32,7 +32,7 @@ from greenfast.search.errors import UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.workload_files import read_workloads
 from greenfast.search.loop.plan import SearchRequest, default_workloads
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 from greenfast.search.loop.tuning import TuningRequest
 from greenfast.search.status import SearchStatus
 from greenfast.search.verdict import TimeKind

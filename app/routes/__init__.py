@@ -16,7 +16,7 @@ from greenfast.app.routes import (
     tunings,
 )
 from greenfast.app.routes.access import known_query_only
-from greenfast.app.views.schemas import Problem
+from greenfast.app.views.base_schemas import Problem
 
 ERRORS = {
     400: "malformed request",

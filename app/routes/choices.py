@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from greenfast.app.routes.access import TheServices
+from greenfast.app.views.base_schemas import Page
 from greenfast.app.views.choice_schemas import (
     BrokenOut,
     KernelOut,
@@ -20,7 +21,6 @@ from greenfast.app.views.listings import (
     list_templates,
     template_out,
 )
-from greenfast.app.views.schemas import Page
 
 router = APIRouter(tags=["choices"])
 

@@ -8,15 +8,11 @@ from fastapi import APIRouter, Query
 from fastapi.responses import PlainTextResponse
 
 from greenfast.app.routes.access import TheServices, TheStore
+from greenfast.app.views.base_schemas import Page
 from greenfast.app.views.confirmations import champion_out
 from greenfast.app.views.negatives import negatives_out
-from greenfast.app.views.schemas import (
-    ChampionOut,
-    ChampionsQuery,
-    NegativeOut,
-    NegativesQuery,
-    Page,
-)
+from greenfast.app.views.query_schemas import ChampionsQuery, NegativesQuery
+from greenfast.app.views.schemas import ChampionOut, NegativeOut
 from greenfast.db.trial_filters import parameter_filters
 
 router = APIRouter(tags=["records"])

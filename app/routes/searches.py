@@ -8,23 +8,22 @@ from fastapi import APIRouter, Path, Query, Response
 
 from greenfast.app.bundle.download import bundle
 from greenfast.app.routes.access import TheServices, TheStore
+from greenfast.app.views.base_schemas import Page
+from greenfast.app.views.confirmation_schemas import TimedAgainOut
 from greenfast.app.views.confirmations import champion_out, confirmation_out, peer_out
 from greenfast.app.views.probe_hint import probe_of
 from greenfast.app.views.progress import require_best, search_detail
+from greenfast.app.views.query_schemas import SearchesQuery, TrialsQuery
+from greenfast.app.views.request_schemas import SearchSubmission
 from greenfast.app.views.schemas import (
     BestOut,
     ChampionOut,
-    Page,
     ProbedTrialOut,
     SearchDetailOut,
-    SearchesQuery,
     SearchOut,
     SearchPage,
-    SearchSubmission,
-    TimedAgainOut,
     TrialDetailOut,
     TrialOut,
-    TrialsQuery,
 )
 from greenfast.app.wiring import LARGEST_SEED
 from greenfast.db.trial_filters import parameter_filters

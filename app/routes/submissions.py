@@ -9,8 +9,9 @@ from fastapi.responses import JSONResponse
 
 from greenfast.app.routes.access import TheServices, TheStore
 from greenfast.app.routes.submissions_access import MOST_WAITING, RETRY_AFTER_S, Rate
+from greenfast.app.views.base_schemas import Page, Problem
 from greenfast.app.views.problems import problem_response
-from greenfast.app.views.schemas import Page, Problem, SearchOut
+from greenfast.app.views.schemas import SearchOut
 from greenfast.app.views.submission_schemas import SubmissionIn, SubmissionOut, SubmissionsQuery
 from greenfast.app.views.submitting import JudgeRequest, submission_report, submit_source
 from greenfast.search.loop.submitted import Submission

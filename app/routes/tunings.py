@@ -8,7 +8,8 @@ from fastapi import APIRouter, Query, Response
 
 from greenfast.app.bundle.tuning import dispatch_table, tuning_bundle
 from greenfast.app.routes.access import TheServices, TheStore
-from greenfast.app.views.schemas import Page, PageQuery
+from greenfast.app.views.base_schemas import Page
+from greenfast.app.views.query_schemas import PageQuery
 from greenfast.app.views.tunings import TuningOut, TuningSubmission, tuning_out
 from greenfast.search.dispatch.table import table_json
 

@@ -23,7 +23,8 @@ from greenfast.db.faults import LeaseLost
 from greenfast.db.rows import Claim
 from greenfast.search.errors import Fault, GreenfastError, SpecError
 from greenfast.search.loop.comparison import Confirmation, Peer
-from greenfast.search.loop.run import Control, Ended, History, RunResult, SearchRun, Sink
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
 from greenfast.search.loop.spending import Spent
 from greenfast.search.render import RenderedSource
 from greenfast.search.strategies import Proposal

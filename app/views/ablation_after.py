@@ -8,7 +8,7 @@ from collections.abc import Callable
 from greenfast.app.views.ablations import run_ablation
 from greenfast.app.wiring import Services
 from greenfast.search.errors import GreenfastError
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 
 REPLAY = "replay:"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from greenfast.app.views.confirmation_schemas import PeerOut
 from greenfast.app.views.confirmations import finite, peer_out
-from greenfast.app.views.schemas import PeerOut, WorkloadResultOut
+from greenfast.app.views.schemas import WorkloadResultOut
 from greenfast.db.rows import ConfirmationRow, SearchRow
 from greenfast.search.loop.confirmation import BASELINE
 from greenfast.search.timing import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from greenfast.app.views.schemas import Output, ScalarValue
+from greenfast.app.views.base_schemas import Output, ScalarValue
 
 
 class ParameterOut(Output):

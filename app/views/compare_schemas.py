@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from greenfast.app.views.schemas import ChangeOut, Input, Output, ScalarValue
+from greenfast.app.views.base_schemas import Input, Output, ScalarValue
+from greenfast.app.views.schemas import ChangeOut
 
 
 class ExtensionIn(Input):

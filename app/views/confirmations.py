@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 
 from greenfast.app.history import kernel_today, recheck_of
-from greenfast.app.views.schemas import (
-    ChampionOut,
+from greenfast.app.views.confirmation_schemas import (
     ComparisonOut,
     ConfirmationOut,
     PeerOut,
     ProcessOut,
-    ScopeOut,
     TimesOut,
-    TrialOut,
 )
+from greenfast.app.views.schemas import ChampionOut, ScopeOut, TrialOut
 from greenfast.db.rows import ChampionRow, ConfirmationRow, PeerRow
 from greenfast.search.acceptance import measured_decision
 from greenfast.search.kernels.catalogue import Catalogue

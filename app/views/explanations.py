@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from greenfast.app.views.schemas import Output
+from greenfast.app.views.base_schemas import Output
 from greenfast.app.wiring import Services
 from greenfast.db import convert
 from greenfast.db.ledger import NoteKind

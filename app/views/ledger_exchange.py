@@ -18,8 +18,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from greenfast.app.views.ablations import each_trial
+from greenfast.app.views.base_schemas import Output, ScalarValue
 from greenfast.app.views.ledger_reasons import rejection_problem
-from greenfast.app.views.schemas import Output, ScalarValue
 from greenfast.app.wiring import own_version
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from greenfast.app.views.base_schemas import Output
 from greenfast.app.views.ledger_scope import kindred_plans
-from greenfast.app.views.schemas import Output
 from greenfast.db import convert
 from greenfast.db.ledger import KindredSearch, KnownTrial, NoteKind
 from greenfast.search.loop.memory import NEVER_REPEATED, Recalled, may_repeat, needs_same_baseline

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from greenfast.app.views.schemas import ChangeOut, Output
+from greenfast.app.views.base_schemas import Output
+from greenfast.app.views.schemas import ChangeOut
 from greenfast.db.rows import TrialRow
 
 if TYPE_CHECKING:

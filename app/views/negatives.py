@@ -13,9 +13,10 @@ from pydantic import Field
 
 from greenfast.app.history import kernel_today
 from greenfast.app.views.ablations import each_trial
+from greenfast.app.views.base_schemas import Output, ScalarValue
 from greenfast.app.views.designs import written
 from greenfast.app.views.ledger_scope import searches_of_scope
-from greenfast.app.views.schemas import NegativeOut, Output, ScalarValue
+from greenfast.app.views.schemas import NegativeOut
 from greenfast.app.wiring import Services, toolchain_name
 from greenfast.db.rows import NegativeRow, TrialRow
 from greenfast.search.errors import GreenfastError

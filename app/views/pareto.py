@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from greenfast.app.views.schemas import Output, TrialOut
+from greenfast.app.views.base_schemas import Output
+from greenfast.app.views.schemas import TrialOut
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError, unknown_name
 from greenfast.search.strategies.objectives import OBJECTIVES, front_of

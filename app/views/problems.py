@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from greenfast.app.views.schemas import Problem
+from greenfast.app.views.base_schemas import Problem
 from greenfast.app.views.validation import refusal_of
 from greenfast.search.errors import Fault, GreenfastError
 from greenfast.search.text import one_line, shortened

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from greenfast.app.views.schemas import Output
+from greenfast.app.views.base_schemas import Output
 from greenfast.app.wiring import Services
 from greenfast.db import convert
 from greenfast.db.ledger import NoteKind
@@ -16,7 +16,7 @@ from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.loop.evaluate import evaluate, timings_of
 from greenfast.search.loop.plan import NO_BASELINE
-from greenfast.search.loop.run import baseline_candidate
+from greenfast.search.loop.start import baseline_candidate
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.verdict import (
     Faulted,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from greenfast.app.views.confirmation_schemas import ComparisonOut
 from greenfast.app.views.designs import written
 from greenfast.app.views.report_schemas import ReportOut, SearchReportOut, StageOut
 from greenfast.app.views.report_state import faults_sentence
-from greenfast.app.views.schemas import ComparisonOut, FunnelStep
+from greenfast.app.views.schemas import FunnelStep
 from greenfast.search.text import visible
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
@@ -49,6 +50,23 @@ def _target(search: SearchReportOut, number: int) -> str:
 def _search(search: SearchReportOut, *, several: bool) -> Iterator[str]:
     if several:
         yield from (f"## {plain(search.name)}", "")
+    yield from _question(search)
+    yield from ("### Set-up", "")
+    yield from _table(("", ""), [(name, plain(value)) for name, value in search.setup])
+    yield from _gates(search)
+    yield from _stages(search)
+    yield from _winner(search)
+    yield from _compared(search)
+    yield from _ablation(search)
+    yield from _negatives(search)
+    yield from _importances(search)
+    yield from ("### What to try next", "")
+    yield from (f"- {step}" for step in map(_commands, search.next_steps))
+    yield ""
+    yield from _trials(search)
+
+
+def _question(search: SearchReportOut) -> Iterator[str]:
     question = search.question
     yield from (f"**Question.** {plain(question.sentence)}", "")
     if question.hypothesis:
@@ -58,15 +76,14 @@ def _search(search: SearchReportOut, *, several: bool) -> Iterator[str]:
             else ""
         )
         cost = f" Cost: {plain(question.cost)}." if question.cost else ""
-        yield from (
-            f"**Hypothesis.** {plain(question.hypothesis.rstrip('.'))}.{expected}{cost}",
-            "",
-        )
+        hypothesis = plain(question.hypothesis.rstrip("."))
+        yield from (f"**Hypothesis.** {hypothesis}.{expected}{cost}", "")
     if search.state:
         yield from (f"**State.** {plain(search.state)}", "")
     yield from (f"**Answer.** {plain(question.answer)}", "")
-    yield from ("### Set-up", "")
-    yield from _table(("", ""), [(name, plain(value)) for name, value in search.setup])
+
+
+def _gates(search: SearchReportOut) -> Iterator[str]:
     yield from ("### Gates", "")
     yield from _table(
         ("gate", "reached", "passed"),
@@ -85,24 +102,27 @@ def _search(search: SearchReportOut, *, several: bool) -> Iterator[str]:
             f"{search.reused} of {search.trials} trials repeat the verdict of an earlier search.",
             "",
         )
+
+
+def _stages(search: SearchReportOut) -> Iterator[str]:
     yield from ("### Stages", "")
     yield from _table(
         ("trial", "", "design", "time", "of baseline", "registers", "shared", "spills", "status"),
         [_stage(search, stage) for stage in search.stages],
     )
+
+
+def _winner(search: SearchReportOut) -> Iterator[str]:
     name = (
         f"{_link(search, search.winner, f'trial {search.winner}')}. "
         if search.winner is not None
         else ""
     )
     yield from ("### Winner", "", f"{name}{plain(search.winner_sentence)}", "")
-    yield from _compared(search)
-    yield from _ablation(search)
-    yield from _negatives(search)
-    yield from _importances(search)
-    yield from ("### What to try next", "")
-    yield from (f"- {step}" for step in map(_commands, search.next_steps))
-    yield from ("", "### Trials", "")
+
+
+def _trials(search: SearchReportOut) -> Iterator[str]:
+    yield from ("### Trials", "")
     yield from _table(
         ("trial", "verdict", "template", "values", "source"),
         [

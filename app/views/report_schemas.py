@@ -5,15 +5,11 @@ from __future__ import annotations
 from pydantic import Field
 
 from greenfast.app.views.ablation_schemas import AblationOut
+from greenfast.app.views.base_schemas import Output, ScalarValue
 from greenfast.app.views.compare_schemas import TemplateImportancesOut
+from greenfast.app.views.confirmation_schemas import ConfirmationOut, PeerOut
 from greenfast.app.views.negatives import ThemeOut
-from greenfast.app.views.schemas import (
-    ConfirmationOut,
-    FunnelStep,
-    Output,
-    PeerOut,
-    ScalarValue,
-)
+from greenfast.app.views.schemas import FunnelStep
 
 
 class QuestionOut(Output):

@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from greenfast.app.views.schemas import Input, Output, PageQuery
+from greenfast.app.views.base_schemas import Input, Output
+from greenfast.app.views.query_schemas import PageQuery
 
 
 class SubmissionIn(Input):

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from greenfast.app.views.schemas import (
-    Budget,
-    Input,
-    Output,
-    SearchOut,
-    WorkloadIn,
-)
+from greenfast.app.views.base_schemas import Input, Output
+from greenfast.app.views.request_schemas import Budget, WorkloadIn
+from greenfast.app.views.schemas import SearchOut
 from greenfast.db.rows import TuningRow
 from greenfast.search.dispatch.build import DEFAULT_WITHIN_PERCENT
 from greenfast.search.loop.plan import SearchRequest

@@ -41,6 +41,7 @@ from greenfast.search.verdict import Outcome
 TEMPLATES = (
     "gemm/mma",
     "gemm/wgmma",
+    "gemm_fp8/wgmma",
     "attention/wgmma",
     "attention/decode",
     "attention_fp8/wgmma",

@@ -33,7 +33,7 @@ KNOWN: tuple[Known, ...] = (
         "equivalent",
         "early release",
         "gf::wgmma_wait<0>();",
-        "gemm/wgmma .*scheduler=grid ",
+        "gemm(_fp8)?/wgmma .*scheduler=grid ",
         "the block's only tile ends here: nothing fills the slot again",
     ),
     *(

@@ -45,7 +45,7 @@ from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Workload
 from greenfast.search.loop.plan import SearchPlan, SearchRequest
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
 from greenfast.search.verdict import Trial
 

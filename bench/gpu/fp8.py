@@ -12,7 +12,9 @@ the sum of the terms' sizes, which reference.py's ACCUMULATOR_STEP bounds. It is
 from __future__ import annotations
 
 import json
+import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +26,18 @@ from bench.environment import environment
 from bench.results import Row, write_json
 from bench.session import Session, open_session
 from greenfast.search.devices.facts import device
+from greenfast.search.digest import digest
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.performance import timed_problems
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.spec import KernelSpec, Preset, TemplateSpec
+from greenfast.search.kernels.template_text import Line
 from greenfast.search.kernels.workloads import Workload
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
+from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.space.space import Space
+from greenfast.search.toolchain import Cubin, Toolchain
 
 FORMATS = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2, "f16": np.float16}
 # Of two: the range of powers that each format holds exactly.
@@ -134,6 +140,16 @@ multiply(const unsigned* a, const unsigned* b, const float* c, float* d) {
 """
 
 
+def compiled(text: str, arch: str) -> bytes:
+    """The cubin of a text without includes, for an architecture that CuPy does not ask for."""
+    lines = tuple(Line("multiply.cu", number) for number in range(1, text.count("\n") + 1))
+    source = RenderedSource(text, digest(text), lines, text, ("multiply",), True, True)
+    with tempfile.TemporaryDirectory() as folder, closing(Toolchain(Path(folder), 1)) as toolchain:
+        cubin = toolchain.compile(source, arch)
+    assert isinstance(cubin, Cubin), cubin
+    return cubin.code
+
+
 class WarpgroupMultiplier(Multiplier):
     """The same by one wgmma of 64 rows: four matrices of `a` in a row share the first one's `b`."""
 
@@ -142,10 +158,8 @@ class WarpgroupMultiplier(Multiplier):
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
         text = WARPGROUP_SOURCE.replace("KIND", kind)
-        compiler = self.cupy.cuda.compiler
-        cubin, _ = compiler.compile_using_nvrtc(text, (), "90a", "wgmma.cu")
         module = self.cupy.cuda.function.Module()
-        module.load(cubin)
+        module.load(compiled(text, "sm_90a"))
         self.function = module.get_function("multiply")
         self.b_at = np.arange(8 * self.depth).reshape(1, -1)
 

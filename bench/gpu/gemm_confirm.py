@@ -1,12 +1,13 @@
 """The fastest points of bench.gpu.gemm_sweep against cuBLASLt, confirmed in fresh processes.
 
-    python -m bench.gpu.gemm_confirm OUT.json [--finalists 4] [--processes 3] [--only TEXT]
+    python -m bench.gpu.gemm_confirm OUT.json [--kernel gemm_fp8] [--sweep FILE]
+                                     [--finalists 4] [--processes 3] [--only TEXT]
 
 A sweep's best point was picked from hundreds by the times that are shown, so it looks faster than
 it is. Here a first process picks among the finalists of each row. Fresh processes then time only
-that pick, in randomised ABBA blocks with torch's linear (cuBLASLt), L2 hot. Each process places its
-data anew, compares the output with torch's, and gives an interval; the row's decision is that over
-processes, as for every published time (greenfast.search.timing.across_processes).
+that pick, in randomised ABBA blocks with torch's product (cuBLASLt), L2 hot. Each process places
+its data anew, compares the output with the exact product, and gives an interval; the row's decision
+is that over processes, as for every published time (greenfast.search.timing.across_processes).
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from typing import Any
 
 from bench.command_line import require_gpu, script_parser
 from bench.environment import basic_environment
-from bench.gpu.gemm_sweep import DEADLINE_S, TOLERANCE, described
+from bench.gpu.gemm_operands import Operands, Tensors, operands
+from bench.gpu.gemm_sweep import DEADLINE_S, described
 from bench.results import Row, read_json, read_result, write_json
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
@@ -54,22 +56,27 @@ def main() -> int:
     if options.child:
         return child(json.loads(options.out.read_text()))
     require_gpu()
-    sweep = [
-        row for row in read_result("h200/gemm_sweep")["rows"] if options.only in row["workload"]
-    ]
+    given = operands(options.kernel)
+    result = (
+        read_json(options.sweep) if options.sweep else read_result(f"h200/{options.kernel}_sweep")
+    )
+    sweep = [row for row in result["rows"] if options.only in row["workload"]]
     with tempfile.TemporaryDirectory(prefix="greenfast-confirm-") as name:
         folder = Path(name)
-        points = prepared(sweep, options.finalists, folder)
+        points = prepared(sweep, options.finalists, folder, given)
         began = time.monotonic()
-        trials = in_process(points, PICK_BLOCKS, 0, folder)
-        picks = {workload: fastest(trials[workload]) for workload in points}
+        trials = in_process(points, PICK_BLOCKS, 0, folder, given)
+        picks = {workload: fastest(trials[workload], given) for workload in points}
         print(f"picked in {time.monotonic() - began:.0f} s", flush=True)
         kept = {workload: [points[workload][pick]] for workload, pick in picks.items()}
         rounds = [
-            {workload: rows[0] for workload, rows in in_process(kept, BLOCKS, seed, folder).items()}
+            {
+                workload: rows[0]
+                for workload, rows in in_process(kept, BLOCKS, seed, folder, given).items()
+            }
             for seed in range(1, options.processes + 1)
         ]
-    rows = [confirmed(workload, kept[workload][0], rounds) for workload in kept]
+    rows = [confirmed(workload, kept[workload][0], rounds, given) for workload in kept]
     environment = {**basic_environment(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
     write_json(options.out, {"environment": environment, "rows": rows})
     ratios = [row["ratio"] for row in rows]
@@ -81,6 +88,8 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument("out", type=Path, metavar="OUT.json")
+    parser.add_argument("--kernel", choices=("gemm", "gemm_fp8"), default="gemm")
+    parser.add_argument("--sweep", type=Path, metavar="FILE", help="default: the stored result")
     parser.add_argument("--finalists", type=int, default=4, help="of a row, from the sweep")
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--only", default="", help="text that a row contains")
@@ -88,15 +97,15 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def fastest(rows: list[Row]) -> int:
+def fastest(rows: list[Row], given: Operands) -> int:
     """The index of the right point with the smallest median ratio."""
-    right = [index for index, row in enumerate(rows) if row["error"] <= TOLERANCE]
+    right = [index for index, row in enumerate(rows) if row["error"] <= given.tolerance]
     if not right:
         raise SystemExit(f"no finalist of this row computes what torch computes: {rows}")
     return min(right, key=lambda index: rows[index]["interval"][0])
 
 
-def confirmed(workload: str, point: Row, rounds: list[dict[str, Row]]) -> Row:
+def confirmed(workload: str, point: Row, rounds: list[dict[str, Row]], given: Operands) -> Row:
     """A row of the result: medians of each process, and the ratio over processes."""
     each = [rows[workload] for rows in rounds]
     decision, whole = across_processes([Interval(*row["interval"]) for row in each])
@@ -110,7 +119,7 @@ def confirmed(workload: str, point: Row, rounds: list[dict[str, Row]]) -> Row:
         "ratio_low": low,
         "ratio_high": high,
         "decision": str(decision),
-        "right": all(row["error"] <= TOLERANCE for row in each),
+        "right": all(row["error"] <= given.tolerance for row in each),
         "processes": each,
     }
 
@@ -118,10 +127,12 @@ def confirmed(workload: str, point: Row, rounds: list[dict[str, Row]]) -> Row:
 # ---- compiled here, timed in children ----
 
 
-def prepared(sweep: list[Row], finalists: int, folder: Path) -> dict[str, list[Row]]:
+def prepared(
+    sweep: list[Row], finalists: int, folder: Path, given: Operands
+) -> dict[str, list[Row]]:
     """By row, the finalists with the file of their cubin and their launch."""
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
-    kernel = catalogue.kernel("gemm")
+    kernel = catalogue.kernel(given.kernel)
     template = kernel.template("wgmma")
     compiled = kernel.workload("square_4096").compile_time(kernel)
     toolchain = Toolchain(folder / "toolchain", usable_cores())
@@ -158,13 +169,12 @@ def prepared(sweep: list[Row], finalists: int, folder: Path) -> dict[str, list[R
 
 
 def in_process(
-    points: dict[str, list[Row]], blocks: int, seed: int, folder: Path
+    points: dict[str, list[Row]], blocks: int, seed: int, folder: Path, given: Operands
 ) -> dict[str, list[Row]]:
     """Times of all points in one fresh process."""
     request, reply = folder / f"request-{seed}.json", folder / f"reply-{seed}.json"
-    request.write_text(
-        json.dumps({"points": points, "blocks": blocks, "seed": seed, "reply": str(reply)})
-    )
+    asked = {"points": points, "blocks": blocks, "seed": seed, "reply": str(reply)}
+    request.write_text(json.dumps({**asked, "kernel": given.kernel}))
     command = [sys.executable, "-m", "bench.gpu.gemm_confirm", str(request), "--child"]
     subprocess.run(command, check=True, timeout=CHILD_DEADLINE_S)
     times: dict[str, list[Row]] = read_json(reply)
@@ -181,47 +191,29 @@ def child(request: Row) -> int:
     stream = cupy.cuda.Stream(non_blocking=True)
     torch_stream = torch.cuda.ExternalStream(stream.ptr)
     shift = 256 * random.Random(request["seed"]).randrange(PLACES)
+    given = operands(request["kernel"])
     times: dict[str, list[Row]] = {}
     with stream, torch.cuda.stream(torch_stream), torch.no_grad():
         for workload, points in request["points"].items():
-            memory = tensors_of(workload, shift)
+            memory = given.tensors(workload, shift)
             times[workload] = [
-                timed(point, memory, request, stream, torch_stream) for point in points
+                timed(point, given, memory, request, stream, torch_stream) for point in points
             ]
     write_json(Path(request["reply"]), times)
     return 0
 
 
-def tensors_of(workload: str, shift: int) -> dict[str, Any]:
-    """Contiguous bf16 tensors: A [M, K], B [N, K], bias [N], residual and C [M, N]."""
-    import torch
-
-    m, n, k = (int(item.partition("=")[2]) for item in workload.split(","))
-
-    def placed(*shape: int) -> Any:
-        size = math.prod(shape)
-        memory = torch.empty(size + shift // 2, dtype=torch.bfloat16, device="cuda")
-        return memory[shift // 2 :].view(shape)
-
-    return {
-        "a": placed(m, k).normal_(),
-        "b": placed(n, k).normal_().div_(math.sqrt(k)),
-        "bias": placed(n).normal_(),
-        "residual": placed(m, n).zero_(),
-        "c": placed(m, n).fill_(float("nan")),
-    }
-
-
-def timed(point: Row, tensors: dict[str, Any], request: Row, stream: Any, torch_stream: Any) -> Row:
-    """The point and torch's linear in turns: medians, and the interval of block log ratios."""
+def timed(
+    point: Row, given: Operands, tensors: Tensors, request: Row, stream: Any, torch_stream: Any
+) -> Row:
+    """The point and torch's product in turns: medians, and the interval of block log ratios."""
     import cupy
     import torch
 
     from greenfast.search.peers.duel import PeerCall, PeerStopwatch
     from greenfast.search.targets.cuda.launches import Loaded, Stopwatch
 
-    linear = torch.nn.functional.linear
-    call = PeerCall(lambda given: {"c": linear(given["a"], given["b"])}, tensors)
+    call = PeerCall(lambda each: {"c": given.product(each)}, tensors)
     peer = PeerStopwatch([call], stream, DEADLINE_S, torch_stream)
     module = cupy.RawModule(path=point["cubin"])
     addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
@@ -235,13 +227,11 @@ def timed(point: Row, tensors: dict[str, Any], request: Row, stream: Any, torch_
     tensors["c"].fill_(float("nan"))
     watch.again()
     torch.cuda.synchronize()
-    expected = linear(tensors["a"], tensors["b"]).float()
-    error = float((tensors["c"].float() - expected).abs().max())
     return {
         "us": median(samples),
         "cublaslt_us": median(others),
         "interval": [interval.median, interval.low, interval.high],
-        "error": error if math.isfinite(error) else 1e30,
+        "error": given.error_of(tensors["c"], given.exact(tensors)),
         "samples": [round(value, 3) for value in samples],
         "other_samples": [round(value, 3) for value in others],
     }

@@ -1,13 +1,15 @@
 """Every preset of gemm/wgmma, and points near them, on all rows of bench.gpu.hopper_rows.
 
-    python -m bench.gpu.gemm_sweep OUT.json [--near 1] [--only TEXT] [--seconds 240]
+    python -m bench.gpu.gemm_sweep OUT.json [--kernel gemm_fp8] [--near 1] [--no-grid]
+                                   [--only TEXT] [--seconds 240]
 
 A fast look for the choice of presets, in one process: the dims of gemm are arguments of the launch,
-so each point is compiled once and timed on every row that it suits, L2 hot, as torch's linear
-(cuBLASLt) is. Points are the presets, some near them, and grids of tiles with the deepest ring that
-fits: large tiles, tiles of which several blocks share K, and turned products for few tokens.
-The fastest five of a row are then timed in turns with it. Each output is compared with torch's.
-Published times come from searches; these have no confirmation in fresh processes.
+so each point is compiled once and timed on every row that it suits, L2 hot, as torch's product
+(cuBLASLt: linear, or _scaled_mm on fp8 codes) is. Points are the presets, some near them, and grids
+of tiles with the deepest ring that fits: large tiles, tiles of which several blocks share K, and
+turned products for few tokens. The fastest five of a row are then timed in turns with it. Each
+output is compared with the exact product, and so is torch's. Published times come from searches;
+these have no confirmation in fresh processes.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from typing import Any
 
 from bench.command_line import require_gpu, script_parser
 from bench.environment import basic_environment
-from bench.gpu.hopper_rows import GEMM
+from bench.gpu.gemm_operands import Operands, Tensors, operands
+from bench.gpu.hopper_rows import GEMM, GEMM_FP8
 from bench.results import Row, write_json
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
@@ -50,7 +53,6 @@ from greenfast.search.toolchain.nvrtc import Cubin, Toolchain
 
 SEED, DEADLINE_S = 7, 20.0
 SCREEN_SAMPLES, FINALISTS, TURNS = 3, 5, 12
-TOLERANCE = 0.08  # outputs are normal numbers in bf16, whose step is 0.03 between 4 and 8
 TRIES = 20
 # Columns of the product, rows of a warpgroup, and whether the product is turned.
 LARGE = (
@@ -76,14 +78,14 @@ def main() -> int:
     options = _options()
     require_gpu()
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
-    kernel = catalogue.kernel("gemm")
+    kernel = catalogue.kernel(options.kernel)
     template = kernel.template("wgmma")
     began = time.monotonic()
-    points = compiled_points(kernel, template, catalogue, options.near)
+    points = compiled_points(kernel, template, catalogue, options.near, options.grid)
     print(f"{len(points)} points compiled in {time.monotonic() - began:.0f} s", flush=True)
     rows: list[Row] = []
     bench = GpuBench(kernel, template)
-    for workload, _ in GEMM:
+    for workload in sizes(kernel.name):
         if options.only not in workload or time.monotonic() - began > options.seconds:
             continue
         rows.append(bench.row(workload, points))
@@ -101,10 +103,18 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument("out", type=Path, metavar="OUT.json")
+    parser.add_argument("--kernel", choices=("gemm", "gemm_fp8"), default="gemm")
+    parser.add_argument("--no-grid", dest="grid", action="store_false", help="no grids of tiles")
     parser.add_argument("--near", type=int, default=1, help="points near each preset")
     parser.add_argument("--only", default="", help="text that a row contains")
     parser.add_argument("--seconds", type=float, default=240.0, help="begin no row after these")
     return parser.parse_args()
+
+
+def sizes(kernel: str) -> list[str]:
+    """The rows of hopper_rows whose operands are those of gemm_operands."""
+    rows = GEMM_FP8 if kernel == "gemm_fp8" else GEMM
+    return [workload for workload, _ in rows if workload.count(",") == 2]
 
 
 # ---- points ----
@@ -196,13 +206,14 @@ def suits(point: Point, m: int) -> bool:
 
 
 def compiled_points(
-    kernel: KernelSpec, template: TemplateSpec, catalogue: Catalogue, near: int
+    kernel: KernelSpec, template: TemplateSpec, catalogue: Catalogue, near: int, grid: bool
 ) -> list[Point]:
     """The points that compile without spilling."""
     compiled = kernel.workload("square_4096").compile_time(kernel)
     space = Space(template, compiled, device("h200"))
     presets = {item[1]: item for item in drawn_points(space, template, near)}
-    drawn = tuple({**{item[1]: item for item in grid_points(space, template)}, **presets}.values())
+    tiles = {item[1]: item for item in grid_points(space, template)} if grid else {}
+    drawn = tuple({**tiles, **presets}.values())
     with tempfile.TemporaryDirectory(prefix="greenfast-sweep-") as folder:
         toolchain = Toolchain(Path(folder), usable_cores())
         try:
@@ -272,7 +283,7 @@ def described(
 
 
 class GpuBench:
-    """Times points beside torch's linear on the first GPU."""
+    """Times points beside torch's product on the first GPU."""
 
     def __init__(self, kernel: KernelSpec, template: TemplateSpec) -> None:
         import cupy
@@ -286,26 +297,16 @@ class GpuBench:
 
     def row(self, workload: str, points: list[Point]) -> Row:
         torch = self._torch
-        values = dict(item.split("=") for item in workload.split(","))
-        m, n, k = (int(values[name]) for name in "MNK")
+        given = operands(self._kernel.name)
         with self._stream, torch.cuda.stream(self._torch_stream), torch.no_grad():
-            make = {"dtype": torch.bfloat16, "device": "cuda"}
-            tensors = {
-                "a": torch.randn(m, k, **make),
-                "b": torch.randn(n, k, **make) / math.sqrt(k),
-                "bias": torch.randn(n, **make),
-                "residual": torch.zeros(m, n, **make),
-                "c": torch.zeros(m, n, **make),
-            }
-            return self._timed(workload, points, tensors)
+            return self._timed(workload, points, given, given.tensors(workload))
 
-    def _timed(self, workload: str, points: list[Point], tensors: dict[str, Any]) -> Row:
+    def _timed(self, workload: str, points: list[Point], given: Operands, tensors: Tensors) -> Row:
         from greenfast.search.peers.duel import PeerCall, PeerStopwatch
 
-        linear = self._torch.nn.functional.linear
-        call = PeerCall(lambda given: {"c": linear(given["a"], given["b"])}, tensors)
+        call = PeerCall(lambda each: {"c": given.product(each)}, tensors)
         peer = PeerStopwatch([call], self._stream, DEADLINE_S, self._torch_stream)
-        expected = linear(tensors["a"], tensors["b"]).float()
+        expected = given.exact(tensors)
         _warm_up(peer)
         alone_us = _median([peer() for _ in range(5)])
         best_us, results = math.inf, []
@@ -322,11 +323,10 @@ class GpuBench:
             tensors["c"].fill_(float("nan"))
             watch.again()
             self._torch.cuda.synchronize()
-            off = float((tensors["c"].float() - expected).abs().max())
-            results.append((us, off, number, point))
-        right = [item for item in results if item[1] <= TOLERANCE]
+            results.append((us, given.error_of(tensors["c"], expected), number, point))
+        right = [item for item in results if item[1] <= given.tolerance]
         finalists = []
-        for _, _, number, point in sorted(right, key=lambda item: item[0])[:FINALISTS]:
+        for _, off, number, point in sorted(right, key=lambda item: item[0])[:FINALISTS]:
             watch = self._watch(number, point, workload, tensors)
             ours, theirs = _in_turns(watch, peer)
             finalists.append(
@@ -336,13 +336,15 @@ class GpuBench:
                     "us": ours,
                     "cublaslt_us": theirs,
                     "ratio": ours / theirs,
+                    "error": off,
                 }
             )
         finalists.sort(key=lambda row: row["ratio"])
         return {
             "workload": workload,
             "cublaslt_us": alone_us,
-            "wrong": [point.name for _, off, _, point in results if not off <= TOLERANCE],
+            "cublaslt_error": given.error_of(given.product(tensors), expected),
+            "wrong": [point.name for _, off, _, point in results if not off <= given.tolerance],
             "finalists": finalists,
             "points": [
                 {

@@ -76,19 +76,40 @@ GEMM = tuple(
 )
 
 
+# On e4m3 codes with a scale a tensor; one row with a scale a row, and one with sums in float32.
+GEMM_FP8 = tuple(
+    (f"M={m},N={n},K={k}{more}", f"wgmma:{preset}")
+    for m, n, k, more, preset in (
+        (4096, 4096, 4096, "", "wide"),
+        (8192, 8192, 8192, "", "wide"),
+        (512, 6144, 4096, "", "wide_192"),
+        (2048, 4096, 4096, "", "wide_alone"),
+        (16, 6144, 4096, "", "tokens_16"),
+        (64, 4096, 14336, "", "tokens_64"),
+        (2048, 28672, 4096, "", "tall"),
+        (3000, 2064, 1040, "", "wide_alone"),
+        (2048, 4096, 4096, ",row_scales=1", "wide_alone"),
+        (4096, 4096, 4096, ",sums=float32", "wide_192"),
+    )
+)
+
+
 def main() -> int:
     parser = script_parser(__doc__)
     parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("--seconds", default="14")
     parser.add_argument("--trials", default="40")
-    parser.add_argument("--kernel", choices=("attention", "gemm"))
+    parser.add_argument("--kernel", choices=("attention", "gemm", "gemm_fp8"))
     parser.add_argument("--only", default="", help="text that a workload contains")
-    parser.add_argument("--together", type=int, help="searches at a time; default 1, of gemm 3")
+    parser.add_argument(
+        "--together", type=int, help="searches at a time; default 1, of gemm and gemm_fp8 3"
+    )
     options = parser.parse_args()
     require_gpu()
     rows = read_json(options.out)["rows"] if options.out.is_file() else []
     plans = [("attention", *row) for row in (*ATTENTION, *DECODE)]
     plans += [("gemm", *row) for row in GEMM]
+    plans += [("gemm_fp8", *row) for row in GEMM_FP8]
     order = [(kernel, f"{values},dtype=bf16") for kernel, values, _ in plans]
     done = {(row["kernel"], row["workload"]) for row in rows}
     left = [
@@ -98,7 +119,7 @@ def main() -> int:
         and options.only in f"{values},dtype=bf16"
         and (kernel, f"{values},dtype=bf16") not in done
     ]
-    together = options.together or (3 if options.kernel == "gemm" else 1)
+    together = options.together or (1 if options.kernel in (None, "attention") else 3)
     with ThreadPoolExecutor(together) as threads:
         searches = [
             threads.submit(searched, *plan, options.trials, options.seconds) for plan in left

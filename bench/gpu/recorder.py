@@ -6,7 +6,7 @@ import time
 
 from bench.results import Row
 from greenfast.search.loop.comparison import Confirmation, Peer
-from greenfast.search.loop.run import Control
+from greenfast.search.loop.sink import Control
 from greenfast.search.loop.spending import Spent
 from greenfast.search.render import RenderedSource
 from greenfast.search.strategies import Proposal

@@ -33,7 +33,8 @@ from greenfast.search.gates.performance import timed_problems
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.loop.evaluate import EvaluationContext, evaluate, prepare
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import History, RunResult, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import History, RunResult
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Rival

@@ -36,7 +36,8 @@ from greenfast.search.gates.safety import like
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
-from greenfast.search.loop.run import History, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import History
 from greenfast.search.targets import Target, TargetSettings, open_target
 from greenfast.search.targets.base import Runner
 from greenfast.search.targets.cuda.several import SeveralGpus

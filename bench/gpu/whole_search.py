@@ -24,7 +24,8 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.gates import Subject
 from greenfast.search.gates.safety import SafetyGate, like
 from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
-from greenfast.search.loop.run import History, RunResult, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import History, RunResult
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import GateResult, gate_result
 

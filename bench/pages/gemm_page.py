@@ -17,6 +17,8 @@ from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
 PAGE = DOCS / "gemm.md"
 CONFIRMED, SWEEP, FIT = "h200/gemm_confirm", "h200/gemm_sweep", "model_wgmma"
+FP8_CONFIRMED, FP8_SWEEP = "h200/gemm_fp8_confirm", "h200/gemm_fp8_sweep"
+TYPES = {FP8_CONFIRMED: "e4m3", FP8_SWEEP: "e4m3"}  # of A and B, where it is not bf16
 
 
 def pages() -> dict[Path, str]:
@@ -26,13 +28,16 @@ def pages() -> dict[Path, str]:
         "sweep": sweep,
         "fit": fit,
         "presets": presets,
+        "fp8_presets": lambda: presets("gemm_fp8"),
+        "fp8_confirmed": lambda: confirmed(FP8_CONFIRMED),
+        "fp8_sweep": lambda: sweep(FP8_SWEEP),
     }
     return {PAGE: filled_page(PAGE, "gemm_page", sections)}
 
 
-def confirmed() -> str:
+def confirmed(result: str = CONFIRMED) -> str:
     """A line for each row of the aim: the sweep's pick in fresh processes."""
-    measured = rows(CONFIRMED)
+    measured = rows(result)
     lines = [
         (
             f"`{row['workload']}`",
@@ -49,7 +54,7 @@ def confirmed() -> str:
     text = table((*titles, "tile"), lines)
     if not lines:
         return text
-    return f"{text}\n\n{_summary([row['ratio'] for row in measured], CONFIRMED)}"
+    return f"{text}\n\n{_summary([row['ratio'] for row in measured], result)}"
 
 
 def slower() -> str:
@@ -77,9 +82,9 @@ def slower() -> str:
     return table((*titles, *more), lines)
 
 
-def sweep() -> str:
+def sweep(result: str = SWEEP) -> str:
     """The best point of each row, timed in turns with cuBLASLt in one process."""
-    best = [(row["workload"], row["finalists"][0]) for row in rows(SWEEP) if row["finalists"]]
+    best = [(row["workload"], row["finalists"][0]) for row in rows(result) if row["finalists"]]
     lines = [
         (
             f"`{name}`",
@@ -95,7 +100,7 @@ def sweep() -> str:
     text = table(titles, lines)
     if not lines:
         return text
-    return f"{text}\n\n{_summary([point['ratio'] for _, point in best], SWEEP)}"
+    return f"{text}\n\n{_summary([point['ratio'] for _, point in best], result)}"
 
 
 def fit() -> str:
@@ -123,12 +128,12 @@ def _summary(ratios: list[float], result: str) -> str:
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     return (
         f"Geometric mean {mean:.3f}, worst {max(ratios):.3f}. "
-        f"H200, {_date(result)}, bf16, L2 hot; {source_of(result)}."
+        f"H200, {_date(result)}, {TYPES.get(result, 'bf16')}, L2 hot; {source_of(result)}."
     )
 
 
-def presets() -> str:
-    template = Catalogue([REPOSITORY_TEMPLATES]).kernel("gemm").template("wgmma")
+def presets(kernel: str = "gemm") -> str:
+    template = Catalogue([REPOSITORY_TEMPLATES]).kernel(kernel).template("wgmma")
     return table(
         ("preset", "design"), [(f"`{preset.name}`", preset.doc) for preset in template.presets]
     )

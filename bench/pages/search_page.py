@@ -53,11 +53,13 @@ def strategies() -> str:
 def _setting() -> str:
     (setting,) = _of("setting")
     date = find_result(RESULT)["environment"]["date"]
-    version = setting["kernel_tuner"]
+    version, seeds = setting["kernel_tuner"], setting["seeds"]
     beside = f" Kernel Tuner {version} in its simulation mode." if version else ""
+    fewer = {row["searches"] for row in _of("strategy") if row.get("searches", seeds) < seeds}
+    less = f" (some of others: {min(fewer)})" if fewer else ""
     return (
-        f"{setting['evaluations']} evaluations, {setting['seeds']} searches for each space and "
-        f"strategy, {len(setting['spaces'])} spaces, {date}.{beside} {source_of(RESULT)}."
+        f"{setting['evaluations']} evaluations, {seeds} searches for each space and "
+        f"strategy{less}, {len(setting['spaces'])} spaces, {date}.{beside} {source_of(RESULT)}."
     )
 
 

@@ -32,7 +32,8 @@ from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchPlan
-from greenfast.search.loop.run import History, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import History
 from greenfast.search.strategies import STRATEGIES
 from greenfast.search.targets.base import Answering, Question
 from greenfast.search.verdict import Green, Passed, PerformanceEvidence, Trial, Verdict

@@ -1,13 +1,16 @@
 """Would other constants of `evolution` be as good on a space that had no part in choosing them?
 
-    python -m bench.speed.search_constants SEARCHES.jsonl [--space FILE ...] [--seeds 4]
-        [--evaluations 80] [--save]
+    python -m bench.speed.search_constants SEARCHES.jsonl [--space FILE ...] [--seeds 20]
+        [--evaluations 120] [--save]
 
-Each constant is changed alone. For each space, the value is chosen that needs the fewest
-evaluations to 5 % of the optimum on all other spaces (the geometric mean, a search that does not
-get there counts as its budget), and judged on the space that was left out. `kept` are the
-evaluations with the constants as they are. Searches are appended to SEARCHES.jsonl as they end, and
-a second run does those that are missing.
+Each constant is changed alone, and `before` changes all that the last choice changed. For each
+space, the value is chosen that needs the fewest evaluations to 5 % of the optimum on all other
+spaces (the geometric mean, a search that does not get there counts as its budget), and judged on
+the space that was left out. `kept` are the evaluations with the constants as they are. A line
+`changed` compares a value with the kept one, search by search, on all spaces.
+
+Searches are appended to SEARCHES.jsonl as they end, and a second run does those that are missing.
+The seeds are not those of `search_quality`.
 """
 
 from __future__ import annotations
@@ -15,7 +18,10 @@ from __future__ import annotations
 import json
 import math
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
 
 import numpy as np
 
@@ -23,43 +29,63 @@ from bench.command_line import add_save, script_parser
 from bench.environment import publish
 from bench.results import Row
 from bench.speed.search_quality import searched, stored
-from bench.speed.search_quality_figures import evaluations_to
+from bench.speed.search_quality_figures import evaluations_to, interval
 from bench.speed.search_quality_spaces import MeasuredSpace, measured_spaces
-from greenfast.search.strategies import evolution
-from greenfast.search.strategies.features import Encoding, Features
+from greenfast.search.strategies import evolution, ranker
+from greenfast.search.strategies.features import Encoding
 
-CHANGES: dict[str, tuple[object, ...]] = {
-    "FIRST_POINTS": (5, 12),
-    "FAR_FROM": (1, 20),
-    "CHILDREN": (64,),
-    "POOL": (512,),
-    "Features": (Encoding,),  # without products and factors of two
+Change = tuple[ModuleType, str, object]  # a module's constant and its value
+CHANGES: dict[str, dict[str, tuple[Change, ...]]] = {
+    "first points": {
+        "3": ((evolution, "FIRST_POINTS", 3),),
+        "6": ((evolution, "FIRST_POINTS", 6),),
+        "8": ((evolution, "FIRST_POINTS", 8),),
+    },
+    "points in the middle": {"0": ((evolution, "MIDDLE_POINTS", 0),)},
+    "prior of lengths": {
+        "0, 1": ((ranker, "LENGTH_PRIOR", (0.0, 1.0)),),
+        "1, 0.5": ((ranker, "LENGTH_PRIOR", (1.0, 0.5)),),
+    },
+    "far from": {
+        "1": ((evolution, "FAR_FROM", 1),),
+        "20": ((evolution, "FAR_FROM", 20),),
+    },
+    "children": {"64": ((evolution, "CHILDREN", 64),)},
+    "pool": {"512": ((evolution, "POOL", 512),)},
+    "features": {"values alone": ((evolution, "Features", Encoding),)},
+    "all": {
+        "before": (
+            (evolution, "FIRST_POINTS", 8),
+            (evolution, "MIDDLE_POINTS", 0),
+            (ranker, "LENGTH_PRIOR", (0.0, 1.0)),
+        )
+    },
 }
 KEPT = "kept"
+FIRST_SEED = 1000
 GOAL = 1.05
 Job = tuple[str, str, int, int]  # setting, space, seed, budget
 
 _spaces: dict[str, MeasuredSpace] = {}
 
 
-def settings() -> dict[str, tuple[str, object]]:
-    """Name of each changed setting -> constant and value."""
+def settings() -> dict[str, tuple[str, tuple[Change, ...]]]:
+    """Name of each changed setting -> what it changes."""
     return {
-        f"{name}={getattr(value, '__name__', value)}": (name, value)
-        for name, values in CHANGES.items()
-        for value in values
+        f"{constant}: {name}": (constant, changes)
+        for constant, values in CHANGES.items()
+        for name, changes in values.items()
     }
 
 
 def run(job: Job) -> Row:
     setting, space, seed, budget = job
-    name, value = settings().get(setting, ("Features", Features))
-    before = getattr(evolution, name)
-    setattr(evolution, name, value)
-    try:
-        return {**searched(_spaces[space], "evolution", seed, budget), "setting": setting}
-    finally:
-        setattr(evolution, name, before)
+    _, changes = settings().get(setting, ("", ()))
+    with ExitStack() as changed:
+        for module, name, value in changes:
+            changed.enter_context(patch.object(module, name, value))
+        row = searched(_spaces[space], "evolution", FIRST_SEED + seed, budget)
+    return {**row, "seed": seed, "setting": setting}
 
 
 def needed(rows: list[Row], budget: int) -> float:
@@ -105,13 +131,32 @@ def left_out(rows: list[Row], budget: int) -> list[Row]:
     return lines
 
 
+def compared(rows: list[Row], budget: int) -> list[Row]:
+    """For each change: evaluations to the goal over those with the constants as they are."""
+    logs = {(row["setting"], row["space"], row["seed"]): needed([row], budget) for row in rows}
+    dice, lines = np.random.default_rng(0), []
+    for setting in settings():
+        ratios = np.array(
+            [
+                log - logs[KEPT, space, seed]
+                for (changed, space, seed), log in logs.items()
+                if changed == setting
+            ]
+        )
+        low, high = interval(ratios, lambda drawn: np.asarray(drawn.mean(axis=-1)), dice)
+        ends = [round(math.exp(end), 2) for end in (low, high)]
+        ratio = round(math.exp(ratios.mean()), 2)
+        lines.append({"what": "changed", "setting": setting, "ratio": ratio, "interval": ends})
+    return lines
+
+
 def main() -> None:
     parser = script_parser(__doc__)
     add_save(parser)
     parser.add_argument("searches", type=Path, metavar="SEARCHES.jsonl")
     parser.add_argument("--space", type=Path, action="append", default=[], metavar="FILE")
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--evaluations", type=int, default=80)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--evaluations", type=int, default=120)
     parser.add_argument("--cores", type=int, default=2)
     options = parser.parse_args()
     _spaces.update({space.name: space for space in measured_spaces(options.space)})
@@ -139,7 +184,8 @@ def main() -> None:
         "seeds": options.seeds,
         "evaluations": options.evaluations,
     }
-    publish("search_constants", [setting, *left_out(rows, options.evaluations)], save=options.save)
+    lines = [*compared(rows, options.evaluations), *left_out(rows, options.evaluations)]
+    publish("search_constants", [setting, *lines], save=options.save)
 
 
 if __name__ == "__main__":

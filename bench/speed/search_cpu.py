@@ -28,6 +28,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -43,9 +44,12 @@ from greenfast.db.store import Store
 from greenfast.search.gates import judges
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import History, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import History, RunResult
 from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.base import Target
 from greenfast.search.toolchain import Toolchain
+from greenfast.search.verdict import Trial
 from tests.unit import standin_attention, standin_gpus
 
 SEED = 5
@@ -99,60 +103,93 @@ def _patches(folder: Path, options: argparse.Namespace) -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True)
+class _Measurement:
+    """One search and the time that it took."""
+
+    result: RunResult
+    trials: list[Trial]
+    spans: Spans
+    period: Period
+    own_cpu_s: float
+    loop_cpu_s: float  # of the thread that runs the loop
+    functions: Row  # of the profile; empty without one
+
+
 def measured(folder: Path, options: argparse.Namespace) -> Row:
     """One search from empty caches."""
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
-    which = ",".join(map(str, range(options.gpus)))
     request: dict[str, Any] = {
         "kernel": "attention",
         "workloads": (options.workload,),
-        "target": f"cuda:{which}",
+        "target": f"cuda:{','.join(map(str, range(options.gpus)))}",
         "strategy": options.strategy,
         "seed": SEED,
         "confirm": False,
         "trials": options.trials,
     }
-    kept = options.emulator or folder
     window = 2 * options.cores
-    setting = with_checker(catalogue, {**request, "target": "cuda:0"}, window, kept)
-    setting = Setting(catalogue, request, setting.checker, window)
+    on_one_gpu = {**request, "target": "cuda:0"}
+    checker = with_checker(catalogue, on_one_gpu, window, options.emulator or folder).checker
+    setting = Setting(catalogue, request, checker, window)
     toolchain = Toolchain(folder / "cubins", options.cores)
     target = open_target(
         request["target"], TargetSettings(folder / "cache", catalogue.include_dirs, 1)
     )
-    store = Store.open(f"sqlite:///{Path(tempfile.mkdtemp(dir=folder)) / 'bench.sqlite'}")
     try:
         target.prepare()
-        plan = make_plan(SearchRequest(**request), catalogue, window=setting.window)
-        row = store.submit(plan)
-        claim = store.claim("bench", LEASE_S, row.id)
-        assert claim is not None
-        trials: list[Any] = []
-        context = search_context(setting, plan, target, toolchain)
-        search = SearchRun(
-            plan, context, StoreSink(store, claim, LEASE_S), History(), on_trial=trials.append
-        )
-        profiler = _Profiler() if options.profile else None
-        with watched() as spans:
-            begin_s, cpu_s = time.perf_counter(), time.process_time()
-            loop_s = time.thread_time()
-            if profiler is not None:
-                profiler.begin()
-            result = search.run()
-            used_s, wall_s = time.process_time() - cpu_s, time.perf_counter() - begin_s
-            loop_s = time.thread_time() - loop_s
-            if profiler is not None:
-                profiler.end()
-        gpus = gpus_of(target)
-        busy_s = [sum(s for name, s in gpu.spans.items() if ":" not in name) for gpu in gpus]
+        with _opened_store(folder) as store:
+            measurement = _searched(setting, store, target, toolchain, profiled=options.profile)
+        busy_s = [
+            sum(s for name, s in gpu.spans.items() if ":" not in name) for gpu in gpus_of(target)
+        ]
     finally:
         target.close()
         toolchain.close()
+        if checker is not None:
+            checker.close()
+    return _row(options, measurement, busy_s)
+
+
+@contextmanager
+def _opened_store(folder: Path) -> Iterator[Store]:
+    store = Store.open(f"sqlite:///{Path(tempfile.mkdtemp(dir=folder)) / 'bench.sqlite'}")
+    try:
+        yield store
+    finally:
         store.close()
-        if setting.checker is not None:
-            setting.checker.close()
-    period = Period(begin_s, begin_s + wall_s)
-    count = len(trials)
+
+
+def _searched(
+    setting: Setting, store: Store, target: Target, toolchain: Toolchain, *, profiled: bool
+) -> _Measurement:
+    plan = make_plan(SearchRequest(**setting.request), setting.catalogue, window=setting.window)
+    claim = store.claim("bench", LEASE_S, store.submit(plan).id)
+    assert claim is not None
+    trials: list[Trial] = []
+    context = search_context(setting, plan, target, toolchain)
+    sink = StoreSink(store, claim, LEASE_S)
+    search = SearchRun(plan, context, sink, History(), on_trial=trials.append)
+    profiler = _Profiler() if profiled else None
+    with watched() as spans:
+        begin_s, cpu_s, loop_s = time.perf_counter(), time.process_time(), time.thread_time()
+        if profiler is not None:
+            profiler.begin()
+        result = search.run()
+        own_cpu_s, end_s = time.process_time() - cpu_s, time.perf_counter()
+        loop_cpu_s = time.thread_time() - loop_s
+        if profiler is not None:
+            profiler.end()
+    functions = profiler.rows(len(trials)) if profiler is not None else {}
+    return _Measurement(
+        result, trials, spans, Period(begin_s, end_s), own_cpu_s, loop_cpu_s, functions
+    )
+
+
+def _row(options: argparse.Namespace, measurement: _Measurement, busy_s: list[float]) -> Row:
+    """`busy_s`: of each GPU."""
+    count, period = len(measurement.trials), measurement.period
+    wall_s = period.end_s - period.begin_s
     return {
         "what": f"{options.strategy}, {options.gpus} stand-in GPUs"
         + (", warm" if options.warm else "")
@@ -162,17 +199,17 @@ def measured(folder: Path, options: argparse.Namespace) -> Row:
         "strategy": options.strategy,
         "gpus": options.gpus,
         "as_if_cores": options.cores,
-        "ended": f"{result.ended}: {result.why}",
+        "ended": f"{measurement.result.ended}: {measurement.result.why}",
         "trials": count,
-        "own_cpu_ms": _ms(used_s, count),
-        "loop_cpu_ms": _ms(loop_s, count),
+        "own_cpu_ms": _ms(measurement.own_cpu_s, count),
+        "loop_cpu_ms": _ms(measurement.loop_cpu_s, count),
         "wall_ms": _ms(wall_s, count),
         "trials_per_minute": round(60 * count / wall_s, 1),
         "gpu_idle_share": [round(1 - each / wall_s, 3) for each in busy_s],
         "load_average": round(os.getloadavg()[0], 1),
-        "verdicts": dict(Counter(map(verdict_and_reason, trials))),
-        "stages_cpu_ms": _stage_cpu(spans, period, count),
-        "functions_ms": profiler.rows(count) if profiler is not None else {},
+        "verdicts": dict(Counter(map(verdict_and_reason, measurement.trials))),
+        "stages_cpu_ms": _stage_cpu(measurement.spans, period, count),
+        "functions_ms": measurement.functions,
     }
 
 

@@ -10,7 +10,8 @@ the space. Beside ours are Optuna's samplers without help (`search_quality_optun
 
 Searches are appended to SEARCHES.jsonl as they end, and a second run does those that are missing.
 `--kernel-tuner` adds the searches that `bench.speed.search_quality_kernel_tuner` wrote. A strategy
-of which a search is missing is left out, with a message. The figures are those of
+of others may have fewer searches, at least 20 on every space: its figures come from those. A
+strategy that has too few is left out, with a message. The figures are those of
 `search_quality_figures.py`.
 """
 
@@ -20,7 +21,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from greenfast.search.strategies import STRATEGIES, Infeasible, Objective
 TEMPLATE = "recorded"
 LEFT_OUT = ("exhaustive",)  # the order of a file means nothing
 OURS = tuple(name for name in sorted(STRATEGIES) if name not in LEFT_OUT)
+LEAST_SEEDS = 20  # of a strategy of others
 Search = tuple[str, str, int, int]  # space, strategy, seed, budget
 
 _spaces: dict[str, MeasuredSpace] = {}  # of this process
@@ -88,24 +90,37 @@ def _key(row: Row) -> Search:
 
 
 def complete_lines(rows: Iterable[Row], seeds: int, evaluations: int) -> list[Row]:
-    """The figures of each strategy that has every search; a message for the others."""
+    """The figures of each strategy that has the searches; a message for the others."""
     searches = {_key(row): row for row in rows if not row.get("failure")}
     lines, means = [], []
     for strategy in dict.fromkeys(row["strategy"] for row in searches.values()):
-        keys = [(space, strategy, seed, evaluations) for space in _spaces for seed in range(seeds)]
-        missing = sum(key not in searches for key in keys)
-        if missing:
-            print(f"{strategy} lacks {missing} of {len(keys)} searches", file=sys.stderr)
+        count = _complete_seeds(searches, strategy, seeds, evaluations)
+        if count < min(seeds, seeds if strategy in STRATEGIES else LEAST_SEEDS):
+            print(f"{strategy} has only {count} of {seeds} searches a space", file=sys.stderr)
             continue
-        of_strategy = [searches[key] for key in keys]
+        of_strategy = [
+            searches[space, strategy, seed, evaluations]
+            for space in _spaces
+            for seed in range(count)
+        ]
         for name, space in _spaces.items():
             same = [row for row in of_strategy if row["space"] == name]
             lines.append(summary(space, strategy, same, evaluations))
-        means.append(overall(_spaces, strategy, of_strategy, evaluations))
+        means.append({**overall(_spaces, strategy, of_strategy, evaluations), "searches": count})
         asks = [row["ask_ms"] for row in of_strategy if "ask_ms" in row]
         if asks:
             means[-1]["ask_ms"] = round(sum(asks) / len(asks), 1)
     return [*lines, *means]
+
+
+def _complete_seeds(
+    searches: Mapping[Search, Row], strategy: str, seeds: int, evaluations: int
+) -> int:
+    """How many of the seeds, from the first, have a search on every space."""
+    for seed in range(seeds):
+        if not all((space, strategy, seed, evaluations) in searches for space in _spaces):
+            return seed
+    return seeds
 
 
 def main() -> None:

@@ -150,61 +150,7 @@ def _run(
     facts: Mapping[str, TensorFacts],
 ) -> Mapping[str, np.ndarray]:
     """Whole byte images of the outputs by name."""
-    from greenfast.search.oracle.cases import Case
-    from greenfast.search.oracle.problem import (
-        POISON,
-        LaunchPlan,
-        Problem,
-        Scalar,
-        Tensor,
-        WorkspaceMemory,
-    )
-    from greenfast.search.oracle.storage import DTYPES
-
-    items: dict[str, Any] = {
-        name: WorkspaceMemory(name, size, zero) for name, size, zero in shapes.scratch_bytes
-    }
-    for argument in program.operation.tensors:
-        known = {**facts, **shapes.outputs}.get(argument.name)
-        if known is None:
-            continue
-        image = np.full(bytes_of(known), POISON, np.uint8)
-        if not argument.output and image.size:
-            _view(image, known)[...] = arrays[argument.name]
-        role = "output" if argument.output else "input"
-        items[argument.name] = Tensor(
-            argument.name, role, DTYPES[known.dtype], known.shape, known.strides, image
-        )
-    arguments: list[Any] = []
-    scalars = [
-        item if isinstance(item, ScalarArgument) else None for item in program.operation.arguments
-    ]
-    scalars += [None] * (len(program.scratch) + len(program.tensor_maps))
-    for packed, scalar in zip(shapes.arguments, scalars, strict=True):
-        if isinstance(packed, TensorMap):
-            arguments.append(packed)
-        elif isinstance(packed, str):
-            arguments.append(items[packed])
-        elif scalar is None:
-            arguments.append(None)  # a null pointer
-        else:
-            (value,) = struct.unpack(SCALAR_FORMATS[scalar.dtype], packed)
-            arguments.append(Scalar(scalar.dtype, value))
-    tensors = tuple(item for item in arguments if isinstance(item, Tensor))
-    workspaces = tuple(item for item in arguments if isinstance(item, WorkspaceMemory))
-    launches = tuple(
-        LaunchPlan(launch.entry, launch.grid, launch.block, launch.smem_dynamic_bytes)
-        for launch in shapes.launches
-    )
-    problem = Problem(
-        Case("call", (), (), "", "contiguous", 0, ()),
-        tensors,
-        workspaces,
-        tuple(arguments),
-        launches,
-        0.0,
-        0.0,
-    )
+    problem = _problem(program, shapes, _memory(program, shapes, arrays, facts))
     execution = next(iter(_target().execute(_emulated(program.identity, program), [problem])))
     if execution.failure is not None:
         raise UsageError(
@@ -212,6 +158,76 @@ def _run(
         )
     outputs: Mapping[str, np.ndarray] = execution.outputs
     return outputs
+
+
+def _memory(
+    program: Program,
+    shapes: Geometry,
+    arrays: Mapping[str, np.ndarray],
+    facts: Mapping[str, TensorFacts],
+) -> dict[str, Any]:
+    """The tensors and scratch buffers of a call by name; absent tensors are left out."""
+    from greenfast.search.oracle.problem import POISON, Tensor, WorkspaceMemory
+    from greenfast.search.oracle.storage import DTYPES
+
+    memory: dict[str, Any] = {
+        name: WorkspaceMemory(name, size, zero) for name, size, zero in shapes.scratch_bytes
+    }
+    given = {**facts, **shapes.outputs}
+    for argument in program.operation.tensors:
+        known = given.get(argument.name)
+        if known is None:
+            continue
+        image = np.full(bytes_of(known), POISON, np.uint8)
+        if not argument.output and image.size:
+            _view(image, known)[...] = arrays[argument.name]
+        role = "output" if argument.output else "input"
+        memory[argument.name] = Tensor(
+            argument.name, role, DTYPES[known.dtype], known.shape, known.strides, image
+        )
+    return memory
+
+
+def _problem(program: Program, shapes: Geometry, memory: Mapping[str, Any]) -> Any:
+    """The call as the emulator runs it."""
+    from greenfast.search.oracle.cases import Case
+    from greenfast.search.oracle.problem import LaunchPlan, Problem, Tensor, WorkspaceMemory
+
+    arguments = _arguments(program, shapes, memory)
+    return Problem(
+        Case("call", (), (), "", "contiguous", 0, ()),
+        tuple(item for item in arguments if isinstance(item, Tensor)),
+        tuple(item for item in arguments if isinstance(item, WorkspaceMemory)),
+        arguments,
+        tuple(
+            LaunchPlan(launch.entry, launch.grid, launch.block, launch.smem_dynamic_bytes)
+            for launch in shapes.launches
+        ),
+        0.0,
+        0.0,
+    )
+
+
+def _arguments(program: Program, shapes: Geometry, memory: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The kernel's arguments in order, each with the scalar's value or the tensor's memory."""
+    from greenfast.search.oracle.problem import Scalar
+
+    scalars = [
+        item if isinstance(item, ScalarArgument) else None for item in program.operation.arguments
+    ]
+    scalars += [None] * (len(program.scratch) + len(program.tensor_maps))
+    arguments: list[Any] = []
+    for packed, scalar in zip(shapes.arguments, scalars, strict=True):
+        if isinstance(packed, TensorMap):
+            arguments.append(packed)
+        elif isinstance(packed, str):
+            arguments.append(memory[packed])
+        elif scalar is None:
+            arguments.append(None)  # a null pointer
+        else:
+            (value,) = struct.unpack(SCALAR_FORMATS[scalar.dtype], packed)
+            arguments.append(Scalar(scalar.dtype, value))
+    return tuple(arguments)
 
 
 @cache

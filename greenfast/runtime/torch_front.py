@@ -39,6 +39,7 @@ _empty_like = torch.empty_like
 _sdpa = torch.nn.functional.scaled_dot_product_attention
 _stream = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 DEVICES = ("cuda",)  # whose calls become an operator in a graph
+BOTTOM_RIGHT = "causal_bottom_right"  # the mask that PyTorch's operation does not have
 SHADOWS = (FakeTensor, FunctionalTensor)  # what stands for a tensor while a graph is made
 _one_device = torch.cuda.device_count() < 2
 
@@ -98,37 +99,18 @@ def attention(
         )
     if type(q) in PLAIN and type(k) in PLAIN and type(v) in PLAIN:
         key = (
-            q.shape,
-            k.shape,
-            v.shape,
-            q.stride(),
-            k.stride(),
-            v.stride(),
-            q.dtype,
-            k.dtype,
-            v.dtype,
-            q.get_device(),
-            k.get_device(),
-            v.get_device(),
-            is_causal,
-            mask,
-            scale,
-            enable_gqa,
-            return_lse,
-        )
+            q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(),
+            q.dtype, k.dtype, v.dtype, q.get_device(), k.get_device(), v.get_device(),
+            is_causal, mask, scale, enable_gqa, return_lse,
+        )  # fmt: skip
         last, ready = _last_attention[0]
         if key != last:
             ready = _attention.get(key)
             if type(ready) is Ready:
                 _last_attention[0] = key, ready
-        if (
-            type(ready) is Ready
-            and attn_mask is None
-            and out is None
-            and not dropout_p
-            and not _autocast()
-            and not (_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
-        ):
+        plain = attn_mask is None and out is None and not dropout_p and not _autocast()
+        graded = _grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+        if type(ready) is Ready and plain and not graded:
             try:
                 q_at, k_at, v_at = q.data_ptr(), k.data_ptr(), v.data_ptr()
             except RuntimeError:  # under torch.func.vmap tensors have no memory of their own
@@ -144,12 +126,7 @@ def attention(
                     ready.launch(addresses, _stream(ready.ordinal))
                     return o, lse
                 return _attention_outputs(ready, {"q": q, "k": k, "v": v, "o": o}, return_lse)
-        elif (
-            type(ready) is Refused
-            and out is None
-            and not return_lse
-            and mask != "causal_bottom_right"
-        ):
+        elif type(ready) is Refused and out is None and not return_lse and mask != BOTTOM_RIGHT:
             causal = is_causal or mask == "causal_top_left"
             return _sdpa(q, k, v, attn_mask, dropout_p, causal, scale=scale, enable_gqa=enable_gqa)
     return _first_attention(
@@ -317,33 +294,19 @@ def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> An
         return library_rms_norm(x, weight, residual, eps)
     if type(x) in PLAIN and type(residual) in PLAIN and type(weight) in PLAIN:
         key = (
-            x.shape,
-            residual.shape,
-            weight.shape,
-            x.stride(),
-            residual.stride(),
-            weight.stride(),
-            x.dtype,
-            residual.dtype,
-            weight.dtype,
-            x.get_device(),
-            residual.get_device(),
-            weight.get_device(),
-            eps,
-        )
+            x.shape, residual.shape, weight.shape, x.stride(), residual.stride(), weight.stride(),
+            x.dtype, residual.dtype, weight.dtype,
+            x.get_device(), residual.get_device(), weight.get_device(), eps,
+        )  # fmt: skip
         last, ready = _last_rms_norm[0]
         if key != last:
             ready = _rms_norm.get(key)
             if type(ready) is Ready:
                 _last_rms_norm[0] = key, ready
-        if (
-            type(ready) is Ready
-            and not _autocast()
-            and not (
-                _grad_enabled()
-                and (x.requires_grad or residual.requires_grad or weight.requires_grad)
-            )
-        ):
+        graded = _grad_enabled() and (
+            x.requires_grad or residual.requires_grad or weight.requires_grad
+        )
+        if type(ready) is Ready and not _autocast() and not graded:
             try:
                 addresses = (x.data_ptr(), residual.data_ptr(), weight.data_ptr())
             except RuntimeError:

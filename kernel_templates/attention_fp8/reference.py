@@ -31,10 +31,11 @@ SUBNORMAL_ROUNDOFF = {**plain.SUBNORMAL_ROUNDOFF, "e4m3": 2.0**-10, "e5m2": 2.0*
 # P is held times a power of two, so that it uses the format's range: the usual one, and the least that is right.
 P_SCALE = {"e4m3": 2.0**8, "e5m2": 2.0**15}
 LEAST_P_SCALE = {"e4m3": 2.0**6, "e5m2": 2.0**8}
-# What an fp8 tensor core may lose of its sums each time it adds 32 products. PTX leaves it open. Ada's adder is said to
-# keep 13 fraction bits (Zhang et al., SageAttention2, arXiv 2411.10958), and nobody measured it here: so much is allowed
-# everywhere. An H200 keeps all 23 (bench/results/h200/fp8.json): sm_90 has no fp8 mma.sync, and its assembler makes two
-# f16 ones of it, whose sums are float32's.
+# What an fp8 tensor core may lose of its sums each time it adds 32 products, as a share of the sum of their sizes. PTX
+# leaves it open. Ada's adder is said to keep 13 fraction bits (Zhang et al., SageAttention2, arXiv 2411.10958), below the
+# largest of all addends; each of them is cut there. An H200's mma.sync keeps all 23 (bench/results/h200/fp8.json): sm_90
+# has no fp8 mma.sync, and its assembler makes two f16 ones of it, whose sums are float32's. Its wgmma lost up to 2^-12.6
+# of a score's sum a step, and 2^-11.6 of O's: twice this value, which `rounded` counts and the Frobenius bound doubles.
 ACCUMULATOR_STEP = {"sim": 0.0, "e4m3": 2.0**-12, "e5m2": 2.0**-12}
 ACCUMULATED_AT_ONCE = 32
 SMALL_WEIGHT_DROP = {"sim": 6.0, "e4m3": 8.0, "e5m2": 12.0}      # of a score: e^-8 is 2^-11.5, e4m3's last step 2^-9
@@ -211,7 +212,13 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, visible: np.ndarray, sca
                  .max(axis=1).astype(np.float64))
     if xp is not np:
         found = {name: xp.asnumpy(array) for name, array in found.items()}
-    return Rows(**{**found, "rounded": found["rounded"].astype(stored.o_dtype).astype(np.float64)})
+    cut = found["rounded"] - np.sign(found["value"]) * adder_loss(visible, stored)[:, None] * found["mean_abs_v"]
+    return Rows(**{**found, "rounded": cut.astype(stored.o_dtype).astype(np.float64)})
+
+
+def adder_loss(visible: np.ndarray, stored: Held) -> np.ndarray:
+    """What the adder may lose of each row's sum over its visible keys, as a share of the sum of the terms' sizes."""
+    return -(-visible // ACCUMULATED_AT_ONCE) * stored.step
 
 
 def score_error(rows: Rows, head_dim: int, stored: Held) -> np.ndarray:
@@ -235,8 +242,7 @@ def output_bound(rows: Rows, visible: np.ndarray, v: np.ndarray, stored: Held) -
     largest = float(np.abs(v).max(initial=0.0))
     divisor = np.where(visible > 0, rows.l, 1.0)
     subnormal = np.where(visible > 0, visible * stored.eta * largest / divisor + eta_o, 0.0)
-    adder = -(-visible // ACCUMULATED_AT_ONCE) * stored.step
-    of_p = UNIT_ROUNDOFF[stored.p_type] + score_error(rows, v.shape[1], stored) + adder
+    of_p = UNIT_ROUNDOFF[stored.p_type] + score_error(rows, v.shape[1], stored) + adder_loss(visible, stored)
     return unit * np.abs(rows.value) + 2.0 * of_p[:, None] * rows.mean_abs_v + subnormal[:, None]
 
 

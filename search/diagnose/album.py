@@ -122,7 +122,7 @@ def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
     shipped, target = KERNEL_TEMPLATES / entry.kernel, folder / entry.kernel
     shutil.copytree(shipped, target)
     files = _unpatched().kernel(entry.kernel).template(entry.template).files.values()
-    texts = {target / path.relative_to(shipped): path.read_text("utf-8") for path in files}
+    texts = {folder / path.relative_to(KERNEL_TEMPLATES): path.read_text("utf-8") for path in files}
     places = {path: text.count(entry.old) for path, text in texts.items()}
     if sum(places.values()) != 1:
         raise SpecError(
@@ -130,6 +130,7 @@ def catalogue_of(entry: Entry, folder: Path) -> Catalogue:
             f"{sum(places.values())} times"
         )
     path = max(places, key=places.__getitem__)
+    path.parent.mkdir(parents=True, exist_ok=True)  # a part of another kernel
     path.write_text(texts[path].replace(entry.old, entry.new), "utf-8")
     return Catalogue([KERNEL_TEMPLATES, folder])
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 from greenfast.search.devices.clusters import device_lacks, misdeclared
+from greenfast.search.devices.facts import Device
 from greenfast.search.devices.occupancy import occupancy
 from greenfast.search.errors import Fault
 from greenfast.search.gates.base import Baseline, Subject
+from greenfast.search.targets.base import GateLimits
 from greenfast.search.toolchain.launch_bounds import over_launch_bounds
 from greenfast.search.toolchain.ptxas import parse_notes
 from greenfast.search.verdict import AssemblerNote, Failed, Passed, PtxasEvidence, Reason
+
+Breach = tuple[Reason, str]  # of a limit, with its sentence
 
 
 class PtxasGate:
@@ -19,63 +26,15 @@ class PtxasGate:
         self, subject: Subject, baseline: Baseline | None = None
     ) -> Passed[PtxasEvidence] | Failed[PtxasEvidence]:
         evidence = figures(subject)
-        device, limits = subject.target.device, subject.conditions.limits
-        smem = evidence.smem_static_bytes + evidence.smem_dynamic_bytes
-        clusters = subject.point.clusters
-        lacking = next(filter(None, (device_lacks(shape, device) for _, shape in clusters)), "")
-        differing = misdeclared(subject.source.text, clusters)
-        beyond = over_launch_bounds(
-            subject.machine_code.ptx, subject.source.entries, evidence.threads_per_block
+        breaches = chain(
+            _bad_launch(subject, evidence),
+            _over_device(subject.target.device, evidence),
+            _over_request(subject.conditions.limits, evidence),
         )
-        over = [
-            (bool(lacking), Reason.OVER_DEVICE_LIMIT, lacking),
-            (bool(differing), Reason.LAUNCH_ERROR, differing),
-            (bool(beyond), Reason.LAUNCH_ERROR, beyond),
-            (
-                smem > device.smem_per_block_bytes,
-                Reason.OVER_DEVICE_LIMIT,
-                (
-                    f"{smem} bytes of shared memory a block; "
-                    f"{device.name} has {device.smem_per_block_bytes}"
-                ),
-            ),
-            (
-                evidence.blocks_per_sm == 0,
-                Reason.OVER_DEVICE_LIMIT,
-                (
-                    f"{evidence.registers} registers x {evidence.threads_per_block} threads "
-                    f"do not fit an SM of {device.name}"
-                ),
-            ),
-            (
-                limits.max_spill_bytes is not None
-                and evidence.spill_bytes > limits.max_spill_bytes,
-                Reason.SPILLS,
-                (
-                    f"{evidence.spill_bytes} bytes of registers spill to local memory; "
-                    f"{limits.max_spill_bytes} are allowed"
-                ),
-            ),
-            (
-                limits.max_registers is not None and evidence.registers > limits.max_registers,
-                Reason.OVER_REQUEST_LIMIT,
-                (
-                    f"{evidence.registers} registers a thread; "
-                    f"the request allows {limits.max_registers}"
-                ),
-            ),
-            (
-                limits.max_smem_bytes is not None and smem > limits.max_smem_bytes,
-                Reason.OVER_REQUEST_LIMIT,
-                (
-                    f"{smem} bytes of shared memory a block; "
-                    f"the request allows {limits.max_smem_bytes}"
-                ),
-            ),
-        ]
-        for failed, reason, sentence in over:
-            if failed:
-                return Failed(self.name, sentence, reason, evidence)
+        if (breach := next(breaches, None)) is not None:
+            reason, sentence = breach
+            return Failed(self.name, sentence, reason, evidence)
+        smem = _smem_bytes(evidence)
         return Passed(
             self.name,
             f"{evidence.registers} registers, {smem} bytes of shared memory, no rule broken; "
@@ -83,6 +42,58 @@ class PtxasGate:
             + _remarks(evidence.notes),
             evidence,
         )
+
+
+def _bad_launch(subject: Subject, evidence: PtxasEvidence) -> Iterator[Breach]:
+    """Clusters and blocks that the device or the source's own declarations forbid."""
+    clusters = subject.point.clusters
+    for _, shape in clusters:
+        if lacking := device_lacks(shape, subject.target.device):
+            yield Reason.OVER_DEVICE_LIMIT, lacking
+    if differing := misdeclared(subject.source.text, clusters):
+        yield Reason.LAUNCH_ERROR, differing
+    if beyond := over_launch_bounds(
+        subject.machine_code.ptx, subject.source.entries, evidence.threads_per_block
+    ):
+        yield Reason.LAUNCH_ERROR, beyond
+
+
+def _over_device(device: Device, evidence: PtxasEvidence) -> Iterator[Breach]:
+    smem = _smem_bytes(evidence)
+    if smem > device.smem_per_block_bytes:
+        sentence = (
+            f"{smem} bytes of shared memory a block; "
+            f"{device.name} has {device.smem_per_block_bytes}"
+        )
+        yield Reason.OVER_DEVICE_LIMIT, sentence
+    if evidence.blocks_per_sm == 0:
+        sentence = (
+            f"{evidence.registers} registers x {evidence.threads_per_block} threads "
+            f"do not fit an SM of {device.name}"
+        )
+        yield Reason.OVER_DEVICE_LIMIT, sentence
+
+
+def _over_request(limits: GateLimits, evidence: PtxasEvidence) -> Iterator[Breach]:
+    spills, registers, smem = evidence.spill_bytes, evidence.registers, _smem_bytes(evidence)
+    if limits.max_spill_bytes is not None and spills > limits.max_spill_bytes:
+        sentence = (
+            f"{spills} bytes of registers spill to local memory; "
+            f"{limits.max_spill_bytes} are allowed"
+        )
+        yield Reason.SPILLS, sentence
+    if limits.max_registers is not None and registers > limits.max_registers:
+        sentence = f"{registers} registers a thread; the request allows {limits.max_registers}"
+        yield Reason.OVER_REQUEST_LIMIT, sentence
+    if limits.max_smem_bytes is not None and smem > limits.max_smem_bytes:
+        sentence = (
+            f"{smem} bytes of shared memory a block; the request allows {limits.max_smem_bytes}"
+        )
+        yield Reason.OVER_REQUEST_LIMIT, sentence
+
+
+def _smem_bytes(evidence: PtxasEvidence) -> int:
+    return evidence.smem_static_bytes + evidence.smem_dynamic_bytes
 
 
 def _remarks(notes: tuple[AssemblerNote, ...]) -> str:

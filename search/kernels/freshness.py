@@ -9,6 +9,7 @@ from pathlib import Path
 
 from greenfast.search.kernels.reference_text import module_places
 from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.template_text import places_of
 from greenfast.search.shipped import KERNEL_TEMPLATES
 
 LOOK_S = 1.0  # the files of a loaded kernel are examined at most once in this time
@@ -23,7 +24,7 @@ class LoadedKernel:
     kernel: KernelSpec
     folder: Path
     own_files: State
-    references: State  # of the other kernels that its reference.py builds on
+    references: State  # of other kernels: references and parts that its own build on
     looked_s: float = field(default_factory=time.monotonic)
 
     @classmethod
@@ -59,6 +60,10 @@ def _references(kernel: KernelSpec, folder: Path) -> Iterator[Path]:
             continue
         for root in (folder.parent, KERNEL_TEMPLATES):
             yield root / name / "reference.py"
+    for template in kernel.templates:
+        for shown in template.files:
+            if shown.partition("/")[0] != folder.name:
+                yield from places_of(folder, shown)
 
 
 def _state(paths: Iterable[Path]) -> State:

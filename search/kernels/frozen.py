@@ -60,6 +60,8 @@ def kernel_files(kernel: KernelSpec, include_dirs: Sequence[Path]) -> KernelFile
         for pattern in KERNEL_FILES
         for path in folder.glob(pattern)
     }
+    for template in kernel.templates:
+        paths |= template.files  # some are parts of other kernels
     texts = {shown: read_text(path, shown) for shown, path in paths.items()}
     texts |= {f"{name}/{importable_name(other)}.py": text for other, text in kernel.reference_uses}
     if texts.get(f"{name}/reference.py") != kernel.reference_text:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.argument_specs import read_arguments
@@ -14,6 +16,7 @@ from greenfast.search.kernels.places import located
 from greenfast.search.kernels.probe_spec import check_template_probes, read_probes
 from greenfast.search.kernels.reference_text import used_names, used_reference
 from greenfast.search.kernels.spec import (
+    Argument,
     Check,
     KernelSpec,
     TemplateSpec,
@@ -58,24 +61,92 @@ def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
 
     Raises SpecError for a mistake that makes reading on pointless.
     """
+    table = _kernel_table(folder)
+    names = _names(table, mistakes)
+    if mistakes:  # further ones would follow from these
+        return None
+    arguments = read_arguments(table, names.known, names.dims, names.options, mistakes)
+    properties = _properties(table, folder, names, mistakes)
+    templates = _templates(folder, names, arguments, mistakes)
+    if mistakes:  # checks are sized by tiles, which a broken template does not tell
+        return None
+    probed = names.known | set(tile_names(templates))
+    kernel = KernelSpec(
+        name=folder.name,
+        options=names.options,
+        dims=names.dims,
+        arguments=arguments,
+        constants=names.constants,
+        checks=_checks(table, names.dims, names.options, templates, mistakes),
+        templates=templates,
+        folder=folder,
+        probes=mistakes.value(lambda: read_probes(table, probed), ()),
+        probe_cases=mistakes.value(lambda: table.strings("probe_cases", []), ()),
+        **properties,
+    )
+    mistakes.value(table.finish, None)
+    if not mistakes:
+        mistakes.value(lambda: _check_consistent(kernel, table.where), None)
+    return kernel
+
+
+def _kernel_table(folder: Path) -> Table:
+    """kernel.toml, whose name must be the folder's."""
     table = Table.read(folder / "kernel.toml", f"{folder.name}/kernel.toml")
     name = checked_name(table.get("name", str), table.where)
     if name != folder.name:
         raise SpecError(
             f"{table.where}: name is {name!r} in a folder called {folder.name!r}", code="bad_spec"
         )
+    return table
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The names that a kernel defines for its expressions."""
+
+    options: tuple[Option, ...]
+    dims: tuple[Dim, ...]
+    constants: tuple[tuple[str, Expression], ...]
+
+    @property
+    def known(self) -> set[str]:
+        return {
+            *(option.name for option in self.options),
+            *(dim.name for dim in self.dims),
+            *(name for name, _ in self.constants),
+        }
+
+
+def _names(table: Table, mistakes: Mistakes) -> _Names:
     options = _options(table.table("options"), mistakes)
     dims = _dims(table.table("dims"), mistakes)
     constants = mistakes.value(lambda: _constants(table.table("constants")), ())
     _check_names_differ(options, dims, constants, table.where, mistakes)
-    if mistakes:  # further ones would follow from these
-        return None
-    known = {option.name for option in options} | {dim.name for dim in dims}
-    known |= {key for key, _ in constants}
-    arguments = read_arguments(table, known, dims, options, mistakes)
+    return _Names(options, dims, constants)
+
+
+class _Properties(TypedDict):
+    """The parts of a kernel by which no other part is read."""
+
+    work_flop: Expression
+    work_bytes: Expression
+    pointer_bytes: int
+    stride_elements: int
+    title: str
+    baseline: str
+    workloads: tuple[Workload, ...]
+    broken_workloads: tuple[tuple[str, str], ...]
+    reference_text: str
+    reference_uses: tuple[tuple[str, str], ...]
+    requirements: tuple[Requirement, ...]
+    empty_dims: tuple[str, ...]
+
+
+def _properties(table: Table, folder: Path, names: _Names, mistakes: Mistakes) -> _Properties:
     nothing = Expression("0", frozenset())
     work_flop, work_bytes = mistakes.value(
-        lambda: _work(table.table("work"), known), (nothing, nothing)
+        lambda: _work(table.table("work"), names.known), (nothing, nothing)
     )
     pointer_bytes, stride_elements = mistakes.value(
         lambda: _alignment(table.table("alignment")), (16, 1)
@@ -83,16 +154,31 @@ def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
     title, baseline = (
         mistakes.value(partial(table.get, key, str), "") for key in ("title", "baseline")
     )
-    workloads, broken_workloads = _workloads(table, dims, options, folder)
-    reference_text = mistakes.value(
-        lambda: read_text(folder / "reference.py", f"{folder.name}/reference.py"), ""
+    workloads, broken_workloads = _workloads(table, names.dims, names.options, folder)
+    return _Properties(
+        work_flop=work_flop,
+        work_bytes=work_bytes,
+        pointer_bytes=pointer_bytes,
+        stride_elements=stride_elements,
+        title=title,
+        baseline=baseline,
+        workloads=workloads,
+        broken_workloads=broken_workloads,
+        reference_text=mistakes.value(
+            lambda: read_text(folder / "reference.py", f"{folder.name}/reference.py"), ""
+        ),
+        reference_uses=mistakes.value(lambda: _reference_uses(table, folder), ()),
+        requirements=mistakes.value(lambda: _requirements(table, names.known), ()),
+        empty_dims=mistakes.value(lambda: table.strings("empty_dims", []), ()),
     )
-    reference_uses = mistakes.value(lambda: _reference_uses(table, folder), ())
-    requirements = mistakes.value(lambda: _requirements(table, known), ())
-    empty_dims = mistakes.value(lambda: table.strings("empty_dims", []), ())
+
+
+def _templates(
+    folder: Path, names: _Names, arguments: tuple[Argument, ...], mistakes: Mistakes
+) -> tuple[TemplateSpec, ...]:
     templates = mistakes.each(
         (path for path in sorted(folder.glob("*.toml")) if path.name != "kernel.toml"),
-        lambda path: read_template(path, folder, dims, options, arguments, mistakes),
+        lambda path: read_template(path, folder, names.dims, names.options, arguments, mistakes),
     )
     if not templates and not mistakes:
         raise SpecError(
@@ -100,36 +186,7 @@ def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
             code="no_template",
             mend=f"write one with `greenfast new template {folder.name} NAME`",
         )
-    if mistakes:  # checks are sized by tiles, which a broken template does not tell
-        return None
-    kernel = KernelSpec(
-        name=name,
-        title=title,
-        baseline=baseline,
-        options=options,
-        dims=dims,
-        arguments=arguments,
-        constants=constants,
-        work_flop=work_flop,
-        work_bytes=work_bytes,
-        pointer_bytes=pointer_bytes,
-        stride_elements=stride_elements,
-        workloads=workloads,
-        checks=_checks(table, dims, options, templates, mistakes),
-        templates=templates,
-        reference_text=reference_text,
-        folder=folder,
-        probes=mistakes.value(lambda: read_probes(table, known | set(tile_names(templates))), ()),
-        probe_cases=mistakes.value(lambda: table.strings("probe_cases", []), ()),
-        reference_uses=reference_uses,
-        requirements=requirements,
-        empty_dims=empty_dims,
-        broken_workloads=broken_workloads,
-    )
-    mistakes.value(table.finish, None)
-    if not mistakes:
-        mistakes.value(lambda: _check_consistent(kernel, table.where), None)
-    return kernel
+    return templates
 
 
 def _check_names_differ(

@@ -15,7 +15,7 @@ from greenfast.search.errors import SpecError, UsageError, unknown_name
 from greenfast.search.kernels.expressions import Expression, Value
 from greenfast.search.kernels.probe_spec import ProbeSpec, TemplateProbe
 from greenfast.search.kernels.reference_text import importable_name
-from greenfast.search.kernels.template_text import Line
+from greenfast.search.kernels.template_text import Line, file_of
 from greenfast.search.kernels.tensor_map_spec import TensorMapSpec
 from greenfast.search.kernels.workloads import (
     Dim,
@@ -158,7 +158,7 @@ class TemplateSpec:
     def files(self) -> dict[str, Path]:
         """The template's file and its parts, by the names that messages use."""
         return {
-            name: self.path.parent.parent / name
+            name: file_of(self.path.parent, name)
             for name in dict.fromkeys(line.file for line in self.lines)
         }
 

@@ -51,17 +51,11 @@ def read_template(
     `arguments`: the kernel's, of which tensor maps are made. The template must not be used once
     there is one of the `mistakes`. Raises SpecError for a mistake that makes reading on pointless.
     """
-    shown = f"{folder.name}/{path.name}"
-    table = Table.read(path, shown)
-    name = checked_name(table.get("name", str), shown)
-    if name != path.stem or table.get("kernel", str) != folder.name:
-        raise SpecError(
-            f"{shown}: name and kernel must be {path.stem!r} and {folder.name!r}", code="bad_spec"
-        )
+    table = _template_table(path, folder)
     names = _names(table, dims, options)
     parameters = _parameters(table, names.compiled, names.dims, mistakes)
     local = _locals(table.table("locals"), names.parameters | names.compiled | {SM_COUNT}, mistakes)
-    text = read_template_text(folder, name)
+    text = read_template_text(folder, path.stem)
     tiles = mistakes.value(lambda: _tiles(table.table("tiles"), names.known), ())
     probes, warp_rows = read_template_probes(
         table.table("probes"), names.known, names.run_known | {tile for tile, _ in tiles}
@@ -70,7 +64,7 @@ def read_template(
         table.tables("workspaces"), lambda entry: _workspace(entry, names.known, names.run_known)
     )
     template = TemplateSpec(
-        name=name,
+        name=path.stem,
         kernel=folder.name,
         parameters=parameters,
         locals=local,
@@ -87,7 +81,7 @@ def read_template(
         else mistakes.each(table.named("presets"), lambda item: _preset(*item, parameters)),
         text=text.text,
         lines=text.lines,
-        path=folder / f"{name}.cu.j2",
+        path=folder / f"{path.stem}.cu.j2",
         probes=probes,
         warp_rows=warp_rows,
         arch_specific=table.get("arch_specific", bool, False),
@@ -98,8 +92,20 @@ def read_template(
     )
     if not mistakes:
         table.finish()
-        _check_whole(template, shown)
+        _check_whole(template, table.where)
     return template
+
+
+def _template_table(path: Path, folder: Path) -> Table:
+    """A template's .toml, whose names must be the file's and the folder's."""
+    table = Table.read(path, f"{folder.name}/{path.name}")
+    name = checked_name(table.get("name", str), table.where)
+    if name != path.stem or table.get("kernel", str) != folder.name:
+        raise SpecError(
+            f"{table.where}: name and kernel must be {path.stem!r} and {folder.name!r}",
+            code="bad_spec",
+        )
+    return table
 
 
 @dataclass(frozen=True)

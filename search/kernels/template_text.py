@@ -3,6 +3,10 @@
 A *part* is a file in the folder that has the template's name. A line of mma.cu.j2 that consists of
 `{% include "mma/softmax.cu.j2" %}` is replaced by the lines of mma/softmax.cu.j2 before Jinja reads
 the text. Names that a part sets are therefore known after it, as they would be in one file.
+
+A part of another kernel's template is included with that kernel's name before it, as in
+`{% include "gemm/wgmma/epilogue.cu.j2" %}`. It is looked up in the template root of the including
+kernel first, then among the shipped kernels.
 """
 
 from __future__ import annotations
@@ -13,10 +17,12 @@ from pathlib import Path
 
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.author_files import read_author_file
+from greenfast.search.shipped import KERNEL_TEMPLATES
 
 _INCLUDE = re.compile(r'\s*\{% include "([^"]*)" %\}\s*\Z')
 _INCLUDE_TAG = re.compile(r"\{%[-+]?\s*include\b")
-_PART_NAME = r"[a-z][a-z0-9_]{0,47}\.cu\.j2"
+_NAME = r"[a-z][a-z0-9_]{0,47}"
+_PART_NAME = rf"{_NAME}\.cu\.j2"
 
 
 @dataclass(frozen=True)
@@ -41,9 +47,10 @@ def read_template_text(folder: Path, name: str) -> TemplateText:
     Raises SpecError for a missing file or an invalid include.
     """
     lines: list[tuple[str, Line]] = []
-    for text, line in _lines(folder, f"{name}.cu.j2"):
-        part = _included(text, line, name)
-        lines += [(text, line)] if part is None else _part(folder, name, part, line)
+    file = f"{name}.cu.j2"
+    for text, line in _lines(folder / file, f"{folder.name}/{file}"):
+        part = _included(folder, text, line, name)
+        lines += [(text, line)] if part is None else _part(folder, part, line)
     return TemplateText("\n".join(text for text, _ in lines), tuple(line for _, line in lines))
 
 
@@ -52,15 +59,14 @@ def read_text(path: Path, shown_as: str) -> str:
     return read_author_file(path, shown_as)
 
 
-def _lines(folder: Path, file: str) -> list[tuple[str, Line]]:
-    shown = f"{folder.name}/{file}"
+def _lines(path: Path, shown: str) -> list[tuple[str, Line]]:
     return [
         (text, Line(shown, number))
-        for number, text in enumerate(read_text(folder / file, shown).split("\n"), 1)
+        for number, text in enumerate(read_text(path, shown).split("\n"), 1)
     ]
 
 
-def _included(text: str, line: Line, name: str) -> str | None:
+def _included(folder: Path, text: str, line: Line, name: str) -> str | None:
     """The part that a line includes; None when it includes nothing."""
     if not _INCLUDE_TAG.search(text):
         return None
@@ -71,28 +77,60 @@ def _included(text: str, line: Line, name: str) -> str | None:
             code="bad_include",
             mend=f'write {{% include "{name}/NAME.cu.j2" %}}',
         )
-    if not re.fullmatch(f"{name}/{_PART_NAME}", alone.group(1)):
+    part = alone.group(1)
+    if not (re.fullmatch(f"{name}/{_PART_NAME}", part) or _is_foreign(folder, part)):
         raise SpecError(
-            f"{line.file}: line {line.number}: {alone.group(1)!r} is no part of template {name}",
+            f"{line.file}: line {line.number}: {part!r} is no part of template {name}",
             code="bad_include",
-            mend=f"parts are {name}/NAME.cu.j2, in small letters, digits and _",
+            mend=f"parts are {name}/NAME.cu.j2, in small letters, digits and _, and "
+            "KERNEL/TEMPLATE/NAME.cu.j2 of another kernel",
         )
-    return alone.group(1)
+    return part
 
 
-def _part(folder: Path, name: str, part: str, place: Line) -> list[tuple[str, Line]]:
+def _is_foreign(folder: Path, part: str) -> bool:
+    """Whether `part` has the form of another kernel's part, and there is a folder for it."""
+    return bool(re.fullmatch(f"{_NAME}/{_NAME}/{_PART_NAME}", part)) and any(
+        place.parent.is_dir() for place in places_of(folder, part)
+    )
+
+
+def places_of(folder: Path, shown: str) -> tuple[Path, ...]:
+    """Where the file may be that messages about the kernel in `folder` call `shown`, in this order.
+
+    A kernel's own files are in its folder alone.
+    """
+    roots = (folder.parent, KERNEL_TEMPLATES)
+    return tuple(root / shown for root in roots[: 1 if _is_own(folder, shown) else 2])
+
+
+def _is_own(folder: Path, shown: str) -> bool:
+    return shown.startswith(f"{folder.name}/")
+
+
+def file_of(folder: Path, shown: str) -> Path:
+    """The file that messages about the kernel in `folder` call `shown`; it may not exist."""
+    places = places_of(folder, shown)
+    return next((place for place in places if place.is_file()), places[0])
+
+
+def _part(folder: Path, part: str, place: Line) -> list[tuple[str, Line]]:
     """The lines of a part that is included at `place`.
 
     Parts do not nest, so that the template's own file shows all of them.
     """
-    if not (folder / part).is_file():
-        known = sorted(path.name for path in (folder / name).glob("*.cu.j2"))
+    shown = f"{folder.name}/{part}" if part.count("/") == 1 else part
+    path = file_of(folder, shown)
+    if not path.is_file():
+        name = part.rpartition("/")[0]
+        places = {place.parent for place in places_of(folder, shown)}
+        known = sorted({each.name for place in places for each in place.glob("*.cu.j2")})
         raise SpecError(
             f"{place.file}: line {place.number}: the part {part!r} does not exist",
             code="unknown_part",
             mend="known: " + (", ".join(f"{name}/{file}" for file in known) or "none"),
         )
-    lines = _lines(folder, part)
+    lines = _lines(path, shown)
     for text, line in lines:
         if _INCLUDE_TAG.search(text):
             raise SpecError(

@@ -12,22 +12,18 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from greenfast.search.acceptance import weights_of
 from greenfast.search.dispatch.times import is_correct
 from greenfast.search.errors import Fault
 from greenfast.search.gates.judges import use_judges
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.identity import passed_checks
-from greenfast.search.loop.behaviour import behaviour_of
 from greenfast.search.loop.check_order import CheckOrder
 from greenfast.search.loop.closing import Closing, Served, closing
-from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.confirmation import Contender, contender_of
 from greenfast.search.loop.evaluate import (
     Evaluated,
@@ -37,45 +33,33 @@ from greenfast.search.loop.evaluate import (
     timings_of,
 )
 from greenfast.search.loop.executor import LocalExecutor
+from greenfast.search.loop.feedback import told_of
 from greenfast.search.loop.flights import Flight, Flights, Heard, set_once
 from greenfast.search.loop.memory import Memory, NoMemory
-from greenfast.search.loop.objectives import others_of
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
+from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
 from greenfast.search.loop.spending import BUDGET_SPENT, Spent, gpu_budget_spent
+from greenfast.search.loop.start import baseline_candidate, make_strategy
 from greenfast.search.loop.stopping import Stopping
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource, RenderFailed
-from greenfast.search.space.candidate import Candidate, preset_candidate
-from greenfast.search.status import SearchStatus
+from greenfast.search.space.candidate import Candidate
 from greenfast.search.strategies import (
-    STRATEGIES,
-    Infeasible,
-    Objective,
-    Options,
     Past,
     Proposal,
-    Strategy,
-    Told,
 )
-from greenfast.search.timing import weighted_mean
 from greenfast.search.verdict import (
     Accepted,
-    CheckEvidence,
-    CorrectnessEvidence,
     Faulted,
     GateResult,
-    Green,
     PerformanceEvidence,
-    Reason,
-    Rejected,
     Stage,
     Timing,
     Trial,
     Verdict,
-    gate_result,
-    performance_of,
+    weak_tests_of,
 )
 
 T = TypeVar("T")
@@ -83,76 +67,6 @@ T = TypeVar("T")
 CONTROL_INTERVAL_S = 0.25
 FAULTS_IN_A_ROW = 5  # after so many, the machine is broken, not the candidates
 DEATHS = 3  # a candidate that was in flight when a worker died this often is not tried again
-
-
-class Control(StrEnum):
-    RUN = "run"
-    PAUSE = "pause"
-    CANCEL = "cancel"
-
-
-class Ended(StrEnum):
-    """The statuses in which a run leaves its search."""
-
-    COMPLETED = SearchStatus.COMPLETED
-    PAUSED = SearchStatus.PAUSED
-    CANCELLED = SearchStatus.CANCELLED
-    FAILED = SearchStatus.FAILED
-
-
-@dataclass(frozen=True)
-class Pending:
-    """A trial that was begun and never recorded: its worker died or was stopped."""
-
-    number: int
-    candidate: Candidate
-    sampler: dict[str, Any]
-    attempts: int
-
-
-@dataclass(frozen=True)
-class History:
-    """The stored part of a search that is resumed."""
-
-    trials: tuple[Trial, ...] = ()
-    pending: tuple[Pending, ...] = ()
-    spent_s: float = 0.0
-    gpu_spent_s: float = 0.0
-    checks_of: Callable[[int], Sequence[CheckEvidence]] = field(
-        default=lambda number: (), compare=False
-    )  # of a trial
-
-
-class Sink(Protocol):
-    """The destination of trials. Each call is durable when it returns.
-
-    All raise Fault when the lease was lost.
-    """
-
-    def begin(self, number: int, proposal: Proposal) -> None: ...
-    def record(self, trial: Trial, source: RenderedSource | None) -> None: ...
-    def settle(self, number: int, result: GateResult) -> None:
-        """Store a later result of a gate: one that was skipped, or one that failed on new
-        inputs."""
-
-    def confirm(self, confirmation: Confirmation) -> None: ...
-    def beside(self, peer: Peer) -> None: ...
-    def control(self, spent: Spent) -> Control:
-        """Renew the lease and read the flags."""
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """How a run left its search.
-
-    `closing`: the findings of the confirmation, if there was one, and what the kernel's test
-    accepts and should not.
-    """
-
-    ended: Ended
-    why: str
-    closing: str = ""
-    spent: Spent | None = None  # None: nothing was run
 
 
 @dataclass
@@ -536,82 +450,3 @@ class SearchRun:
         numbers = [trial.number for trial in history.trials]
         numbers += [pending.number for pending in history.pending]
         self.next_number = max(numbers, default=-1) + 1
-
-
-def weak_tests_of(verdict: Verdict) -> tuple[str, ...]:
-    """What the kernel's test accepts and should not, as a correct candidate's evidence says."""
-    result = gate_result(verdict, Stage.CORRECTNESS)
-    evidence = result.evidence if result is not None else None
-    return evidence.weak_tests if isinstance(evidence, CorrectnessEvidence) else ()
-
-
-def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
-    """The plan's strategy over its templates' spaces. Seeds are the best candidates of
-    neighbouring scopes, then every preset; a cold search has none."""
-    spaces = {
-        name: context.target.space(context.kernel.template(name), context.compiled)
-        for name in plan.templates
-    }
-    seeds = [
-        preset_candidate(space.template, preset.name, context.compiled)
-        for space in spaces.values()
-        for preset in space.template.presets
-    ]
-    seeds = [*(neighbour.candidate for neighbour in plan.neighbours), *seeds]
-    if plan.cold:
-        seeds = []
-    if plan.submitted is not None:
-        seeds = [plan.submitted]
-    valid = [
-        seed
-        for seed in seeds
-        if seed.template in spaces and spaces[seed.template].why_not(seed.parameters) is None
-    ]
-    options = Options(len(plan.objectives), plan.population)
-    return STRATEGIES[plan.strategy](context.kernel.name, spaces, valid, plan.seed, options)
-
-
-def baseline_candidate(plan: SearchPlan, context: EvaluationContext) -> Candidate:
-    if plan.champion is not None:
-        return plan.champion
-    template, preset = context.kernel.preset(plan.baseline)
-    return preset_candidate(template, preset.name, context.compiled)
-
-
-def told_of(trial: Trial, plan: SearchPlan) -> Told | None:
-    """The strategy's feedback on a trial.
-
-    An objective for a correct candidate, infeasible for a wrong one, nothing for a fault.
-    """
-    match trial.verdict:
-        case Faulted():
-            return None
-        case Accepted() | Green():
-            is_baseline = trial.number == 0 and plan.baseline != NO_BASELINE
-            if is_baseline and plan.cold:
-                return None  # it may be a preset or a champion
-            timed = Objective(0.0) if is_baseline else _objective(trial.verdict)
-            return _with_others(timed, trial.verdict, plan)
-        case Rejected(stage=Stage.PERFORMANCE, reason=reason) if reason is not Reason.IMPLAUSIBLE:
-            timed = _objective(trial.verdict)
-            return _with_others(timed, trial.verdict, plan) if timed else Infeasible()
-    return Infeasible()
-
-
-def _with_others(told: Objective | None, verdict: Verdict, plan: SearchPlan) -> Objective | None:
-    """With the plan's other objectives; None where one is not known."""
-    if told is None or len(plan.objectives) == 1:
-        return told
-    others = others_of(verdict, plan.objectives)
-    return None if others is None else replace(told, others=others)
-
-
-def _objective(verdict: Verdict) -> Objective | None:
-    evidence = performance_of(verdict)
-    if evidence is None:
-        return None
-    if evidence.ratio_to_baseline is not None:
-        return Objective(math.log(evidence.ratio_to_baseline), behaviour_of(verdict))
-    # No correct baseline: plain times.
-    logs = [math.log(timing.time_median_us) for timing in evidence.timings]
-    return Objective(weighted_mean(logs, weights_of(evidence.timings)), behaviour_of(verdict))

@@ -24,15 +24,21 @@ from typing import Any
 import numpy as np
 
 from greenfast.search.kernels.workloads import Items
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+from greenfast.search.space.candidate import (
+    Candidate,
+    Origin,
+    OriginKind,
+    complete_parameters,
+)
 from greenfast.search.space.space import Space
 from greenfast.search.strategies.base import Objective, Proposal, Strategy, Told
 from greenfast.search.strategies.breeding import Breeder, Children
-from greenfast.search.strategies.features import Features
+from greenfast.search.strategies.features import Features, is_ordered
 from greenfast.search.strategies.objectives import Front, Values
 from greenfast.search.strategies.ranker import Outcomes, Ranker
 
-FIRST_POINTS = 8  # of an island, far from each other
+FIRST_POINTS = 4  # of an island: one in the middle, the others far from each other
+MIDDLE_POINTS = 1
 FAR_FROM = 4  # random points of which the one farthest from all tried is taken
 POPULATION = 16
 ELITES_AMONG = 512  # of the best: what is far worse is no parent
@@ -217,6 +223,8 @@ class Evolution(Strategy):
 
     def propose(self, template: str, rng: random.Random) -> Proposal:
         island = self._islands[template]
+        if island.proposed < MIDDLE_POINTS:
+            return Proposal(self._middle(template, rng))
         if not island.encoding.places or island.is_far_phase():
             return Proposal(self._far(template, rng))
         return self._ranked(template, rng)
@@ -234,6 +242,23 @@ class Evolution(Strategy):
 
     def unlearn(self, proposal: Proposal) -> None:
         self._islands[proposal.candidate.template].unlearn(proposal.candidate)
+
+    def _middle(self, template: str, rng: random.Random) -> Candidate:
+        """A valid point in the middle of ordered values, with random values of the others."""
+        space = self.spaces[template]
+        values = {}
+        for parameter in space.template.parameters:
+            count = len(parameter.values)
+            middle = (count - rng.randrange(2)) // 2  # either of the two of an even number
+            code = middle if is_ordered(parameter) else rng.randrange(count)
+            values[parameter.name] = parameter.values[code]
+        near = complete_parameters(space.template, values, space.compiled)
+        return Candidate(
+            self.kernel,
+            template,
+            self.untried[template].nearest(near, rng),
+            Origin(OriginKind.SAMPLED),
+        )
 
     def _far(self, template: str, rng: random.Random) -> Candidate:
         """The one of a few random points that is farthest from all that were tried."""

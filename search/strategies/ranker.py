@@ -24,7 +24,7 @@ Scaling = Callable[[Array], Array]
 
 FIRST_LENGTH, FIRST_NOISE = 0.5, 1e-2
 # Priors of the logarithms: normal, with these means and deviations.
-LENGTH_PRIOR, NOISE_PRIOR = (0.0, 1.0), (math.log(1e-3), 1.5)
+LENGTH_PRIOR, NOISE_PRIOR = (0.5, 0.5), (math.log(1e-3), 1.5)
 LENGTH_LIMIT, NOISE_LIMITS = 4.0, (math.log(1e-5), math.log(0.5))
 FIRST_STEP, STEP_LIMITS = 0.1, (0.005, 0.5)
 FASTER, HESITANT = 1.3, 0.5

@@ -15,7 +15,7 @@ from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.loop.comparison import Comparison, Confirmation, Peer, ProcessTimes
 from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 from greenfast.search.space.candidate import (
     Candidate,
     Origin,

@@ -6,7 +6,7 @@ import pytest
 from example_searches import running_search
 from playwright.sync_api import expect
 
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 
 pytestmark = pytest.mark.browser
 

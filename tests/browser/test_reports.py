@@ -15,7 +15,7 @@ from greenfast.app.views.report import require_report
 from greenfast.app.views.report_markdown import markdown
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 from greenfast.search.verdict import Reason, Rejected, Stage, Trial
 
 NOT_COMPILED = Rejected(Stage.COMPILE, Reason.COMPILE_ERROR, 'identifier "x" is undefined')

@@ -11,8 +11,8 @@ import store_values as values
 from greenfast.db.faults import LeaseLost
 from greenfast.db.sink import StoreSink
 from greenfast.search.errors import Fault, GreenfastError, UsageError
-from greenfast.search.loop.run import Ended
 from greenfast.search.loop.scope import Scope, scope_of
+from greenfast.search.loop.sink import Ended
 from greenfast.search.verdict import (
     CorrectnessEvidence,
     Failed,

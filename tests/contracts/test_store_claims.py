@@ -12,7 +12,7 @@ from sqlalchemy import text
 from greenfast.db.faults import LeaseLost
 from greenfast.db.sink import StoreSink
 from greenfast.search.errors import UsageError
-from greenfast.search.loop.run import Control, Ended
+from greenfast.search.loop.sink import Control, Ended
 from greenfast.search.loop.spending import Spent
 from greenfast.search.strategies import Proposal
 

@@ -11,7 +11,7 @@ from greenfast.db.removal import Removal
 from greenfast.db.trial_filters import parameter_filters
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.frozen import KernelFiles
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 from greenfast.search.space.candidate import Origin, OriginKind
 
 ENDED = (Ended.COMPLETED, "the budget is spent")

@@ -8,7 +8,7 @@ import store_values as values
 from greenfast.db.removal import Removal
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.frozen import KernelFiles
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 from greenfast.search.loop.tuning import TuningPlan
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 from greenfast.db.faults import LeaseLost
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
-from greenfast.search.loop.run import Control, Ended
+from greenfast.search.loop.sink import Control, Ended
 
 POSTGRES = os.environ.get("GREENFAST_TEST_POSTGRES", "")
 

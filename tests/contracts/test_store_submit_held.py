@@ -7,7 +7,7 @@ import threading
 import store_values as values
 
 from greenfast.db.store import Store
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 
 
 def test_a_held_search_is_renewed_and_finished_by_its_submitter_only(store):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import Control, Ended, History, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import Control, Ended, History
 from greenfast.search.verdict import Faulted, Green, Outcome, Stage, performance_of
 
 

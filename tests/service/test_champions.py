@@ -15,8 +15,9 @@ from greenfast.app.wiring import Services
 from greenfast.client import ServiceError
 from greenfast.db.store import Store
 from greenfast.search.loop.plan import CHAMPION, SearchRequest, make_plan
-from greenfast.search.loop.run import Ended, baseline_candidate
 from greenfast.search.loop.scope import scope_of
+from greenfast.search.loop.sink import Ended
+from greenfast.search.loop.start import baseline_candidate
 
 COMPILED = (("D", 64), ("dtype", "fp16"))
 

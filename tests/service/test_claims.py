@@ -18,7 +18,7 @@ from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
 from greenfast.db.timeouts import Timeouts
 from greenfast.search.errors import Fault
-from greenfast.search.loop.run import Control
+from greenfast.search.loop.sink import Control
 from greenfast.search.loop.spending import Spent
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ RACE = """
 import sys
 import store_values as values
 from greenfast.db.store import Store
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 store = Store.open(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()

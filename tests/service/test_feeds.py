@@ -15,7 +15,7 @@ from greenfast.app.routes.events import _events
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
 from greenfast.db.store import Store
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 from greenfast.search.strategies import Proposal
 
 LOOKS = ("search", "counts", "trials", "best")

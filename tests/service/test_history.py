@@ -22,7 +22,7 @@ from greenfast.client import Client
 from greenfast.db.rows import Claim
 from greenfast.db.store import Store
 from greenfast.search.loop.plan import SearchPlan, SearchRequest
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 
 RANDOM = ("search", "axpy", "--workload", "line", "--strategy", "random", "--seed", "5", "--json")
 WORKLOAD = '\n[workloads.added]\ntitle = "one more"\ndims = { N = 77 }\n'

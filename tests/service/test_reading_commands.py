@@ -20,7 +20,7 @@ from greenfast.app.cli.completion import SCRIPTS
 from greenfast.app.cli.main import run
 from greenfast.db.store import Store
 from greenfast.search.devices.facts import device_names
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 from greenfast.search.strategies import STRATEGIES
 from greenfast.search.verdict import Rejected, Stage
 

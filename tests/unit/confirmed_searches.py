@@ -10,7 +10,8 @@ from drawn_gpu import DrawnGpu
 
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import History, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import History
 from greenfast.search.targets.base import Execution
 from greenfast.search.timing import LOOKS, race
 from greenfast.search.verdict import TimeKind, Timing

@@ -14,7 +14,8 @@ from greenfast.db.store import Store
 from greenfast.search.devices.facts import device
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import Ended, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import Ended
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from stored_searches import stored_search
 from greenfast.app.views.ablation_after import ablate_after
 from greenfast.app.views.ablations import run_ablation, stored_ablation
 from greenfast.search.errors import Fault
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 
 FAST = {(128, 1): 8.0, (64, 1): 6.0, (256, 1): 8.0, (64, 2): 7.0, (32, 1): 9.0}
 

@@ -22,7 +22,8 @@ from greenfast.search.devices.facts import device
 from greenfast.search.loop.comparison import Comparison, Peer, ProcessTimes
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import Ended, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import Ended
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import TimeKind, Timing

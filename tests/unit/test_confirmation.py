@@ -17,7 +17,8 @@ from greenfast.search.errors import Fault
 from greenfast.search.kernels.identity import passed_checks
 from greenfast.search.loop.comparison import Peer
 from greenfast.search.loop.confirmation import compared
-from greenfast.search.loop.run import Control, Ended, History, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import Control, Ended, History
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.timing import LOOKS
 from greenfast.search.verdict import Accepted, Outcome

@@ -14,7 +14,8 @@ from greenfast.db.store import Store
 from greenfast.search.loop import closing
 from greenfast.search.loop.confirmation import contender_of
 from greenfast.search.loop.evaluate import evaluate
-from greenfast.search.loop.run import Ended, History, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import Ended, History
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import (
     Accepted,

@@ -24,7 +24,7 @@ from greenfast.app.settings import setting_table
 from greenfast.db.workers import ALIVE_S
 from greenfast.search.diagnose.brought import FILLS, SCALARS, read_launch
 from greenfast.search.gates import GATES
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 from greenfast.search.recordings.lattice import lattice_of
 from greenfast.search.space.candidate import OriginKind
 from greenfast.search.strategies import STRATEGIES

@@ -12,8 +12,8 @@ from greenfast.db.figures import figures
 from greenfast.search.devices.facts import device
 from greenfast.search.gates import GateLimits
 from greenfast.search.loop.evaluate import EvaluationContext, evaluate
+from greenfast.search.loop.feedback import told_of
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import told_of
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import LaunchPlan, lay_out
 from greenfast.search.oracle.reference import case_data

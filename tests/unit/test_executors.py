@@ -18,7 +18,8 @@ from greenfast.search.kernels.template_text import Line
 from greenfast.search.loop import evaluate
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import Ended, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import Ended
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets import TargetSettings
 from greenfast.search.targets.base import SourceRefused

@@ -14,12 +14,12 @@ from test_run import ListSink
 
 from greenfast.app.dashboard.page_new import defaults, field_of
 from greenfast.app.views.progress import progress
-from greenfast.app.views.schemas import SearchSubmission
+from greenfast.app.views.request_schemas import SearchSubmission
 from greenfast.app.views.tunings import TuningSubmission
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import Ended, History, Pending
+from greenfast.search.loop.sink import Ended, History, Pending
 from greenfast.search.loop.spending import Spent, gpu_budget, is_budget_spent
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Faulted

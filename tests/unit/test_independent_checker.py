@@ -170,6 +170,11 @@ def layer(case, images, **wrong):
     a, b, bias, residual = (
         numbers(images[name], case["tensors"][name]) for name in ("a", "b", "bias", "residual")
     )
+    if "a_scale" in images:
+        scales = {key: numbers(images[key], case["tensors"][key]) for key in ("a_scale", "b_scale")}
+        if "scale" in wrong:
+            scales = {key: np.full_like(scale, scale[0]) for key, scale in scales.items()}
+        a, b = a * scales["a_scale"][:, None], b * scales["b_scale"][:, None]
     terms = slice(None, -1) if "last" in wrong else slice(None)
     c = a[:, terms] @ b[:, terms].T
     if case["bias"] == "yes" and "bias" not in wrong:
@@ -209,6 +214,22 @@ KERNELS = {
             {"dtype": dtype, "activation": activation, "bias": more, "residual": more}
             for dtype in ("fp16", "bf16")
             for activation, more in (("none", "no"), ("gelu", "yes"), ("silu", "yes"))
+        ],
+    ),
+    "gemm_fp8": (
+        layer,
+        {"tile_rows": 32, "tile_columns": 48, "tile_depth": 32, "depth": 2},
+        [
+            {
+                "format": form,
+                "dtype": dtype,
+                "row_scales": row_scales,
+                "activation": activation,
+                "bias": more,
+                "residual": more,
+            }
+            for form, row_scales in (("e4m3", 0), ("e5m2", 1))
+            for dtype, activation, more in (("bf16", "none", "no"), ("fp16", "silu", "yes"))
         ],
     ),
     "attention": (
@@ -314,6 +335,7 @@ LAYER_MISTAKES = [
     ("name", "wrong"),
     [
         *(("gemm", mistake) for mistake in LAYER_MISTAKES),
+        *(("gemm_fp8", mistake) for mistake in [*LAYER_MISTAKES, {"scale": True}]),
         *(("attention", mistake) for mistake in ATTENTION_MISTAKES),
         *(("attention_fp8", mistake) for mistake in FP8_MISTAKES),
         *(("rmsnorm", mistake) for mistake in NORM_MISTAKES),

@@ -9,7 +9,6 @@ from slow_cases import quick_first
 from greenfast.search.devices.facts import device
 from greenfast.search.gates import GateLimits
 from greenfast.search.loop.evaluate import EvaluationContext, evaluate
-from greenfast.search.loop.run import weak_tests_of
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.judged_reference import (
     Judgements,
@@ -20,7 +19,7 @@ from greenfast.search.oracle.reference import case_data
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.verdict import Green
+from greenfast.search.verdict import Green, weak_tests_of
 
 EXACT = '2 * UNIT[options["dtype"]] * np.abs(value) + 1e-5'
 ROUNDED = "value.astype(storage).astype(np.float64)"

@@ -14,7 +14,7 @@ from greenfast.search.devices.facts import device
 from greenfast.search.loop.evaluate import Evaluated
 from greenfast.search.loop.flights import BEHIND, Flight, Flights, set_once
 from greenfast.search.loop.proposer import Proposer
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Checked, Runner
 from greenfast.search.verdict import Accepted, Green, Rejected, SafetyFinding

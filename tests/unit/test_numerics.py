@@ -17,7 +17,8 @@ from greenfast.search.gates.promises import promised
 from greenfast.search.loop.confirmation import prepared
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import Control, Ended, History, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import Control, Ended, History
 from greenfast.search.space.candidate import (
     Candidate,
     Origin,

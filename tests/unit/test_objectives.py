@@ -22,8 +22,9 @@ from greenfast.db import convert
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import UsageError
 from greenfast.search.loop import objectives as rules
+from greenfast.search.loop.feedback import told_of
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import make_strategy, told_of
+from greenfast.search.loop.start import make_strategy
 from greenfast.search.space.candidate import Origin, OriginKind
 from greenfast.search.space.space import Space
 from greenfast.search.strategies import (

@@ -10,9 +10,12 @@ import pytest
 
 from greenfast.search.errors import Fault
 from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.feedback import told_of
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.proposer import Proposer
-from greenfast.search.loop.run import Control, Ended, History, SearchRun, make_strategy, told_of
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import Control, Ended, History
+from greenfast.search.loop.start import make_strategy
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.strategies import Infeasible, Objective, Proposal

@@ -22,7 +22,7 @@ from greenfast.search.errors import Fault, UsageError
 from greenfast.search.executors import node
 from greenfast.search.executors.on_cluster import OnCluster
 from greenfast.search.executors.ray_cluster import RayCluster
-from greenfast.search.loop.run import Ended
+from greenfast.search.loop.sink import Ended
 from greenfast.search.verdict import Faulted
 
 HERE = Path(__file__).parent

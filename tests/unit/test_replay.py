@@ -14,7 +14,8 @@ from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.spec import Parameter
 from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import Control, Ended, History, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import Control, Ended, History
 from greenfast.search.loop.sweep import Sweep, SweepOrder
 from greenfast.search.recordings.file import SUFFIX, read, write
 from greenfast.search.recordings.lattice import lattice_of

@@ -12,7 +12,8 @@ from greenfast.search.errors import Fault
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.run import Control, Ended, History, Pending, SearchRun
+from greenfast.search.loop.run import SearchRun
+from greenfast.search.loop.sink import Control, Ended, History, Pending
 from greenfast.search.strategies import Proposal
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Faulted, GateResult, Green, Rejected, Trial

@@ -14,7 +14,7 @@ from test_run import NO_HISTORY, ListSink
 
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.loop import evaluate, run
-from greenfast.search.loop.run import Control, Ended
+from greenfast.search.loop.sink import Control, Ended
 from greenfast.search.targets import (
     TargetSettings,
     check_target_name,

@@ -12,8 +12,9 @@ import store_values as values
 from greenfast.app.views.start import start_of
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import UsageError
+from greenfast.search.loop.feedback import told_of
 from greenfast.search.loop.plan import Neighbour, SearchRequest, make_plan
-from greenfast.search.loop.run import make_strategy, told_of
+from greenfast.search.loop.start import make_strategy
 from greenfast.search.loop.stopping import Stopping
 from greenfast.search.space.candidate import Origin, OriginKind
 from greenfast.search.space.space import Space

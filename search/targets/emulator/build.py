@@ -91,6 +91,7 @@ RULES = (
     "object_gaps",
     "own_frames",
     "ptx_arithmetic",
+    "ptx_conversion",
     "ptx_memory",
     "ptx_statement",
     "ptx_text",

@@ -137,19 +137,14 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
             f"{thread} reads lane {event['detail']} in a shuffle ({place}), but that lane takes no "
             "part in it; the value is undefined"
         )
-    action, memory = event["party"]["action"], event["memory"]
-    name = "shared memory" if memory == "shared" else f"'{memory.partition(':')[2]}'"
-    into = "into" if action in ("copy", "bulk_write") else "of"
-    access = (
-        f"{thread} {VERBS[action]} {event['bytes']} bytes {into} {name} at "
-        f"{event['offset']:+d} ({place})"
-    )
+    memory, name = event["memory"], _memory_name(event)
+    access = _access(event, thread, place)
     if event["detail"].startswith(ASYNC):
-        noun = NOUNS[event["other"]["action"]] if event["other"] else ""
-        other = f"{other_thread}'s {noun} ({other_place})"
+        other = f"{other_thread}'s {_noun(event)} ({other_place})"
         return f"{access} {str(event['detail']).removeprefix(ASYNC).replace('{other}', other)}"
     if memory == "module":
-        return f"{thread} {VERBS[action]} {event['bytes']} bytes ({place}) {event['detail']}"
+        verb = VERBS[event["party"]["action"]]
+        return f"{thread} {verb} {event['bytes']} bytes ({place}) {event['detail']}"
     if event["kind"] in ("out_of_bounds", "device_fault"):
         return f"{access}: {event['detail']}"
     if event["kind"] == "input_changed":
@@ -173,20 +168,44 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
             f"{thread} ends without having waited for its asynchronous copy of "
             f"{event['bytes']} bytes ({place})"
         )
-    noun = NOUNS[event["other"]["action"]] if event["other"] else ""
+    return f"{access} while {_unordered(event, other_thread, other_place)}"
+
+
+def _access(event: Event, thread: str, place: str) -> str:
+    action = event["party"]["action"]
+    into = "into" if action in ("copy", "bulk_write") else "of"
+    return (
+        f"{thread} {VERBS[action]} {event['bytes']} bytes {into} {_memory_name(event)} at "
+        f"{event['offset']:+d} ({place})"
+    )
+
+
+def _memory_name(event: Event) -> str:
+    memory = event["memory"]
+    return "shared memory" if memory == "shared" else f"'{memory.partition(':')[2]}'"
+
+
+def _noun(event: Event) -> str:
+    """The other party's access; empty without one."""
+    return NOUNS[event["other"]["action"]] if event["other"] else ""
+
+
+def _unordered(event: Event, other_thread: str, other_place: str) -> str:
+    """The other access, and the operation that is missing between it and this one."""
     if event["detail"] == "in flight":
         whose = (
             f"{other_thread}'s asynchronous copy ({other_place})"
             if other_thread
             else "an asynchronous copy"
         )
-        return f"{access} while {whose} to it is under way: it has not been waited for"
+        return f"{whose} to it is under way: it has not been waited for"
     if event["kind"] == "in_flight_read":
         return (
-            f"{access} while {other_thread}'s asynchronous copy ({other_place}) is not ordered "
+            f"{other_thread}'s asynchronous copy ({other_place}) is not ordered "
             "before it: no barrier between that thread's wait and this read"
         )
-    unordered = f"{access} while {other_thread}'s {noun} ({other_place}) is not ordered before it"
+    noun = _noun(event)
+    unordered = f"{other_thread}'s {noun} ({other_place}) is not ordered before it"
     if event["detail"] == NO_READING_FENCE:
         return (
             f"{unordered}: the reading side has no fence between the atomic by which it learnt of "

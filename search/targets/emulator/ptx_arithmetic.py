@@ -1,9 +1,10 @@
-"""Inline PTX that computes: arithmetic, logic, comparisons, conversions and moves."""
+"""Inline PTX that computes: arithmetic, logic and comparisons."""
 
 from __future__ import annotations
 
-from greenfast.search.targets.emulator.ptx_text import Instruction, Name, NotPtx, Vector, integer
+from greenfast.search.targets.emulator.ptx_text import Instruction, Name, NotPtx, integer
 from greenfast.search.targets.emulator.ptx_values import (
+    FLOATS,
     PTX,
     TYPES,
     WIDER,
@@ -12,13 +13,11 @@ from greenfast.search.targets.emulator.ptx_values import (
     Values,
     needs,
     pair,
+    rounding_of,
     type_of,
-    vector,
 )
 
-_FLOATS = ("f32", "f64")
 _NARROW = ("f16", "bf16", "f16x2", "bf16x2")
-_DIRECTIONS = {"rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru"}
 _COMPARISONS = {
     "eq": "==",
     "ne": "!=",
@@ -33,11 +32,6 @@ _COMPARISONS = {
 }
 _UNORDERED = {"equ": "==", "neu": "!=", "ltu": "<", "leu": "<=", "gtu": ">", "geu": ">="}
 _BOOLEANS = {"and": "&&", "or": "||", "xor": "!="}
-
-
-def _direction(instruction: Instruction) -> str:
-    """The rounding that the instruction names, as CUDA's intrinsics name it; empty: none."""
-    return next((_DIRECTIONS[m] for m in instruction.modifiers if m in _DIRECTIONS), "")
 
 
 def _sources(instruction: Instruction, values: Values, kind: str) -> list[str]:
@@ -60,8 +54,8 @@ def _sum(instruction: Instruction, values: Values) -> str:
     if "cc" in instruction.modifiers:
         raise Unsupported("with a carry")
     a, b = _sources(instruction, values, kind)
-    direction = _direction(instruction)
-    if kind in _FLOATS and direction:
+    direction = rounding_of(instruction.modifiers)
+    if kind in FLOATS and direction:
         letter, name = kind.replace("f32", "f").replace("f64", "d"), "add" if sign == "+" else "sub"
         return _result(instruction, values, kind, f"__{letter}{name}_{direction}({a}, {b})")
     if kind == "s32" and "sat" in instruction.modifiers:
@@ -83,8 +77,8 @@ def _product(instruction: Instruction, values: Values) -> str:
     modifiers = instruction.modifiers
     if "cc" in modifiers:
         raise Unsupported("with a carry")
-    direction = _direction(instruction)
-    if kind in _FLOATS:
+    direction = rounding_of(instruction.modifiers)
+    if kind in FLOATS:
         letter = "f" if kind == "f32" else "d"
         direction = direction or "rn"
         if is_sum:
@@ -124,8 +118,9 @@ def _quotient(instruction: Instruction, values: Values) -> str:
     needs(instruction, 3)
     kind = type_of(instruction)
     a, b = _sources(instruction, values, kind)
-    if kind in _FLOATS:
-        letter, direction = "f" if kind == "f32" else "d", _direction(instruction) or "rn"
+    if kind in FLOATS:
+        letter = "f" if kind == "f32" else "d"
+        direction = rounding_of(instruction.modifiers) or "rn"
         return _result(instruction, values, kind, f"__{letter}div_{direction}({a}, {b})")
     sign = "/" if instruction.opcode == "div" else "%"
     return values.write(instruction.operands[0], f"{TYPES[kind]}({a} {sign} {b})")
@@ -169,9 +164,9 @@ def _unary(template: str, narrow: str = "") -> Handler:
 def _approximation(single: str, narrow: str = "", pair_name: str = "", double: str = "") -> Handler:
     def handler(instruction: Instruction, values: Values) -> str:
         needs(instruction, 2)
-        kind, direction = type_of(instruction), _direction(instruction)
+        kind, direction = type_of(instruction), rounding_of(instruction.modifiers)
         (a,) = _sources(instruction, values, kind)
-        if direction and kind in _FLOATS and instruction.opcode in ("rcp", "sqrt"):
+        if direction and kind in FLOATS and instruction.opcode in ("rcp", "sqrt"):
             letter = "f" if kind == "f32" else "d"
             name = f"__{letter}{instruction.opcode}_{direction}"
         else:
@@ -184,7 +179,7 @@ def _approximation(single: str, narrow: str = "", pair_name: str = "", double: s
                     "f16x2": pair_name,
                     "bf16x2": pair_name,
                 }[kind]
-                if kind in (*_FLOATS, *_NARROW)
+                if kind in (*FLOATS, *_NARROW)
                 else ""
             )
         if not name:
@@ -305,7 +300,7 @@ def _comparison(kind: str, modifiers: tuple[str, ...], a: str, b: str) -> str:
     name = modifiers[0]
     if name in _COMPARISONS:
         sign = _COMPARISONS[name]
-        if name == "ne" and kind in (*_FLOATS, *_NARROW):
+        if name == "ne" and kind in (*FLOATS, *_NARROW):
             return f"({a} < {b} || {a} > {b})"
         return f"({a} {sign} {b})"
     if name in _UNORDERED:
@@ -355,138 +350,6 @@ def _selection(instruction: Instruction, values: Values) -> str:
     a, b = (values.read(kind, operand) for operand in instruction.operands[1:3])
     predicate = values.read("pred", instruction.operands[3])
     return values.write(instruction.operands[0], f"({predicate} ? {a} : {b})")
-
-
-def _move(instruction: Instruction, values: Values) -> str:
-    needs(instruction, 2)
-    kind = type_of(instruction)
-    target, source = instruction.operands
-    if isinstance(target, Vector):
-        return _split(target, values.read(kind, source), kind, values)
-    if isinstance(source, Vector):
-        bits = int(kind[1:]) // len(source.parts)
-        texts = [
-            f"(({TYPES[kind]}){values.read(f'u{bits}', part)} << {bits * index})"
-            for index, part in enumerate(source.parts)
-        ]
-        return values.write(target, f"({' | '.join(texts)})")
-    return values.write(target, values.read(kind, source))
-
-
-def _split(target: Vector, source: str, kind: str, values: Values) -> str:
-    parts = vector(target)
-    bits = int(kind[1:]) // len(parts)
-    if bits not in (8, 16, 32):
-        raise NotPtx(f"`mov` of {len(parts)} parts of {kind}")
-    lines = [f"{{ const {TYPES[kind]} gf_emulator_whole = {source};"]
-    for index, part in enumerate(parts):
-        lines.append(
-            values.write(part, f"{TYPES[f'u{bits}']}(gf_emulator_whole >> {bits * index})")
-        )
-    return " ".join((*lines, "}"))
-
-
-def _conversion(instruction: Instruction, values: Values) -> str:
-    modifiers = instruction.modifiers
-    kinds = [m for m in modifiers if m in TYPES or m in ("tf32", "e4m3x2", "e5m2x2")]
-    if len(kinds) != 2:
-        raise Unsupported("between these types")
-    to, of = kinds
-    target, *sources = instruction.operands
-    if to in ("f16x2", "bf16x2") and of == "f32":
-        needs(instruction, 3)
-        low, high = values.read("f32", sources[1]), values.read("f32", sources[0])
-        text = _pair_of_floats(to, low, high, modifiers)
-        return values.write(target, text)
-    if to in ("e4m3x2", "e5m2x2") and of == "f32":
-        needs(instruction, 3)
-        form = to[:4].upper()
-        low, high = values.read("f32", sources[1]), values.read("f32", sources[0])
-        text = f"__nv_cvt_float2_to_fp8x2(make_float2({low}, {high}), __NV_SATFINITE, __NV_{form})"
-        return values.write(target, f"(unsigned short)({text})")
-    needs(instruction, 2)
-    if to == "tf32":
-        if "rna" not in modifiers:
-            raise Unsupported("with that rounding")
-        return values.write(target, f"gf_emulator::tf32_bits({values.read('f32', sources[0])})")
-    if to not in TYPES or of not in TYPES or "x2" in to + of:
-        raise Unsupported("between these types")
-    a = values.read(of, sources[0])
-    if "ftz" in modifiers and of == "f32":
-        a = f"gf_emulator::flushed({a})"
-    text = _converted(to, of, a, modifiers)
-    if "sat" in modifiers and to in (*_FLOATS, "f16", "bf16"):
-        text = f"__saturatef({text})"
-    if "relu" in modifiers:
-        text = f"gf_emulator::without_negatives({TYPES[to]}({text}))"
-    return values.write(target, text)
-
-
-def _pair_of_floats(to: str, low: str, high: str, modifiers: tuple[str, ...]) -> str:
-    if _direction_of(modifiers) not in ("", "rn"):
-        raise Unsupported("with that rounding")
-    make = "__floats2half2_rn" if to == "f16x2" else "__floats2bfloat162_rn"
-    if "relu" in modifiers:
-        low, high = (f"({text} <= 0.0f ? 0.0f : {text})" for text in (low, high))
-    return f"{make}({low}, {high})"
-
-
-def _direction_of(modifiers: tuple[str, ...]) -> str:
-    return next((_DIRECTIONS[m] for m in modifiers if m in _DIRECTIONS), "")
-
-
-def _converted(to: str, of: str, a: str, modifiers: tuple[str, ...]) -> str:
-    real = (*_FLOATS, "f16", "bf16")
-    direction = _direction_of(modifiers)
-    whole = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
-    rounding = next((whole[m] for m in modifiers if m in whole), "")
-    if of in real and to in real:
-        if rounding:
-            return f"{TYPES[to]}(__builtin_{rounding}(double({a})))"
-        if to == "f32" and of == "f64":
-            return f"__double2float_{direction or 'rn'}({a})"
-        if to in ("f16", "bf16") and direction not in ("", "rn"):
-            name = "half" if to == "f16" else "bfloat16"
-            return f"__float2{name}_{direction}(float({a}))"
-        return f"{TYPES[to]}({a})"
-    if of in real:
-        if not rounding:
-            raise NotPtx("a conversion to a whole number names its rounding")
-        call = f"__builtin_{rounding}({a})" if of == "f64" else f"__builtin_{rounding}f(float({a}))"
-        return f"{PTX}to_integer<{TYPES[to]}>({call})"
-    if to in _FLOATS:
-        name = {"s": "ll", "u": "ull", "b": "ull"}[of[0]]
-        return f"__{name}2{'float' if to == 'f32' else 'double'}_{direction or 'rn'}({a})"
-    if to in ("f16", "bf16"):
-        name = {"s": "ll", "u": "ull", "b": "ull"}[of[0]]
-        return f"__{name}2{'half' if to == 'f16' else 'bfloat16'}_{direction or 'rn'}({a})"
-    if "sat" in modifiers:
-        return f"{PTX}saturated_integer<{TYPES[to]}>({a})"
-    return f"{TYPES[to]}({a})"
-
-
-def _to_space(instruction: Instruction, values: Values) -> str:
-    """cvta: between generic addresses and those of a space."""
-    needs(instruction, 2)
-    kind = type_of(instruction)
-    a = values.read("u64", instruction.operands[1])
-    if any(modifier.startswith("shared") for modifier in instruction.modifiers):
-        if "to" in instruction.modifiers:
-            text = f"{PTX}shared_offset_of({a})"
-        else:
-            text = f"(unsigned long long)(std::uintptr_t){PTX}shared({a})"
-    else:
-        text = a
-    return values.write(instruction.operands[0], f"{TYPES[kind]}({text})")
-
-
-def _is_space(instruction: Instruction, values: Values) -> str:
-    needs(instruction, 2)
-    text = f"{PTX}is_shared({values.read('u64', instruction.operands[1])})"
-    space = instruction.modifiers[0]
-    if space not in ("shared", "shared::cta", "global"):
-        raise Unsupported("of that space")
-    return values.write(instruction.operands[0], text if space != "global" else f"(!{text})")
 
 
 def _copy_sign(instruction: Instruction, values: Values) -> str:
@@ -562,10 +425,6 @@ HANDLERS: dict[str, Handler] = {
     "setp": _set_predicate,
     "set": _set,
     "selp": _selection,
-    "mov": _move,
-    "cvt": _conversion,
-    "cvta": _to_space,
-    "isspacep": _is_space,
     "copysign": _copy_sign,
     **dict.fromkeys(_VIDEO, _video),
 }

@@ -1,7 +1,7 @@
 """Writes an `asm` statement of inline PTX as C++ that calls the emulator.
 
-The instructions that `ptx_arithmetic`, `ptx_memory` and `ptx_warp` list are known. A statement
-with any other is refused, with the instruction's name.
+The instructions that `ptx_arithmetic`, `ptx_conversion`, `ptx_memory` and `ptx_warp` list are
+known. A statement with any other is refused, with the instruction's name.
 """
 
 from __future__ import annotations
@@ -9,7 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from greenfast.search.targets.emulator import ptx_arithmetic, ptx_memory, ptx_warp
+from greenfast.search.targets.emulator import (
+    ptx_arithmetic,
+    ptx_conversion,
+    ptx_memory,
+    ptx_warp,
+)
 from greenfast.search.targets.emulator.ptx_text import (
     Brace,
     Instruction,
@@ -21,7 +26,12 @@ from greenfast.search.targets.emulator.ptx_text import (
 )
 from greenfast.search.targets.emulator.ptx_values import REGISTERS, Unsupported, Values
 
-HANDLERS = {**ptx_arithmetic.HANDLERS, **ptx_memory.HANDLERS, **ptx_warp.HANDLERS}
+HANDLERS = {
+    **ptx_arithmetic.HANDLERS,
+    **ptx_conversion.HANDLERS,
+    **ptx_memory.HANDLERS,
+    **ptx_warp.HANDLERS,
+}
 HEADERS = ("gf_emulator/ptx_memory.h", "gf_emulator/ptx_warp.h")
 _CONSTRAINTS = {
     "h": "unsigned short",

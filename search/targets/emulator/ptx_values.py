@@ -31,6 +31,8 @@ TYPES = {
     "f64": "double",
     "pred": "bool",
 }
+FLOATS = ("f32", "f64")
+_ROUNDINGS = {"rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru"}
 WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 # What a declared register holds.
 REGISTERS = {
@@ -161,6 +163,11 @@ def type_of(instruction: Instruction) -> str:
     if not instruction.modifiers or instruction.modifiers[-1] not in TYPES:
         raise Unsupported("without a type that the emulator has")
     return instruction.modifiers[-1]
+
+
+def rounding_of(modifiers: tuple[str, ...]) -> str:
+    """The rounding among the modifiers, as CUDA's intrinsics name it; empty: none."""
+    return next((_ROUNDINGS[name] for name in modifiers if name in _ROUNDINGS), "")
 
 
 def needs(instruction: Instruction, *counts: int) -> None:

@@ -1,0 +1,219 @@
+"""The same kernel and space through Kernel Tuner and through greenfast: candidates a minute.
+
+    python -m bench.gpu.kernel_tuner_rate OUT.json [--candidates 100] [--seconds 60]
+
+The space is the template `mma` of attention on one workload, without points that need a workspace,
+a second launch, or more shared memory than a launch gets unasked, which Kernel Tuner's CuPy backend
+does not set. Kernel Tuner draws nothing: it gets that many random points of the space as its whole
+space, compiles, verifies (one case, its own comparison) and times each one with its defaults.
+greenfast searches the template with all gates, from empty caches. Rejected candidates count for
+both. Kernel Tuner 1.5.0 with CuPy must be installed; neither is a dependency of greenfast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.command_line import require_gpu, script_parser
+from bench.gpu.search_rate import SEED, measured
+from bench.gpu.two_gpus import with_checker
+from bench.results import Row, write_json
+from greenfast.search.cores import usable_cores
+from greenfast.search.devices.facts import Device, device
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.workloads import Items
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.oracle.problem import GivenArgument, Problem, Scalar, Tensor, lay_out
+from greenfast.search.oracle.reference import case_data
+from greenfast.search.render import RenderedSource, render
+from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+from greenfast.search.space.space import Space, resolve
+
+TEMPLATE = "mma"
+UNASKED_SMEM_BYTES = 48 * 1024  # dynamic shared memory of a launch without an attribute
+
+
+@dataclass(frozen=True)
+class Point:
+    """One candidate as Kernel Tuner takes it."""
+
+    text: str
+    problem: Problem
+
+    @property
+    def threads(self) -> int:
+        return self.problem.launches[0].block[0]
+
+
+def points(catalogue: Catalogue, workload_name: str, facts: Device, count: int) -> list[Point]:
+    """Random points of the space that Kernel Tuner can launch."""
+    kernel = catalogue.kernel("attention")
+    workload, template = kernel.workload(workload_name), kernel.template(TEMPLATE)
+    compiled = workload.compile_time(kernel)
+    case = workload_case(workload, SEED)
+    data = case_data(kernel, case)
+    space, draws = Space(template, compiled, facts), random.Random(SEED)
+    drawn: dict[Items, Point] = {}
+    while len(drawn) < count:
+        parameters = space.drawn(draws)
+        point = resolve(template, parameters, compiled, facts)
+        candidate = Candidate(kernel.name, TEMPLATE, parameters, Origin(OriginKind.SAMPLED))
+        source = render(kernel, template, candidate, point, catalogue.include_dirs)
+        problem = lay_out(kernel, template, point, case, data, optional_outputs=False)
+        launches = problem.launches
+        if (
+            isinstance(source, RenderedSource)
+            and not problem.workspaces
+            and len(launches) == 1
+            and launches[0].smem_dynamic_bytes <= UNASKED_SMEM_BYTES
+            and launches[0].block[1:] == (1, 1)
+        ):
+            drawn[parameters] = Point(source.text, problem)
+    return list(drawn.values())
+
+
+def argument(given: GivenArgument) -> Any:
+    """A tensor in its own shape, a scalar of its own type; an absent output is a null pointer."""
+    if isinstance(given, Tensor):
+        return np.ascontiguousarray(given.view(given.image))
+    if isinstance(given, Scalar):
+        return np.dtype(given.dtype).type(given.value)
+    return np.uint64(0)
+
+
+def cuda_folders() -> list[str]:
+    """CUDA as CuPy finds it, whose headers fit the NVRTC that CuPy loads."""
+    import cupy
+
+    path = cupy.cuda.get_cuda_path()
+    return [path] if path else []
+
+
+def with_kernel_tuner(chosen: Sequence[Point], answer: np.ndarray, atol: float) -> Row:
+    """The rate of Kernel Tuner over these points."""
+    from kernel_tuner import tune_kernel
+
+    problem = chosen[0].problem
+    arguments = [argument(each) for each in problem.arguments]
+    outputs = [isinstance(each, Tensor) and each.role != "input" for each in problem.arguments]
+    threads = [point.threads for point in chosen]
+
+    def fits(configuration: Any) -> bool:
+        return bool(configuration["gf_threads"] == threads[int(configuration["gf_point"])])
+
+    def point_of(configuration: Any) -> Point:
+        return chosen[int(configuration["gf_point"])]
+
+    started = time.perf_counter()
+    results, environment = tune_kernel(
+        problem.launches[0].entry,
+        lambda configuration: point_of(configuration).text,
+        lambda configuration: point_of(configuration).problem.launches[0].grid,
+        arguments,
+        {"gf_point": list(range(len(chosen))), "gf_threads": sorted(set(threads))},
+        grid_div_x=[],
+        grid_div_y=[],
+        grid_div_z=[],
+        block_size_names=["gf_threads", "gf_block_y", "gf_block_z"],
+        restrictions=fits,
+        answer=[answer if is_output else None for is_output in outputs],
+        atol=atol,
+        lang="cupy",
+        smem_args={
+            "size": lambda configuration: (
+                point_of(configuration).problem.launches[0].smem_dynamic_bytes
+            )
+        },
+        compiler_options=["-std=c++17", *(f"-I{folder}/include" for folder in cuda_folders())],
+    )
+    wall_s = time.perf_counter() - started
+    right = [row for row in results if isinstance(row.get("time"), float)]
+    return {
+        "tuner": f"Kernel Tuner {importlib.metadata.version('kernel_tuner')}",
+        "candidates": len(chosen),
+        "timed": len(right),
+        "wall_s": round(wall_s, 2),
+        "candidates_per_minute": round(60 * len(chosen) / wall_s, 1),
+        "fastest_us": round(1e3 * min((row["time"] for row in right), default=0.0), 3),
+        "gpu": str(environment.get("device_name", "")),
+    }
+
+
+def with_greenfast(catalogue: Catalogue, options: argparse.Namespace) -> Row:
+    """A search over the template, as bench.gpu.search_rate measures it."""
+    request = {
+        "kernel": "attention",
+        "workloads": (options.workload,),
+        "templates": (TEMPLATE,),
+        "target": "cuda:0",
+        "strategy": "random",
+        "seed": SEED,
+        "confirm": False,
+        "cold": True,
+        "seconds": options.seconds,
+        "trials": 3 * options.candidates,
+    }
+    with tempfile.TemporaryDirectory(prefix="greenfast-rate-") as folder:
+        setting = with_checker(catalogue, request, 2 * usable_cores(), Path(folder))
+        try:
+            row = measured(setting)
+        finally:
+            if setting.checker is not None:
+                setting.checker.close()
+    return {
+        "tuner": "greenfast",
+        "candidates": row["trials"],
+        "timed": row["gpus"]["cuda:0"]["trials_timed"],
+        "wall_s": row["search_s"],
+        "candidates_per_minute": row["trials_per_minute"],
+        "environment": row["environment"],
+    }
+
+
+def main() -> None:
+    parser = script_parser(__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.json")
+    parser.add_argument("--candidates", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of greenfast's search")
+    parser.add_argument("--workload", default="mission")
+    options = parser.parse_args()
+    require_gpu()
+    catalogue = Catalogue([REPOSITORY_TEMPLATES])
+    chosen = points(catalogue, options.workload, device("h200"), options.candidates)
+    kernel = catalogue.kernel("attention")
+    expected = case_data(kernel, chosen[0].problem.case).outputs["o"]
+    with tempfile.TemporaryDirectory(prefix="greenfast-cupy-") as cache:
+        os.environ["CUPY_CACHE_DIR"] = cache  # no kernel of an earlier run
+        rows = [
+            with_kernel_tuner(
+                chosen, expected.value.astype(np.float16), float(expected.bound.max())
+            )
+        ]
+    print(rows[0], file=sys.stderr, flush=True)
+    rows.append(with_greenfast(catalogue, options))
+    environment = rows[1].pop("environment")
+    rates = [float(row["candidates_per_minute"]) for row in rows]
+    result = {
+        "environment": environment,
+        "workload": options.workload,
+        "ratio": round(rates[1] / rates[0], 2),
+        "rows": rows,
+    }
+    write_json(options.out, result)
+    print({"ratio": result["ratio"], "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
