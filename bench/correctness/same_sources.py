@@ -61,8 +61,8 @@ def main() -> None:
 
 def difference(pair: Pair) -> str:
     """The first lines in which the texts of a pair differ."""
-    texts = (source.text.split("\n") for source in (pair.before, pair.after))
-    lines = difflib.unified_diff(*texts, "before", "after", lineterm="", n=2)
+    before, after = pair.before.text.split("\n"), pair.after.text.split("\n")
+    lines = difflib.unified_diff(before, after, "before", "after", lineterm="", n=2)
     return "\n".join((pair.point.name, *itertools.islice(lines, SHOWN_LINES)))
 
 
