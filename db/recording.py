@@ -113,6 +113,7 @@ class Recording(Part):
                 {
                     **at,
                     **columns,
+                    "stage_seconds": _stage_seconds(trial),
                     "source_digest": trial.source_digest,
                     "environment_digest": environment,
                 },
@@ -163,6 +164,14 @@ def _columns(session: Session, key: int, baseline: str, trial: Trial) -> dict[st
         "outcomes": outcomes(trial.verdict),
         "changed": convert.pairs_json("changed", rows),
     }
+
+
+def _stage_seconds(trial: Trial) -> str | None:
+    """To the microsecond. `settle` leaves them: they belong to `duration_s`."""
+    if not trial.stage_seconds:
+        return None
+    rows = tuple((stage, round(seconds, 6)) for stage, seconds in trial.stage_seconds)
+    return convert.pairs_json("stage_seconds", rows)
 
 
 def _store_source(session: Session, trial: Trial, source: RenderedSource) -> None:

@@ -121,6 +121,7 @@ class TrialRow(Figures):
     is_baseline: bool
     created_at: str
     recorded_at: str | None
+    stage_seconds: dict[str, float] | None = None  # in order; None: not recorded
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -222,6 +222,7 @@ def trial_row(record: TrialRecord, search_id: str) -> TrialRow:
         is_baseline=record.is_baseline,
         created_at=utc(record.created_at),
         recorded_at=utc_or_none(record.recorded_at),
+        stage_seconds=stage_seconds_of(record),
         **figures,
     )
 
@@ -230,6 +231,12 @@ def changed_of(record: TrialRecord) -> tuple[Change, ...]:
     if record.changed is None:
         return ()
     return tuple(Change(*row) for row in convert.pairs_of("changed", record.changed))
+
+
+def stage_seconds_of(record: TrialRecord) -> dict[str, float] | None:
+    if record.stage_seconds is None:
+        return None
+    return dict(convert.pairs_of("stage_seconds", record.stage_seconds))
 
 
 def environment_of(record: EnvironmentRecord | None) -> dict[str, str]:

@@ -469,6 +469,10 @@ def rejection(before: Sequence[GateResult], failed: Failed[Evidence]) -> Rejecte
     return Rejected(Stage(failed.gate), failed.reason, failed.sentence, gates)
 
 
+# (stage or "waiting", wall seconds), in the order of the stages.
+StageSeconds = tuple[tuple[str, float], ...]
+
+
 @dataclass(frozen=True)
 class Trial:
     """One candidate's way through the gates in one search."""
@@ -479,3 +483,4 @@ class Trial:
     source_digest: str | None
     duration_s: float
     sampler: dict[str, Any] = field(default_factory=dict)  # what a strategy needs to be rebuilt
+    stage_seconds: StageSeconds = ()  # empty: not evaluated here

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from greenfast.app.cli.output import microseconds, ratio_in_band, styled, text
 from greenfast.app.views.designs import Designs, written
+from greenfast.app.views.stage_times import STAGE_TIMES, stage_time
 from greenfast.db.rows import TrialRow
 from greenfast.search.errors import unknown_name
 
@@ -34,10 +35,11 @@ class Column:
 DEFAULT = "number,verdict,time,ratio,design,registers,smem,why"
 
 
-def known_columns(designs: Designs) -> dict[str, Column]:
-    """Every column but those of parameters."""
+def known_columns(designs: Designs | None) -> dict[str, Column]:
+    """Every column but those of parameters. Without `designs` only the names are of use."""
 
     def design(trial: TrialRow) -> str:
+        assert designs is not None
         return str(designs.of(trial.template, trial.parameters))
 
     columns = (
@@ -57,6 +59,7 @@ def known_columns(designs: Designs) -> dict[str, Column]:
         _of("smem", "smem_bytes"),
         _with_form("error", "max_abs_error", "{:.3g}"),
         _with_form("took", "duration_s", "{:.1f} s"),
+        *map(_of_stage, STAGE_TIMES),
         _of("origin"),
         _of("recorded", "recorded_at"),
         _of("candidate", "candidate_digest"),
@@ -67,6 +70,24 @@ def known_columns(designs: Designs) -> dict[str, Column]:
         ),
     )
     return {column.name: column for column in columns}
+
+
+def column_names() -> list[str]:
+    """The names of every column but those of parameters."""
+    return list(known_columns(None))
+
+
+def _of_stage(stage: str) -> Column:
+    """`compile_s`: the wall seconds of the stage."""
+
+    def seconds(trial: TrialRow) -> float | None:
+        return (trial.stage_seconds or {}).get(stage)
+
+    def shown(trial: TrialRow) -> Text:
+        value = seconds(trial)
+        return text(None if value is None else stage_time(value))
+
+    return Column(f"{stage}_s", seconds, shown)
 
 
 def _of(name: str, attribute: str = "") -> Column:

@@ -242,6 +242,12 @@ def _names_of(*names: str) -> Callable[[Sequence[str]], list[Offer]]:
     return lambda before: [(name, "") for name in names]
 
 
+def _columns(before: Sequence[str]) -> list[Offer]:
+    from greenfast.app.cli.columns import column_names
+
+    return [(name, "") for name in column_names()]
+
+
 def _enum(name: str) -> Callable[[Sequence[str]], list[Offer]]:
     def offers(before: Sequence[str]) -> list[Offer]:
         from greenfast.search import status, verdict
@@ -266,6 +272,8 @@ _BY_OPTION: dict[str, Callable[[Sequence[str]], list[Offer]]] = {
     "--stage": _enum("Stage"),
     "--reason": _enum("Reason"),
     "--status": _enum("SearchStatus"),
+    "--sort": _columns,
+    "--columns": _columns,
 }
 _BY_METAVAR: tuple[tuple[str, Callable[[Sequence[str]], list[Offer]]], ...] = (
     ("CANDIDATE", _candidates),

@@ -47,7 +47,12 @@ compdef _greenfast greenfast
 FISH = r"""# greenfast: completion for fish. Load it with: greenfast completion fish | source
 function __greenfast_words
     set -l words (commandline -opc) (commandline -ct)
-    $words[1] completion --words -- $words[2..-1] 2>/dev/null
+    set -l offers ($words[1] completion --words -- $words[2..-1] 2>/dev/null)
+    if set -q offers[1]
+        printf '%s\n' $offers
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
 complete -c greenfast -f -a '(__greenfast_words)'
 """

@@ -17,6 +17,7 @@ from greenfast.app.cli.services import opened_services
 from greenfast.app.cli.trials import selected
 from greenfast.app.views.progress import search_detail
 from greenfast.app.views.schemas import TrialDetailOut, TrialOut
+from greenfast.app.views.stage_times import STAGE_TIMES
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
 from greenfast.db.figures import FIGURES
@@ -108,14 +109,17 @@ def document(
 def as_csv(rows: Sequence[TrialRow]) -> str:
     """One row a trial; a parameter's column is `parameter.NAME`."""
     parameters = list(dict.fromkeys(name for row in rows for name in row.parameters))
-    titles = [*FIRST, *(f"parameter.{name}" for name in parameters), *FIGURES, *LAST]
+    stages = (f"{stage}_s" for stage in STAGE_TIMES)
+    titles = [*FIRST, *(f"parameter.{name}" for name in parameters), *FIGURES, *stages, *LAST]
     return csv_text(
         titles,
         (
             [
                 *(getattr(row, name) for name in FIRST),
                 *(row.parameters.get(name) for name in parameters),
-                *(getattr(row, name) for name in (*FIGURES, *LAST)),
+                *(getattr(row, name) for name in FIGURES),
+                *((row.stage_seconds or {}).get(stage) for stage in STAGE_TIMES),
+                *(getattr(row, name) for name in LAST),
             ]
             for row in rows
         ),

@@ -24,8 +24,11 @@ from greenfast.app.cli.import_options import (
     Tune,
     TuneFile,
 )
+from greenfast.app.cli.import_point import first_point
+from greenfast.app.cli.import_script import script_kernel
 from greenfast.app.cli.import_source import (
     C_TYPES,
+    SPELLINGS,
     Declared,
     Entry,
     ImportedArgument,
@@ -94,7 +97,12 @@ def import_(
     Exit codes: 0 written, 2 something does not fit.
     """
     new_name = checked_new_name(name or cuda_file.stem.lower(), "kernel")
-    file, text = visible(cuda_file), read_cuda(cuda_file)
+    file = visible(cuda_file)
+    if cuda_file.suffix == ".py":
+        script = script_kernel(cuda_file)
+        text, entry, tune_file = script.text, entry or script.entry, tune_file or cuda_file
+    else:
+        text = read_cuda(cuda_file)
     tuning = _tuning(tune or [], tune_file, restrict or [])
     function = read_entry(text, entry, file)
     arguments = _arguments(argument or [], function, file)
@@ -133,7 +141,7 @@ def _imported(
         arguments=arguments,
         tuning=tuning,
         defines=defines,
-        defaults=_defaults(text, tuning.parameters, defines),
+        defaults=_defaults(text, tuning, defines),
         grid=_three("--grid", spelt(given.grid) or default_grid(tuning, arguments), names),
         block=_three("--block", spelt(given.block) or _default_block(tuning), parameters),
         smem=_checked("--smem", respelt(given.smem, defines), parameters),
@@ -234,7 +242,7 @@ def _argument(text: str) -> ImportedArgument:
 
 def _dtype(text: str) -> str:
     """The name of a type in kernel.toml; C's name of it is understood too."""
-    return C_TYPES.get(text, text)
+    return SPELLINGS.get(text, C_TYPES.get(text, text))
 
 
 def _scalar(text: str, match: re.Match[str], dtype: str) -> int | float:
@@ -294,15 +302,28 @@ def _check_names(parameters: tuple[str, ...], arguments: tuple[ImportedArgument,
             raise UsageError(f"{name} is a parameter and an argument", code="bad_tune")
 
 
-def _defaults(
-    text: str, parameters: Mapping[str, tuple[Value, ...]], defines: Mapping[str, str]
-) -> dict[str, Value]:
-    """The value that the file itself defines, where it is among those to try; else the first."""
-    defaults = {}
-    for name, values in parameters.items():
-        own = own_define(text, defines[name])
-        defaults[name] = next((value for value in values if str(value) == own), values[0])
-    return defaults
+def _defaults(text: str, tuning: Tuning, defines: Mapping[str, str]) -> dict[str, Value]:
+    """The point that is compared with: what the file itself defines, else the first values.
+
+    Where the restrictions exclude that point, it is the next one that they leave.
+    """
+    ordered = {
+        name: _own_first(values, own_define(text, defines[name]))
+        for name, values in tuning.parameters.items()
+    }
+    point = first_point(ordered, [expression(each, "restriction") for each in tuning.restrictions])
+    if point is None:
+        raise UsageError(
+            "no combination of the parameters' values fulfils the restrictions "
+            + ", ".join(tuning.restrictions),
+            code="bad_restriction",
+            mend="change the restrictions, or give the parameters other values",
+        )
+    return point
+
+
+def _own_first(values: tuple[Value, ...], own: str | None) -> list[Value]:
+    return sorted(values, key=lambda value: str(value) != own)
 
 
 def _default_block(tuning: Tuning) -> list[str]:

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-CudaFile = Annotated[Path, typer.Argument(metavar="FILE.cu", help="The plain kernel.")]
+CudaFile = Annotated[
+    Path, typer.Argument(metavar="FILE.cu", help="The plain kernel, or a Kernel Tuner script.")
+]
 Name = Annotated[
     str | None,
     typer.Option("--name", metavar="NAME", help="The new kernel. [default: the file's name]"),

@@ -30,8 +30,19 @@ C_TYPES = {
     "unsigned": "int32",
     "unsigned int": "int32",
     "int32_t": "int32",
+    "uint32_t": "int32",
+    "uint": "int32",
+    "long": "int64",
+    "long int": "int64",
+    "unsigned long": "int64",
+    "unsigned long int": "int64",
     "long long": "int64",
+    "long long int": "int64",
+    "unsigned long long": "int64",
+    "unsigned long long int": "int64",
     "int64_t": "int64",
+    "uint64_t": "int64",
+    "ptrdiff_t": "int64",
     "size_t": "int64",
     "half": "fp16",
     "__half": "fp16",
@@ -44,8 +55,19 @@ C_TYPES = {
     "int8_t": "int8",
     "short": "int16",
     "int16_t": "int16",
+    "unsigned short": "int16",
+    "uint16_t": "int16",
     "double": "float64",
     "bool": "bool",
+}
+# As --arg may spell them, besides C's names and those of kernel.toml. An unsigned number is stored
+# as the signed one of its width: only the bits are compared.
+SPELLINGS = {
+    "uint16": "int16",
+    "uint32": "int32",
+    "uint64": "int64",
+    "float16": "fp16",
+    "bfloat16": "bf16",
 }
 _TEMPLATE = re.compile(r"\btemplate\s*<[^;{}#]*>\s*\Z")
 _CONSTANT = re.compile(
@@ -116,7 +138,12 @@ class Tuning:
 
 def read_cuda(path: Path) -> str:
     """The text of a CUDA file, with the local files that it includes in their places."""
-    text = _with_includes(path, visible(path), [path.resolve()])
+    return read_cuda_text(read_author_file(path, visible(path)), path)
+
+
+def read_cuda_text(text: str, path: Path) -> str:
+    """A CUDA text that a file holds or is, with the local files that it includes."""
+    text = _with_includes(text, path, visible(path), [path.resolve()])
     for word in ("{% endraw", "{%- endraw", "{%endraw"):
         if word in text:
             raise UsageError(
@@ -125,10 +152,10 @@ def read_cuda(path: Path) -> str:
     return text
 
 
-def _with_includes(path: Path, file: str, known: list[Path]) -> str:
+def _with_includes(text: str, path: Path, file: str, known: list[Path]) -> str:
     """Each included file's text stands where it is first included, as under `#pragma once`."""
     lines = []
-    for number, line in enumerate(read_author_file(path, file).split("\n"), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         local = _LOCAL_INCLUDE.match(line)
         if local is None:
             lines += device_lines(line)
@@ -149,7 +176,8 @@ def _with_includes(path: Path, file: str, known: list[Path]) -> str:
                 f"{place}, and a kernel takes {MOST_INCLUDES} files at most", code="local_include"
             )
         known.append(included)
-        text = _with_includes(included, visible(local[1]), known)
+        inside = read_author_file(included, visible(local[1]))
+        text = _with_includes(inside, included, visible(local[1]), known)
         lines += [f"// {line.strip()}", re.sub(r"(?m)^\s*#\s*pragma\s+once\b.*$", "", text)]
     return "\n".join(lines)
 

@@ -19,19 +19,35 @@ from greenfast.search.kernels.catalogue import Catalogue, load_kernel
 from greenfast.search.recordings.file import SUFFIX, write
 from greenfast.search.recordings.foreign import ForeignSpace, read_space
 from greenfast.search.recordings.foreign_kernel import kernel_texts, parameters_of
+from greenfast.search.recordings.foreign_objectives import Wish
 from greenfast.search.recordings.imported import imported_recording
 from greenfast.search.recordings.shelf import recording_names
 from greenfast.search.text import one_line, shortened, visible
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
-ENDINGS = (".gz", ".json", "_T4", "_t4", ".T4", ".t4", "_cache", "-results", "_results")
+ENDINGS = (
+    ".gz",
+    ".json",
+    ".csv",
+    ".tsv",
+    ".txt",
+    "_T4",
+    "_t4",
+    ".T4",
+    ".t4",
+    "_cache",
+    "-results",
+    "_results",
+)
 
 
 def import_space(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A Kernel Tuner cache or a T4 result file, plain or in gzip."
+            metavar="FILE",
+            help="A T4 result file, a Kernel Tuner cache, JSON of KTT or CLTune, or a table (CSV), "
+            "plain or in gzip.",
         ),
     ],
     name: Annotated[
@@ -49,6 +65,22 @@ def import_space(
             "[default: the time, else the file's own objective]",
         ),
     ] = None,
+    higher_is_better: Annotated[
+        bool | None,
+        typer.Option(
+            "--higher-is-better/--lower-is-better",
+            help="The objective's direction. [default: higher for rates and scores]",
+        ),
+    ] = None,
+    parameters: Annotated[
+        str | None,
+        typer.Option(
+            "--parameters",
+            metavar="NAME,...",
+            help="The columns of a table that are parameters. [default: all that do not describe "
+            "the run]",
+        ),
+    ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace an imported space of this name.")
     ] = False,
@@ -60,20 +92,21 @@ def import_space(
     whole space; those that failed are rejected with the file's reason. Nothing is compiled or
     checked: there is no code.
     """
-    space = read_space(file, objective)
+    columns = tuple(name.strip() for name in (parameters or "").split(",") if name.strip())
+    space = read_space(file, wish=Wish(objective, higher_is_better, columns))
     known = own_name(file, name)
     settings = Settings.from_environment()
     settings.prepare_data()
     spaces = settings.data / "spaces"
     folder, recording = spaces / known, settings.data / "recordings" / f"{known}{SUFFIX}"
     require_free(known, folder, replace)
-    parameters = parameters_of(space)
+    known_parameters = parameters_of(space)
     title = shortened(one_line(f"{space.kernel or known} on {space.device or 'a GPU'}"), 90)
     if replace:
         shutil.rmtree(folder, ignore_errors=True)
-    write_kernel(spaces, known, kernel_texts(known, space, parameters, title))
+    write_kernel(spaces, known, kernel_texts(known, space, known_parameters, title))
     try:
-        made = imported_recording(known, file, space, parameters, load_kernel(folder))
+        made = imported_recording(known, file, space, known_parameters, load_kernel(folder))
         recording.parent.mkdir(parents=True, exist_ok=True)
         write(recording, made)
     except BaseException:

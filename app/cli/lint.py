@@ -103,7 +103,9 @@ def _folders(names: list[str], catalogue: Catalogue) -> tuple[Path, ...]:
     for name in names:
         path = Path(name)
         here = Path(DEFAULT_FOLDER) / name
-        if os.sep in name or path.is_dir():
+        # A folder of that name that holds no kernel, such as one of results, does not hide it.
+        is_known = name in catalogue.folders or (here / "kernel.toml").is_file()
+        if os.sep in name or (path.is_dir() and not (is_known and not _holds_kernels(path))):
             folders += _of_path(path)
         elif name not in catalogue.folders and (here / "kernel.toml").is_file():
             folders.append(here)
@@ -112,6 +114,10 @@ def _folders(names: list[str], catalogue: Catalogue) -> tuple[Path, ...]:
         else:
             catalogue.kernel(name)
     return tuple(dict.fromkeys(folder.resolve() for folder in folders))
+
+
+def _holds_kernels(path: Path) -> bool:
+    return (path / "kernel.toml").exists() or bool(_below(path))
 
 
 def _of_path(path: Path) -> list[Path]:

@@ -210,6 +210,7 @@ def evaluated_report(evaluated: Evaluated) -> JSON:
         "ratio_to_baseline": performance.ratio_to_baseline if performance else None,
         "source_digest": evaluated.source.digest if evaluated.source else None,
         "duration_s": round(evaluated.duration_s, 3),
+        "stage_seconds": {name: round(seconds, 6) for name, seconds in evaluated.stage_seconds},
         "gates": gates_report(verdict),
         "log": abridged(getattr(verdict, "log", ""), LONGEST_LOG),
     }

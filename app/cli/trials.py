@@ -67,8 +67,9 @@ ColumnsOption = Annotated[
         "--columns",
         metavar="A,B,...",
         help="What to show: number, verdict, stage, reason, why, sentence, template, preset, "
-        "design, time, ratio, registers, spills, smem, error, took, origin, recorded, candidate, "
-        "source, or a parameter.",
+        "design, time, ratio, registers, spills, smem, error, took, render_s, compile_s, ptxas_s, "
+        "correctness_s, performance_s, safety_s, waiting_s, origin, recorded, candidate, source, "
+        "or a parameter.",
     ),
 ]
 DescendingOption = Annotated[

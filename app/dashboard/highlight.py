@@ -40,7 +40,8 @@ def _line(number: int, line: str, notes: Sequence[Note]) -> Markup:
     marked = " has-finding" if below else ""
     return Markup(
         f'<span class="line{marked}" id="L{number}">'
-        f'<a href="#L{number}" aria-label="line {number}" data-number="{number}"></a>'
+        # Reached by mouse: a thousand lines must not be a thousand stops of the Tab key.
+        f'<a href="#L{number}" tabindex="-1" aria-label="line {number}" data-number="{number}"></a>'
         f"{line}{beside}{below}</span>"
     )
 

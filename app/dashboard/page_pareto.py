@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from greenfast.app.dashboard import words
 from greenfast.app.dashboard.page_search import designs_of
 from greenfast.app.dashboard.pages import PageRoute, render, services_of
 from greenfast.app.views.pareto import UNITS, ParetoOut, figure, pareto
@@ -34,7 +35,7 @@ def pareto_page(
             "label": label,
             "known": OBJECTIVES,
             "plot": plot(store, report),
-            "figure": figure,
+            "figure": shown,
             "designs": designs_of(services, row),
         },
     )
@@ -47,6 +48,13 @@ def label(name: str, time_kind: str | None) -> str:
     words = {"registers": "registers per thread", "error": "largest absolute error"}
     unit = f", {UNITS[name]}" if name == "shared_memory" else ""
     return words.get(name, name.replace("_", " ")) + unit
+
+
+def shown(name: str, value: float) -> str:
+    """An objective's value with the digits that it has on other pages."""
+    if name == "time":
+        return words.significant(value)
+    return words.error(value) if name == "error" else figure(name, value)
 
 
 def plot(store: Store, report: ParetoOut) -> dict[str, Any]:

@@ -16,12 +16,14 @@ from greenfast.app.dashboard.pages import PageRoute, render, services_of
 from greenfast.app.views.designs import Design
 from greenfast.app.views.next_steps import can_check, check_command
 from greenfast.app.views.probe_hint import probe_of
+from greenfast.app.views.stage_times import SHOWN_FROM_S
 from greenfast.app.views.submitting import author_record
 from greenfast.db.rows import SearchRow, TrialDetail, TrialRow
 from greenfast.db.store import Store
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.submitted_name import is_submitted
+from greenfast.search.loop.stage_clock import Wait
 from greenfast.search.text import abridged
 from greenfast.search.verdict import Stage, VerdictName
 
@@ -84,6 +86,7 @@ def trial_page(request: Request, search_id: str, number: int) -> Response:
             "counted": counted_workload(trial),
             "design": design,
             "best": getattr(store.best(search_id), "number", None),
+            "waited_s": waited_s(trial),
             "commands": commands(services.catalogue, search, trial, design),
             **explanation_of(services, search, trial),
             **known_of(services, trial),
@@ -113,6 +116,12 @@ def parents(store: Store, trial: TrialDetail) -> list[tuple[str, int | None]]:
     """(digest, number of the trial that tried it) of each parent; None: it is of another search."""
     numbers = store.numbers_of(trial.search_id, trial.parents) if trial.parents else {}
     return [(digest, numbers.get(digest)) for digest in trial.parents]
+
+
+def waited_s(trial: TrialRow) -> float | None:
+    """How long the trial waited; None where that is too short to show."""
+    seconds = (trial.stage_seconds or {}).get(str(Wait.WAITING), 0.0)
+    return seconds if seconds >= SHOWN_FROM_S else None
 
 
 def commands(
@@ -180,7 +189,7 @@ def settings(
     rows = []
     for name, value in trial.parameters.items():
         doc, same = known.get(name, ("", False))
-        changed = bool(base) and not trial.is_baseline and base.get(name) != value
+        changed = name in base and not trial.is_baseline and base[name] != value
         rows.append(Setting(name, value, base.get(name), changed, doc, same))
     return sorted(rows, key=lambda row: not row.changed)
 

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
-from greenfast.app.bundle.tuning import dispatch_table
+from greenfast.app.bundle.tuning import ServedKernel, dispatch_table
+from greenfast.app.dashboard.page_search import designs_of
 from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
 from greenfast.db.searches import Wanted
 from greenfast.search.errors import GreenfastError
@@ -37,9 +38,10 @@ def tuning_page(request: Request, tuning_id: str) -> Response:
     services = services_of(request)
     tuning = services.store.tuning(tuning_id)
     table, why = None, ""
+    kernels: tuple[ServedKernel, ...] = ()
     if tuning.status == SearchStatus.COMPLETED:
         try:
-            table, _ = dispatch_table(services, tuning)
+            table, kernels = dispatch_table(services, tuning)
         except GreenfastError as error:
             why = str(error)
     return render(
@@ -47,6 +49,10 @@ def tuning_page(request: Request, tuning_id: str) -> Response:
         {
             "tuning": tuning,
             "table": table,
+            "kernels": kernels,
+            "design_of": lambda each: designs_of(services, each.search).of(
+                each.trial.template, each.trial.parameters
+            ),
             "why": why,
             "controls": CONTROLS.get(SearchStatus(tuning.status), ()),
             "refresh_s": 3 if tuning.status in ACTIVE else None,

@@ -20,6 +20,7 @@ from greenfast.app.views.confirmations import interval
 from greenfast.app.views.problems import status_of
 from greenfast.app.views.progress import queue_words
 from greenfast.app.views.report_state import faults_sentence
+from greenfast.app.views.stage_times import stage_time
 from greenfast.app.views.values import in_order
 from greenfast.app.wiring import Services
 from greenfast.search.errors import GreenfastError, UsageError, unknown_name
@@ -80,6 +81,7 @@ def environment() -> jinja2.Environment:
         words.moment,
         words.value,
         words.first_upper,
+        stage_time,
         faults_sentence,
     ):
         templates.filters[filter_.__name__] = filter_

@@ -13,9 +13,15 @@ from greenfast.app.views.report_markdown import anchor
 from greenfast.app.views.report_schemas import ReportOut, SearchReportOut
 
 Link = Callable[[str, int], str]
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900, 230, 72, 12, 10, 24
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900, 240, 72, 12, 10, 38
 MOST_POINTS = 1_500
 FEWEST_POINTS = 3
+FEWEST_TICKS, MOST_TICKS = 3, 6
+ROUND_DIGITS: tuple[tuple[float, ...], ...] = (  # the first that gives enough ticks
+    (1, 2, 5),
+    (1, 1.5, 2, 3, 4, 5, 6, 8),
+    tuple(tenth / 10 for tenth in range(10, 100)),
+)
 
 
 def report_file(
@@ -72,9 +78,11 @@ def curve(search: SearchReportOut) -> Markup:
         for time in _ticks(low, high)
     )
     ends = "".join(
-        f'<text x="{x(number)}" y="{HEIGHT - 6}" text-anchor="{place}">{number}</text>'
+        f'<text x="{x(number)}" y="{HEIGHT - 22}" text-anchor="{place}">{number}</text>'
         for number, place in ((first, "start"), (points[-1].number, "end"))
     )
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    ends += f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">trial</text>'
     label = f"Times of {len(points)} correct trials; the best takes {time_us(min(times))}."
     return Markup(
         f'<svg class="report-curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
@@ -83,5 +91,14 @@ def curve(search: SearchReportOut) -> Markup:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Four times between the ends, evenly on the log scale."""
-    return [low * (high / low) ** (step / 4) for step in (0.4, 1.6, 2.8, 3.9)]
+    """At most six round times between the ends: 1, 2, 5, or with more digits in a narrow range."""
+    for digits in ROUND_DIGITS:
+        ticks = [
+            digit * 10.0**power
+            for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+            for digit in digits
+            if low <= digit * 10.0**power <= high
+        ]
+        if len(ticks) >= FEWEST_TICKS:
+            return ticks[:: math.ceil(len(ticks) / MOST_TICKS)]
+    return [low, high]

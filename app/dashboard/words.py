@@ -35,13 +35,15 @@ def ratio(value: float | None) -> str:
 
 
 def error(value: float | str | None) -> str:
-    """An error's size: 1.2e-4; a value that is not finite by its name."""
+    """An error's size: 1.2e-4, 0.12, 16; a value that is not finite by its name."""
     if value is None:
         return NOTHING
     if isinstance(value, str):
         return value
     if value == 0:
         return "0"
+    if 0.001 <= abs(value) < 100_000:
+        return significant(value, 2) if abs(value) < 10 else f"{value:,.0f}"
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa}e{int(exponent)}"
 

@@ -15,15 +15,19 @@ from greenfast.app.routes.auth import COOKIE, cookie_value
 router = APIRouter(include_in_schema=False)
 WRONG_TOKEN_DELAY_S = 0.5
 COOKIE_AGE_S = 30 * 24 * 3600
+# The page stands alone: without the token, browsers get no static files.
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>greenfast: log in</title>
-<meta name="viewport" content="width=device-width"></head>
-<body style="font-family: system-ui; max-width: 24rem; margin: 4rem auto">
-<h1>greenfast</h1><p>{message}</p>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,"></head>
+<body style="font: 15px/1.5 system-ui; max-width: 24rem; margin: 12vh auto; padding: 0 16px">
+<main><h1 style="font-size: 22px">greenfast</h1><p{role}>{message}</p>
 <form method="post" action="/login"><input type="hidden" name="next" value="{next}">
+<input type="text" name="username" value="greenfast" autocomplete="username" hidden>
 <label>Token
 <input type="password" name="token" autocomplete="current-password" required autofocus></label>
-<button>Log in</button></form></body></html>"""
+<button>Log in</button></form></main></body></html>"""
 
 
 @router.get("/login")
@@ -55,7 +59,12 @@ async def login(
 
 def _page(message: str, next_path: str, status: int) -> HTMLResponse:
     return HTMLResponse(
-        PAGE.format(message=escape(message), next=escape(_own_path(next_path))), status
+        PAGE.format(
+            message=escape(message),
+            role=' role="alert"' if status >= 400 else "",
+            next=escape(_own_path(next_path)),
+        ),
+        status,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from greenfast.search.errors import GreenfastError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.spec import TemplateSpec
+from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.text import visible
@@ -49,7 +50,12 @@ class Designs:
             self._bases[template.name] = list(_bases(template, compiled))
 
     def of(self, template: str, parameters: Mapping[str, Any]) -> Design:
-        """The preset with the fewest differences, the first of equals; else the defaults."""
+        """The preset with the fewest differences, the first of equals; else the defaults.
+
+        A submission's single parameter repeats its digest, which is part of the template's name.
+        """
+        if is_submitted(template):
+            return Design(template, "", ())
         designs = [
             Design(template, preset, _changes(parameters, values))
             for preset, values in self._bases.get(template, ())

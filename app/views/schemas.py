@@ -95,6 +95,12 @@ class TrialOut(FiguresOut, Output):
     is_baseline: bool
     created_at: str
     recorded_at: str | None
+    stage_seconds: dict[str, float] | None = Field(
+        description="wall seconds of render, compile and each gate; on an emulator a gate includes "
+        "the C++ compiler. `waiting`: until the baseline's times were known and the safety check "
+        "could start. They add up to `duration_s`. null: recorded by an earlier version, or the "
+        "verdict was taken over"
+    )
 
 
 class ChangeOut(Output):

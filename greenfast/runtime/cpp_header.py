@@ -124,6 +124,10 @@ def _fits(operation: Operation) -> str:
         null = f"{tensor}.data == nullptr || " if argument.optional else ""
         joint = " &&\n          ".join(tests)
         lines.append(f"    if (!({null}({joint})))\n        return false;")
+    for dim in operation.dims:
+        if dim.values and not dim.compiled:
+            sizes = " || ".join(f"{dim.name} == {size}" for size in dim.values)
+            lines.append(f"    if (!({sizes}))\n        return false;")
     lines += [
         f"    if (!({cpp(requirement, {})}))\n        return false;"
         for requirement, _ in operation.requirements

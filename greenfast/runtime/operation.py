@@ -35,6 +35,7 @@ class Dim:
     name: str
     default: Expression | None
     compiled: bool  # a constant in a kernel's text
+    values: tuple[int, ...] = ()  # the only sizes of it, where kernel.toml lists some
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ def _operation(table: Mapping[str, Any]) -> Operation:
             _name(name),
             expression(row["default"], f"dims.{name}") if "default" in row else None,
             row["time"] == "compile",
+            tuple(map(int, row.get("values", ()))),
         )
         for name, row in table["dims"].items()
     )

@@ -174,7 +174,7 @@ def geometry(
     that it lacks get `output_strides`, or are contiguous.
     """
     operation = program.operation
-    values = _complete_sizes(operation, tensors)
+    values = complete_sizes(operation, tensors)
     why = mismatch(program, {name: facts.dtype for name, facts in tensors.items()}, values)
     if why:
         raise UsageError(why, code="other_kernel")
@@ -211,7 +211,7 @@ def geometry(
     )
 
 
-def _complete_sizes(operation: Operation, tensors: Mapping[str, TensorFacts]) -> dict[str, Value]:
+def complete_sizes(operation: Operation, tensors: Mapping[str, TensorFacts]) -> dict[str, Value]:
     values: dict[str, Value] = dict(
         sizes(operation, {name: facts.shape for name, facts in tensors.items()})
     )
@@ -224,6 +224,12 @@ def _complete_sizes(operation: Operation, tensors: Mapping[str, TensorFacts]) ->
         if not smallest <= int(values[dim.name]) <= LARGEST_DIM:
             raise UsageError(
                 f"{dim.name}={values[dim.name]} is not between {smallest} and {LARGEST_DIM}",
+                code="bad_shape",
+            )
+        if dim.values and int(values[dim.name]) not in dim.values:
+            known = ", ".join(map(str, sorted(dim.values)))
+            raise UsageError(
+                f"{operation.name} has no {dim.name}={values[dim.name]}; it takes {known}",
                 code="bad_shape",
             )
     return values

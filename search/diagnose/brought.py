@@ -57,6 +57,10 @@ from greenfast.search.devices.clusters import (
 from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.diagnose.brought_maps import read_tensor_map
 from greenfast.search.diagnose.brought_values import packed_value, read_data
+from greenfast.search.diagnose.restricted_parameters import (
+    parameters_in,
+    with_read_only_parameters,
+)
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.tables import Table
 from greenfast.search.kernels.template_text import Line
@@ -123,9 +127,9 @@ def read_brought(
                 mend="an entry is the name of a __global__ function",
             )
     source = assemble(body, entries, include_dirs, arch_specific=launch.arch_specific)
-    return BroughtKernel(
-        source, with_declared_clusters(problem, source, launch_file.name), launch.expected, files
-    )
+    problem = with_declared_clusters(problem, source, launch_file.name)
+    problem = with_read_only_parameters(problem, parameters_in(source.text, entries))
+    return BroughtKernel(source, problem, launch.expected, files)
 
 
 def with_declared_clusters(problem: Problem, source: RenderedSource, where: str) -> Problem:

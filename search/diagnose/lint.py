@@ -38,6 +38,9 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 
 
+WITH_PARAMETERS = " (with "  # between a problem and the candidate that shows it
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing to correct; `line` is 0 where none is known."""
@@ -228,6 +231,7 @@ def _template_problems(
             to_compile = None  # the first one tells whether the arguments are right
             if problem is not None:
                 problems.append(problem)
+    problems = _told_once(problems)
     if device.sm >= template.minimum_sm:
         problems += (
             _impossible_preset(kernel, file, preset, reason)
@@ -235,6 +239,15 @@ def _template_problems(
             if reason is not None
         )
     return problems
+
+
+def _told_once(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems without those that further candidates repeat."""
+    first: dict[tuple[str, int, str, str], Problem] = {}
+    for problem in problems:
+        message = problem.message.rpartition(WITH_PARAMETERS)[0] or problem.message
+        first.setdefault((problem.file, problem.line, problem.code, message), problem)
+    return list(first.values())
 
 
 def _impossible_preset(kernel: KernelSpec, file: str, preset: str, reason: str) -> Problem:
@@ -290,7 +303,9 @@ def _candidate_problem(
         if isinstance(source, RenderFailed):
             file, line = (source.line.file, source.line.number) if source.line else (text_file, 0)
             place = file_line(file, line) if line else file
-            return Problem(file, line, "render_error", f"{place}: {source.message} (with {shown})")
+            return Problem(
+                file, line, "render_error", f"{place}: {source.message}{WITH_PARAMETERS}{shown})"
+            )
         return _signature_problem(kernel, template, source, point.values, device, toolchain)
     except SpecError as error:
         return problem_of(located(error, kernel.folder))

@@ -32,6 +32,7 @@ from greenfast.search.diagnose.plain_arguments import (
 )
 from greenfast.search.diagnose.plain_messages import refusal
 from greenfast.search.diagnose.plain_text import MissingInclude, PlainText, read_plain_text
+from greenfast.search.diagnose.restricted_parameters import with_read_only_parameters
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.oracle.cases import Case
@@ -114,7 +115,11 @@ def read_plain(
         (),
         arch_specific=launches.arch_specific if launches else False,
     )
-    problem = _with_heap(problem, source.text)
+    parameters = {
+        entry.alias: [code.unaliased(entry.bound(each)) for each in entry.kernel.parameters]
+        for entry in entries
+    }
+    problem = _with_heap(with_read_only_parameters(problem, parameters), source.text)
     expected: tuple[ExpectedOutput, ...] = launches.expected if launches else ()
     return PlainKernel(BroughtKernel(source, problem, expected, text.files), entries, text.missing)
 

@@ -70,22 +70,51 @@ def plain_outputs(
     """The outputs of one run, in float64.
 
     `outputs` gives type and shape by name. `arguments` are names of tensors, or (type, value) for
-    scalars. SpecError when the plain kernel does not run to its end or leaves an output unwritten.
+    scalars. SpecError when the plain kernel does not run to its end, leaves elements unwritten or
+    reads an output before it writes it.
     """
     images = _images(kernel, inputs, outputs, arguments, POISON)
-    for name, image in images.items():
+    for name, (dtype, shape) in outputs.items():
+        values = images[name].reshape(-1, DTYPES[dtype].itemsize)
         # In an integer the poison is the number -1, so it shows over another start only.
-        if image.size and (image == POISON).all():
+        if values.size and ((values == POISON).all(axis=1).any() or _holds_nan(values, dtype)):
             again = _images(kernel, inputs, outputs, arguments, 0)[name]
-            if (again == 0).all():
-                raise SpecError(
-                    f"the plain kernel {kernel.entry} writes nothing to {name}",
-                    code="reference_failed",
-                )
+            _require_written(kernel.entry, name, shape, values, again.reshape(values.shape))
     return {
         name: image.view(DTYPES[dtype]).reshape(shape).astype(np.float64)
         for (name, (dtype, shape)), image in zip(outputs.items(), images.values(), strict=True)
     }
+
+
+def _holds_nan(values: np.ndarray, dtype: str) -> bool:
+    return not np.issubdtype(DTYPES[dtype], np.integer) and bool(
+        np.isnan(np.ascontiguousarray(values).view(DTYPES[dtype]).astype(np.float64)).any()
+    )
+
+
+def _require_written(
+    entry: str, name: str, shape: tuple[int, ...], over_poison: np.ndarray, over_zeros: np.ndarray
+) -> None:
+    """SpecError for elements that are as they were before, or that depend on it."""
+    unwritten = (over_poison == POISON).all(axis=1) & (over_zeros == 0).all(axis=1)
+    if unwritten.all():
+        raise SpecError(
+            f"the plain kernel {entry} writes nothing to {name}", code="reference_failed"
+        )
+    if unwritten.any():
+        first = ", ".join(map(str, np.unravel_index(int(unwritten.argmax()), shape)))
+        raise SpecError(
+            f"the plain kernel {entry} leaves {int(unwritten.sum()):,} of {unwritten.size:,} "
+            f"elements of {name} unwritten, the first at [{first}]",
+            code="reference_failed",
+            mend=f"give {name} the size that it writes, or import it as :inout",
+        )
+    if (over_poison != over_zeros).any():
+        raise SpecError(
+            f"the plain kernel {entry} computes {name} from what it held before",
+            code="reference_failed",
+            mend=f"import it as --arg {name}:...:inout",
+        )
 
 
 def _images(

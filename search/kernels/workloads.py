@@ -150,8 +150,9 @@ class WorkloadForm:
     @property
     def example(self) -> str:
         """A workload by values, for messages."""
+        multiples = dict(self.row_dims)
         sizes = [
-            f"{dim.name}={dim.values[0] if dim.values else 8}"
+            f"{dim.name}={dim.values[0] if dim.values else max(8, multiples.get(dim.name, 1))}"
             for dim in self.dims
             if dim.default is None
         ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +21,7 @@ from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.check_order import CheckOrder
 from greenfast.search.loop.comparison import Peer
 from greenfast.search.loop.other_gpus import as_beside
+from greenfast.search.loop.stage_clock import StageClock, Wait
 from greenfast.search.loop.submitted_checks import also_checked
 from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.space.candidate import Candidate
@@ -50,6 +50,7 @@ from greenfast.search.verdict import (
     Rejected,
     Skipped,
     Stage,
+    StageSeconds,
     Timing,
     Verdict,
     performance_of,
@@ -235,6 +236,7 @@ class Evaluated:
     source: RenderedSource | None
     duration_s: float
     attempts: int = 1
+    stage_seconds: StageSeconds = ()  # of all attempts; they add up to `duration_s`
 
 
 def evaluate(
@@ -243,26 +245,31 @@ def evaluate(
     baseline_times: BaselineTimes = no_baseline,
     rendered: RenderedSource | RenderFailed | None = None,
     on_timed: Callable[[Verdict], None] = lambda verdict: None,
+    render_s: float = 0.0,
 ) -> Evaluated:
     """Take `candidate` through all steps. Our faults are retried, then returned as such.
 
     `baseline_times` is called, and may wait, when the baseline's times are needed and no sooner.
     `on_timed` gets the verdict so far when only a check on another target is to come.
+    `render_s`: the seconds that `rendered` took.
     """
-    started = time.monotonic()
+    clock = StageClock(render_s)
     attempt = 0
     while True:
         attempt += 1
+        clock.enter(Stage.RENDER)
         verdict: Verdict
         try:
             rendered = rendered if rendered is not None else context.render(candidate)
         except Fault as fault:
             verdict = Faulted(Stage.RENDER, fault.code, str(fault))
         else:
-            verdict = _verdict(candidate, context, rendered, baseline_times, on_timed)
+            verdict = _verdict(candidate, context, rendered, baseline_times, on_timed, clock)
         source = rendered if isinstance(rendered, RenderedSource) else None
         if not _is_repeated(verdict) or attempt > FAULT_RETRIES or context.stop.is_set():
-            return Evaluated(verdict, source, time.monotonic() - started, attempt)
+            stages = clock.stop()
+            took_s = sum(seconds for _, seconds in stages)
+            return Evaluated(verdict, source, took_s, attempt, stages)
 
 
 def _is_repeated(verdict: Verdict) -> bool:
@@ -276,19 +283,24 @@ def _verdict(
     rendered: RenderedSource | RenderFailed,
     baseline_times: BaselineTimes,
     on_timed: Callable[[Verdict], None],
+    clock: StageClock,
 ) -> Verdict:
     """The target's answer where it has one, else the gates' verdict."""
     if isinstance(rendered, RenderFailed):
         return not_rendered(rendered)
     try:
         if isinstance(context.target, Answering):
-            return context.target.answers(context.question(candidate, rendered, baseline_times()))
+            clock.enter(Wait.WAITING)
+            times = baseline_times()
+            clock.enter(Stage.PERFORMANCE)  # a recording answers all gates at once
+            return context.target.answers(context.question(candidate, rendered, times))
+        clock.enter(Stage.COMPILE)
         subject = prepare(candidate, context, rendered)
     except Fault as fault:
         return Faulted(Stage.COMPILE, fault.code, str(fault))
     if isinstance(subject, Rejected):
         return subject
-    return _through_gates(subject, context, baseline_times, on_timed)
+    return _through_gates(subject, context, baseline_times, on_timed, clock)
 
 
 def _through_gates(
@@ -296,17 +308,21 @@ def _through_gates(
     context: EvaluationContext,
     baseline_times: BaselineTimes,
     on_timed: Callable[[Verdict], None],
+    clock: StageClock,
 ) -> Verdict:
     results: list[GateResult] = []
     times: tuple[Timing, ...] | None = None
     for gate in GATES:
         try:
-            times = baseline_times() if gate.compares else times
+            if gate.compares:
+                clock.enter(Wait.WAITING)
+                times = baseline_times()
+            clock.enter(Stage(gate.name))
             baseline = _baseline(context, times) if gate.compares else None
             if gate.name == Stage.SAFETY:
                 if context.target.measures:
                     on_timed(_right(tuple(results)))
-                result = _safety(gate, subject, context, results, times)
+                result = _safety(gate, subject, context, results, times, clock)
             else:
                 result = gate.judge(subject, baseline)
         except SourceRefused as refused:
@@ -320,6 +336,8 @@ def _through_gates(
             return Rejected(Stage.RENDER, Reason.RENDER_ERROR, str(error))
         context.on_result(result)
         if isinstance(result, Failed):
+            if is_submitted(subject.candidate.template):
+                clock.enter(Stage.SAFETY)
             return also_checked(subject, rejection(results, result))
         results.append(result)
     return _right(tuple(results))
@@ -339,6 +357,7 @@ def _safety(
     context: EvaluationContext,
     results: Sequence[GateResult],
     baseline: tuple[Timing, ...] | None,
+    clock: StageClock,
 ) -> GateResult:
     """Judge the safety of a candidate, unless it cannot become the best.
 
@@ -348,6 +367,7 @@ def _safety(
     if time_us is None:
         return gate.judge(subject)
     order = context.check_order or CheckOrder()
+    clock.enter(Wait.WAITING)
     with order.turn(time_us, context.best_time_us, context.stop) as check:
         if check.faster_us is not None:
             return Skipped(
@@ -355,6 +375,7 @@ def _safety(
                 f"not asked for: it takes {time_us:.2f} us, and an accepted candidate that "
                 f"takes {check.faster_us:.2f} us was there",
             )
+        clock.enter(Stage.SAFETY)
         result = gate.judge(subject)
         check.passed = all(isinstance(each, Passed) for each in (*results, result))
         return result

@@ -6,6 +6,7 @@ question is therefore the same in every run of a plan, however long an answer ta
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ class Proposed:
 
     proposal: Proposal
     rendered: Rendered | None
+    render_s: float = 0.0
 
 
 class Proposer:
@@ -81,24 +83,24 @@ class Proposer:
             proposal = self._next()
             if proposal is None:
                 return None
-            rendered = self._text(proposal.candidate)
+            rendered, render_s = self._text(proposal.candidate)
             if not (
                 self._distinct
                 and isinstance(rendered, RenderedSource)
                 and rendered.digest in self._sources
             ):
-                return self._kept(proposal, rendered)
+                return self._kept(proposal, rendered, render_s)
             told = self._sources[rendered.digest]
             if told is not None:
                 self._strategy.tell(proposal, told)
 
     def _noted(self, proposal: Proposal) -> Proposed:
-        return self._kept(proposal, self._text(proposal.candidate))
+        return self._kept(proposal, *self._text(proposal.candidate))
 
-    def _kept(self, proposal: Proposal, rendered: Rendered | None) -> Proposed:
+    def _kept(self, proposal: Proposal, rendered: Rendered | None, render_s: float) -> Proposed:
         if isinstance(rendered, RenderedSource):
             self._sources[rendered.digest] = None
-        return Proposed(proposal, rendered)
+        return Proposed(proposal, rendered, render_s)
 
     def _told(self, proposal: Proposal, source_digest: str | None, told: Told | None) -> None:
         self._heard(source_digest, told, lambda told: self._strategy.tell(proposal, told))
@@ -117,8 +119,10 @@ class Proposer:
         except BaseException as error:
             self._failure = error
 
-    def _text(self, candidate: Candidate) -> Rendered | None:
+    def _text(self, candidate: Candidate) -> tuple[Rendered | None, float]:
+        """The text and the seconds that it took."""
+        started = time.monotonic()
         try:
-            return self._render(candidate)
+            return self._render(candidate), time.monotonic() - started
         except Fault:
-            return None
+            return None, time.monotonic() - started

@@ -44,7 +44,7 @@ from greenfast.search.loop.start import baseline_candidate, make_strategy
 from greenfast.search.loop.stopping import Stopping
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
-from greenfast.search.render import RenderedSource, RenderFailed
+from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.strategies import (
     Past,
@@ -346,15 +346,10 @@ class SearchRun:
         if asked.attempts >= DEATHS:
             died = _known(Evaluated(_died(asked.attempts), None, 0.0))
             return Flight(asked.number, proposed.proposal, None, died)
-        return self._submit(executor, asked.number, proposed.proposal, proposed.rendered)
+        return self._submit(executor, asked.number, proposed)
 
-    def _submit(
-        self,
-        executor: LocalExecutor,
-        number: int,
-        proposal: Proposal,
-        rendered: RenderedSource | RenderFailed | None,
-    ) -> Flight:
+    def _submit(self, executor: LocalExecutor, number: int, proposed: Proposed) -> Flight:
+        proposal, rendered = proposed.proposal, proposed.rendered
         source = rendered if isinstance(rendered, RenderedSource) else None
         context, baseline = self.context, self._timed_baseline
         is_baseline = self._is_baseline(number)
@@ -366,7 +361,13 @@ class SearchRun:
             context, baseline = replace(context, on_result=self._hear_baseline), no_baseline
         timed: Future[Verdict] = Future()
         future = executor.submit(
-            evaluate, proposal.candidate, context, baseline, rendered, set_once(timed)
+            evaluate,
+            proposal.candidate,
+            context,
+            baseline,
+            rendered,
+            set_once(timed),
+            proposed.render_s,
         )
         return Flight(number, proposal, source, future, timed=timed)
 
@@ -388,6 +389,7 @@ class SearchRun:
                 flight.source.digest if flight.source else None,
                 done.duration_s,
                 flight.proposal.sampler,
+                done.stage_seconds,
             )
         )
         if flight.recalled is not None and trial.verdict is flight.recalled.verdict:

@@ -120,6 +120,8 @@ class LaunchPlan:
     smem_dynamic_bytes: int
     arguments: Arguments | None = None  # None: the problem's
     cluster: tuple[int, int, int] = ALONE  # in blocks; divides the grid
+    # Arguments that the kernel promises not to write, though it has another way to their buffers.
+    read_only: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import math
 import sys
@@ -23,6 +24,7 @@ from greenfast.search.errors import Fault, SpecError
 from greenfast.search.kernels.reference_text import file_and_function, importable_name
 from greenfast.search.kernels.spec import Argument, KernelSpec
 from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.ending_calls import refuse_ending_calls
 from greenfast.search.oracle.not_finite import Planted, planted, with_planted
 from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
 from greenfast.search.oracle.reference_contract import (
@@ -376,7 +378,11 @@ def reference_module(
     module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _importing(used)}
     sys.modules[module.__name__] = module
     try:
-        exec(compile(text, file, "exec"), module.__dict__)
+        tree = compile(text, file, "exec", ast.PyCF_ONLY_AST)
+        refuse_ending_calls(tree, file)
+        exec(compile(tree, file, "exec"), module.__dict__)
+    except SpecError:
+        raise
     except (Exception, SystemExit) as error:
         raise SpecError(
             f"{place_of(error, file)} does not load: {type(error).__name__}: {error}",

@@ -90,11 +90,16 @@ def faults(kernel: KernelSpec, cases: Sequence[Case]) -> list[tuple[str, str]]:
     """(code, sentence) of each fault, found in this process."""
     found: list[tuple[str, str]] = []
     working: list[Case] = []
+    told: set[str] = set()
     for case in cases:
         try:
             data = case_data(kernel, case)
         except Exception as error:
-            found.append((getattr(error, "code", "reference_failed"), str(error)))
+            sentence = str(error)
+            without_case = sentence.replace(f"case {case.name}: ", "")
+            if without_case not in told:  # the first case that shows it is enough
+                found.append((getattr(error, "code", "reference_failed"), sentence))
+            told.add(without_case)
             continue
         working.append(case)
         if fault := _unrepeatable(kernel, case, data.inputs):

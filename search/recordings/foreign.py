@@ -1,7 +1,8 @@
-"""Measured spaces of other tuners: Kernel Tuner's cache and the T4 result format.
+"""Measured spaces of other tuners: Kernel Tuner's cache, the T4 result format, and older forms.
 
-Both are JSON, plain or in gzip. A file is read as configurations with one figure each, or the
-reason why there is none. What the file does not say (restrictions, baseline, code) is not made up.
+Files are plain or in gzip; foreign_forms.py turns the older forms into T4. A file is read as
+configurations with one figure each, or the reason why there is none. What the file does not say
+(restrictions, baseline, code) is not made up.
 """
 
 from __future__ import annotations
@@ -12,11 +13,30 @@ import json
 import math
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from greenfast.search.errors import UsageError
+from greenfast.search.recordings.foreign_forms import (
+    Converted,
+    NotReadable,
+    converted_json,
+    converted_table,
+    holds_runs,
+    merged_runs,
+)
+from greenfast.search.recordings.foreign_objectives import (
+    DEFAULT_UNIT,
+    MICROSECONDS,
+    Figures,
+    Wish,
+    is_time,
+    objective_of,
+    scale_of,
+    value_of,
+    values_of,
+)
 from greenfast.search.text import one_line, shortened
 from greenfast.search.verdict import Reason, Stage
 
@@ -28,26 +48,6 @@ HARMLESS_BYTES, LARGEST_RATIO = 2**26, 200
 T4_VERSIONS = ("1",)  # majors that are read
 CACHE_VERSIONS = ("1",)
 LONGEST = 120  # characters of a value in a message
-MICROSECONDS = {
-    "s": 1e6,
-    "sec": 1e6,
-    "second": 1e6,
-    "seconds": 1e6,
-    "ms": 1e3,
-    "millisecond": 1e3,
-    "milliseconds": 1e3,
-    "milisecond": 1e3,  # as the benchmark hub's files spell it
-    "miliseconds": 1e3,
-    "us": 1.0,
-    "microsecond": 1.0,
-    "microseconds": 1.0,
-    "ns": 1e-3,
-    "nanosecond": 1e-3,
-    "nanoseconds": 1e-3,
-}
-DEFAULT_UNIT = "ms"  # of Kernel Tuner
-TIMES = ("time", "runtime", "kernel_time", "time_ms", "gpu_time", "latency")
-
 # What went wrong, by T4's `invalidity` and by the names that Kernel Tuner stores in caches.
 FAILURES = {
     "compile": (Stage.COMPILE, Reason.COMPILE_ERROR),
@@ -60,6 +60,9 @@ FAILURES = {
     "timeout": (Stage.CORRECTNESS, Reason.TIMEOUT),
     "correctness": (Stage.CORRECTNESS, Reason.WRONG_VALUES),
 }
+# Of T1 files, which say what to tune.
+DESCRIPTION_KEYS = frozenset({"ConfigurationSpace", "KernelSpecification"})
+CORRECT = ("", "correct")
 UNKNOWN_FAILURE = (Stage.CORRECTNESS, Reason.LAUNCH_ERROR)
 
 Scalar = int | float | bool | str
@@ -85,26 +88,47 @@ class ForeignSpace:
     unit: str  # of the figures in the file
     parameters: tuple[str, ...]
     results: tuple[ForeignResult, ...]
+    scale: str = ""  # how the figures were made of the file's values; empty: they are these
 
 
-def read_space(path: Path, objective: str | None = None) -> ForeignSpace:
-    """The space in a file; UsageError with one sentence for a file that is none.
-
-    `objective` is the measurement to minimise: by default a time, else the file's own objective. A
-    rate such as GFLOP/s is maximised.
-    """
-    content = _parsed(path)
-    if not isinstance(content, dict):
-        raise bad(path, "it holds no JSON object")
+def read_space(path: Path, objective: str | None = None, wish: Wish | None = None) -> ForeignSpace:
+    """The space in a file; UsageError with one sentence for a file that is none."""
+    wish = wish or Wish(objective)
+    text = _text(path)
+    try:
+        table = converted_table(text, wish.parameters)
+        if table is not None:
+            return _converted(path, table, wish)
+        if wish.parameters:
+            raise bad(path, "--parameters is for tables, and this file is none")
+        content = _parsed(path, text)
+        if not isinstance(content, dict):
+            raise bad(path, "it holds no JSON object")
+        other = converted_json(content)
+    except NotReadable as error:
+        raise bad(path, str(error)) from error
+    if other is not None:
+        return _converted(path, other, wish)
     if "results" in content:
-        return _t4(path, content, objective)
+        return _t4(path, content, wish)
     if "cache" in content:
-        return _cache(path, content, objective)
+        return _cache(path, content, wish)
+    if DESCRIPTION_KEYS & content.keys():
+        raise UsageError(
+            f"{path.name} describes a space and holds no results",
+            code="not_a_space",
+            mend="give the file of results that a tuner wrote for it",
+        )
     raise UsageError(
         f"{path.name} is no space: it has neither T4's results nor a Kernel Tuner cache",
         code="not_a_space",
-        mend="give a T4 result file or a Kernel Tuner cache, plain or in gzip",
+        mend="give a T4 result file, a Kernel Tuner cache, KTT's JSON or a table of times, plain "
+        "or in gzip",
     )
+
+
+def _converted(path: Path, converted: Converted, wish: Wish) -> ForeignSpace:
+    return replace(_t4(path, converted.document, wish), form=converted.form)
 
 
 def bad(path: Path, why: str) -> UsageError:
@@ -116,8 +140,7 @@ def bad(path: Path, why: str) -> UsageError:
     )
 
 
-def _parsed(path: Path) -> Any:
-    text = _text(path)
+def _parsed(path: Path, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
@@ -200,11 +223,13 @@ def _require_version(path: Path, form: str, version: object, majors: tuple[str, 
     return text
 
 
-def _t4(path: Path, content: Mapping[str, Any], objective: str | None) -> ForeignSpace:
+def _t4(path: Path, content: Mapping[str, Any], wish: Wish) -> ForeignSpace:
     version = _require_version(path, "T4", content.get("schema_version"), T4_VERSIONS)
     rows = content["results"]
     if not isinstance(rows, list) or not rows:
         raise bad(path, "its results are no list of configurations")
+    if holds_runs(content):
+        rows = merged_runs(rows)
     metadata = content.get("metadata") if isinstance(content.get("metadata"), dict) else {}
     entries = []
     for number, row in enumerate(rows):
@@ -214,7 +239,7 @@ def _t4(path: Path, content: Mapping[str, Any], objective: str | None) -> Foreig
             (row["configuration"], _measured(path, number, row), str(row.get("invalidity") or ""))
         )
     own = _names(rows[0].get("objectives"))
-    asked = _objective(path, (figures for _, figures, _ in entries), own, objective)
+    asked = _objective(path, (figures for _, figures, _ in entries), own, wish)
     hardware = _words(metadata, ("device_name", "device", "gpu", "hardware"))
     return _assembled(
         path,
@@ -226,11 +251,8 @@ def _t4(path: Path, content: Mapping[str, Any], objective: str | None) -> Foreig
         ),
         asked,
         entries,
+        wish,
     )
-
-
-# What a result measured: value and unit by name. A value that is no number names a failure.
-Figures = dict[str, tuple[Any, str]]
 
 
 def _measured(path: Path, number: int, row: Mapping[str, Any]) -> Figures:
@@ -244,7 +266,7 @@ def _measured(path: Path, number: int, row: Mapping[str, Any]) -> Figures:
     }
 
 
-def _cache(path: Path, content: Mapping[str, Any], objective: str | None) -> ForeignSpace:
+def _cache(path: Path, content: Mapping[str, Any], wish: Wish) -> ForeignSpace:
     version = _require_version(
         path, "a Kernel Tuner cache of", content.get("schema_version"), CACHE_VERSIONS
     )
@@ -266,14 +288,14 @@ def _cache(path: Path, content: Mapping[str, Any], objective: str | None) -> For
         }
         entries.append(({name: row[name] for name in names}, figures, _cache_failure(row)))
     own = _names(content.get("objective"))
-    asked = _objective(path, (figures for _, figures, _ in entries), own, objective)
+    asked = _objective(path, (figures for _, figures, _ in entries), own, wish)
     facts = (
         f"Kernel Tuner cache {version}",
         _words(content, ("kernel_name",)),
         _words(content, ("device_name",)),
         "",
     )
-    return _assembled(path, facts, asked, entries)
+    return _assembled(path, facts, asked, entries, wish)
 
 
 def _cache_failure(row: Mapping[str, Any]) -> str:
@@ -302,56 +324,19 @@ def _words(table: object, keys: Iterable[str]) -> str:
     return shortened(one_line(value), 100) if isinstance(value, str) else ""
 
 
-def _objective(path: Path, rows: Iterable[Figures], own: tuple[str, ...], asked: str | None) -> str:
+def _objective(path: Path, rows: Iterable[Figures], own: tuple[str, ...], wish: Wish) -> str:
     """The measurement to minimise; UsageError when no configuration has it."""
-    numbered: dict[str, None] = {}
-    for figures in rows:
-        for name, (value, _) in figures.items():
-            if number_of(value) is not None:
-                numbered[name] = None
-    if not numbered:
+    name, known = objective_of(rows, own, wish)
+    if not known:
         raise bad(path, "no configuration has a measured value")
-    if asked is not None:
-        if asked not in numbered:
-            raise UsageError(
-                f"{path.name} measures no {shortened(one_line(asked), LONGEST)}",
-                code="unknown_objective",
-                mend="it measures " + ", ".join(sorted(numbered)),
-            )
-        return asked
-    wishes = (*(name for name in own if name in TIMES), *TIMES, *own)
-    found = next((name for name in wishes if name in numbered), None)
-    return found if found is not None else next(iter(numbered))
-
-
-def number_of(value: object) -> float | None:
-    """A finite positive figure; None for anything else.
-
-    A list holds the samples of one configuration: their mean counts.
-    """
-    if isinstance(value, list) and value:
-        numbers = [number_of(each) for each in value]
-        known = [number for number in numbers if number is not None]
-        return sum(known) / len(known) if len(known) == len(numbers) else None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    # Kernel Tuner's older files store the largest floats for failures.
-    return number if math.isfinite(number) and 0 < number < 1e20 else None
-
-
-def is_rate(objective: str, unit: str) -> bool:
-    """Whether more is better: GFLOP/s, GB/s, throughput."""
-    name = objective.lower()
-    return (
-        "/s" in name
-        or "/s" in unit.lower()
-        or name.endswith(("flops", "flop_s", "_per_second", "throughput", "bandwidth"))
-        or name in ("fps", "gops")
-    )
+    if not name:
+        missing = wish.objective or own[0]
+        raise UsageError(
+            f"{path.name} measures no {shortened(one_line(missing), LONGEST)}",
+            code="unknown_objective",
+            mend="it measures " + ", ".join(known),
+        )
+    return name
 
 
 def _assembled(
@@ -359,6 +344,7 @@ def _assembled(
     facts: tuple[str, str, str, str],
     objective: str,
     entries: list[tuple[dict[str, Any], Figures, str]],
+    wish: Wish,
 ) -> ForeignSpace:
     form, kernel, device, file_unit = facts
     parameters = tuple(entries[0][0])
@@ -368,10 +354,12 @@ def _assembled(
         _require_text(path, name)
     units = {figures[objective][1] for _, figures, _ in entries if objective in figures}
     unit = next((each for each in sorted(units) if each), "")
-    is_time = objective in TIMES or (unit or file_unit).lower() in MICROSECONDS
-    unit = unit or (file_unit if is_time else "") or (DEFAULT_UNIT if is_time else "")
-    factors = {each: _microseconds(path, each or unit) if is_time else 1.0 for each in units}
-    if not is_time and len(units - {""}) > 1:
+    timed = is_time(objective, unit, file_unit)
+    unit = (unit or file_unit or DEFAULT_UNIT) if timed else unit
+    factors = {each: _microseconds(path, each or unit) if timed else 1.0 for each in units}
+    valid = (figures for _, figures, failure in entries if failure in CORRECT)
+    scale = scale_of(objective, units, values_of(valid, objective), wish)
+    if not timed and len(units - {""}) > 1:
         raise bad(path, f"its {objective} has several units: {', '.join(sorted(units - {''}))}")
     results: dict[tuple[Any, ...], ForeignResult] = {}
     for number, (configuration, figures, failure) in enumerate(entries):
@@ -380,9 +368,10 @@ def _assembled(
         values = tuple(_scalar(path, number, name, configuration[name]) for name in parameters)
         if (text := figures.get(objective, (None, ""))[0]) is not None and _is_numeral(text):
             raise bad(path, f"configuration {number}: {objective} is the text {text!r}")
-        figure = _figure(figures, objective, failure, unit)
-        if figure is not None:
-            figure *= factors[figures[objective][1]]
+        value = value_of(objective, figures.get(objective, (None, ""))[0])
+        figure = None
+        if value is not None and failure in CORRECT:
+            figure = scale.figure(value) * factors[figures[objective][1]]
         result = ForeignResult(
             values, figure, "" if figure is not None else _failure(figures, objective, failure)
         )
@@ -392,7 +381,8 @@ def _assembled(
         results[key] = result
     if all(result.figure is None for result in results.values()):
         raise bad(path, f"no configuration has a valid {objective}")
-    return ForeignSpace(form, kernel, device, objective, unit, parameters, tuple(results.values()))
+    rows = tuple(results.values())
+    return ForeignSpace(form, kernel, device, objective, unit, parameters, rows, scale.note)
 
 
 def _microseconds(path: Path, unit: str) -> float:
@@ -411,19 +401,9 @@ def _is_numeral(value: object) -> bool:
         return False
 
 
-def _figure(figures: Figures, objective: str, failure: str, unit: str) -> float | None:
-    if failure not in ("", "correct"):
-        return None
-    value, own_unit = figures.get(objective, (None, ""))
-    number = number_of(value)
-    if number is None:
-        return None
-    return 1.0 / number if is_rate(objective, own_unit or unit) else number
-
-
 def _failure(figures: Figures, objective: str, failure: str) -> str:
     value = figures.get(objective, (None, ""))[0]
-    if failure not in ("", "correct"):
+    if failure not in CORRECT:
         return failure
     return value if isinstance(value, str) and value else "no valid measurement"
 

@@ -19,6 +19,7 @@ from greenfast.search.recordings.foreign import ForeignSpace, Scalar
 TEMPLATE, WORKLOAD, FIRST = "recorded", "recorded", "first"
 LONGEST_NAME = 40
 MOST_VALUES = 4096  # of one parameter
+INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,17})\Z")  # as a number is written, and no other way
 RESERVED = frozenset({SM_COUNT, "probe", "probe_parameter", "loop", "true", "false", "none"})
 
 REFERENCE = '''"""An imported space has times and no code: nothing is computed."""
@@ -85,6 +86,9 @@ def _name(original: str, taken: set[str]) -> str:
 
 def _parameter(original: str, name: str, values: tuple[Scalar, ...]) -> ForeignParameter:
     kinds = {type(value) for value in values}
+    if kinds == {str} and all(INTEGER.match(str(value)) for value in values):  # KTT's T4
+        by_number = sorted(values, key=int)
+        return ForeignParameter(original, name, "int", tuple((v, int(v)) for v in by_number))
     if kinds == {bool}:
         ordered: Sequence[Scalar] = sorted(values)
         return ForeignParameter(original, name, "bool", tuple((v, bool(v)) for v in ordered))

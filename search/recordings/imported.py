@@ -29,7 +29,6 @@ from greenfast.search.recordings.foreign import (
     FAILURES,
     UNKNOWN_FAILURE,
     ForeignSpace,
-    is_rate,
 )
 from greenfast.search.recordings.foreign_kernel import TEMPLATE, WORKLOAD, ForeignParameter
 from greenfast.search.recordings.space import RecordedSpace
@@ -103,9 +102,7 @@ def imported_recording(
 
 def _note(space: ForeignSpace) -> str:
     note = f"{space.objective} of a {space.form} file"
-    if is_rate(space.objective, space.unit):
-        return f"1 / {note}, not a time"
-    return note
+    return f"{space.scale}{note}, not a time" if space.scale else note
 
 
 def _sentence(failure: str) -> str:

@@ -1,11 +1,12 @@
 """`cmaes`: draws from a normal distribution that follows the better candidates.
 
 Each template has a distribution of its own over the columns of `features.py`, in which ordered
-values lie side by side and others are apart. The valid untried point nearest to a draw is tried. A
-generation ends when enough outcomes are known. The distribution then moves towards the better half
-and takes its shape; wrong candidates rank last. A deviation never falls below the distance of two
-values, so that a column does not freeze; a generation that found nothing better for long begins
-again elsewhere, with the first deviation.
+values lie side by side and others are apart. The first generation is random, and the distribution
+begins at its best candidate: budgets are too short for a walk from the middle. Later, the valid
+untried point nearest to a draw is tried. A generation ends when enough outcomes are known. The
+distribution then moves towards the better half and takes its shape; wrong candidates rank last. A
+deviation never falls below the distance of two values, so that a column does not freeze; a
+generation that found nothing better for long begins again elsewhere, with the first deviation.
 
 Sources: Hansen, "The CMA Evolution Strategy: A Tutorial", arXiv 1604.00772; Hamano et al., "CMA-ES
 with Margin: Lower-Bounding Marginal Probability for Mixed-Integer Black-Box Optimization", 2022.
@@ -42,6 +43,7 @@ class Distribution:
         self.weights: Array = raw / raw.sum()
         self.outcomes: list[tuple[float, Array]] = []
         self.best, self.idle = math.inf, 0
+        self.begun = False  # whether a correct candidate is known to begin at
         self.begin(np.full(self.size, 0.5))
 
     def begin(self, mean: Array) -> None:
@@ -67,7 +69,10 @@ class Distribution:
         self.outcomes = []
         better = ranked[0][0] < self.best
         self.best, self.idle = min(self.best, ranked[0][0]), 0 if better else self.idle + 1
-        if self.idle >= PATIENCE:
+        if not self.begun:
+            self.begun = better
+            self.begin(ranked[0][1])
+        elif self.idle >= PATIENCE:
             self.idle = 0
             self.begin(ranked[-1][1])
         elif math.isfinite(ranked[0][0]):
@@ -119,7 +124,7 @@ class CmaEs(Strategy):
 
     def propose(self, template: str, rng: random.Random) -> Proposal:
         distribution, space = self._distributions[template], self.spaces[template]
-        if not distribution.size:
+        if not distribution.size or not distribution.begun:
             return Proposal(self.random_unseen(template, rng))
         row = distribution.encoding.nearest(
             distribution.drawn(np.random.default_rng(rng.getrandbits(64)))

@@ -6,8 +6,9 @@ only (`breeding.py`). Beside the children stand random valid points, so that no 
 closed. The model ranks them all (`ranker.py`), and the first is tried. It costs milliseconds, where
 a trial costs a compilation.
 
-An island begins with points far from each other. When it has not improved for long, the next
-candidates are drawn where nothing was tried: a restart that keeps what was learned.
+An island begins in the middle of the values, since authors list them around useful ones, and goes
+on with points far from each other. When it has not improved for long, the next candidates are drawn
+where nothing was tried: a restart that keeps what was learned.
 
 With several objectives, half of the proposals rank by time alone, and the others by a random
 weighting of all objectives. Source: Knowles, "ParEGO", 2006.

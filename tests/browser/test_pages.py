@@ -56,6 +56,16 @@ def unlabelled(page) -> list[str]:
     )
 
 
+def unreachable(page) -> list[str]:
+    """The tables that scroll sideways and that the Tab key does not reach."""
+    return page.evaluate(
+        """Array.from(document.querySelectorAll(".scroll"))
+            .filter((place) => place.scrollWidth > place.clientWidth + 1)
+            .filter((place) => place.tabIndex !== 0 || !place.ariaLabel)
+            .map((place) => place.innerText)"""
+    )
+
+
 @pytest.mark.parametrize(
     ("width", "paths"),
     [
@@ -80,6 +90,7 @@ def test_pages_load_without_an_error_fit_their_window_and_label_their_fields(
         )
         assert wider_px == 0, path
         assert unlabelled(page) == [], path
+        assert unreachable(page) == [], path
 
 
 def test_every_time_says_its_kind(plain_page, site):
@@ -296,6 +307,8 @@ def test_the_source_is_highlighted_with_lines_to_point_at(page, site):
         "source => { getSelection().selectAllChildren(source); return getSelection().toString(); }"
     )
     assert copied.rstrip("\n") == text.rstrip("\n")
+    stops = "document.querySelectorAll('pre.source a[data-number]:not([tabindex=\"-1\"])').length"
+    assert page.evaluate(stops) == 0
     with page.expect_download() as download:
         page.get_by_role("link", name="Download .cu").click()
     assert download.value.suggested_filename.endswith(".cu")

@@ -275,3 +275,21 @@ def test_light_commands_import_no_heavy_library(here):
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         )
         assert not heavy & set(done.stderr.split("|")), arguments
+
+
+def test_the_seconds_of_each_stage_are_shown_and_exported(here, greenfast, searches):
+    store = Store.open(f"sqlite:///{here.data / 'greenfast.sqlite3'}")
+    claim = store.claim("worker", values.LEASE_S, store.submit(values.plan(name="stages")).id)
+    proposal = values.proposal(0)
+    store.begin(claim, 0, proposal)
+    stages = (("render", 0.0001), ("compile", 0.25), ("correctness", 1.5), ("waiting", 0.02))
+    store.record(claim, replace(values.trial(0), stage_seconds=stages), values.source(0))
+    store.finish(claim, Ended.COMPLETED, "the budget is spent")
+    store.close()
+    shown = greenfast("show", f"{claim.search_id}/0")[1]
+    assert "compile 250 ms, correctness 1.5 s, waiting 20 ms" in shown and "render 0" not in shown
+    listed = ("trials", claim.search_id, "--columns", "compile_s,safety_s", "--format", "csv")
+    assert greenfast(*listed)[1] == "compile_s,safety_s\n0.25,\n"
+    (row,) = csv.DictReader(io.StringIO(greenfast("export", claim.search_id, "--format", "csv")[1]))
+    assert (row["render_s"], row["correctness_s"], row["safety_s"]) == ("0.0001", "1.5", "")
+    assert "took" in greenfast("show", f"{searches[0]}/0")[1]  # of a trial without stages

@@ -72,6 +72,17 @@ def test_trials_are_paged_filtered_and_sorted_by_the_server(service, done):
     assert len(service.trials(done["id"])) == 8
 
 
+def test_the_stages_of_a_trial_add_up_to_its_duration_and_end_where_it_was_rejected(service, done):
+    for trial in service.trials(done["id"]):
+        stages = trial["stage_seconds"]
+        assert sum(stages.values()) == pytest.approx(trial["duration_s"], abs=1e-4)
+        assert stages["render"] > 0 and stages["compile"] > 0
+        assert ("safety" in stages) == (trial["verdict"] == "green")
+        assert trial["verdict"] == "green" or trial["stage"] in stages
+    page = raw(service, "GET", f"/searches/{done['id']}/trials/0").text
+    assert page.count("how long this stage took") == 6
+
+
 def test_a_trial_shows_its_gates_and_what_it_depends_on(service, done):
     trial = service.trial(done["id"], 0)
     assert trial["is_baseline"] and trial["gates"]["ptxas"]["registers"] > 0

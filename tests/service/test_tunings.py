@@ -70,10 +70,11 @@ def test_its_pages_show_the_table(service, done):
         page = httpx.get(service.url + path, trust_env=False)
         assert page.status_code == 200
         assert done["id"] in page.text or "By workload" in page.text
-    assert (
-        "outside of the tuned sizes"
-        in httpx.get(f"{service.url}/tunings/{done['id']}", trust_env=False).text
-    )
+    page = httpx.get(f"{service.url}/tunings/{done['id']}", trust_env=False).text
+    assert "outside of the tuned sizes" in page and "all tuned sizes" in page
+    for kernel, search in zip(("k0", "k1"), done["searches"], strict=True):
+        assert f'<tr id="{kernel}">' in page and f'href="#{kernel}"' in page
+        assert f'href="/searches/{search["id"]}/trials/' in page
 
 
 def test_its_report_is_the_lab_note_of_all_its_searches(service, done):

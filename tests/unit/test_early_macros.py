@@ -21,6 +21,7 @@ GF, CUDA = '#include "gf/async_copy.cuh"\n', "#include <cuda_fp16.h>\n"
         ("#undef __CUDA_ARCH__\n#define __CUDA_ARCH__ 500\n" + CUDA, "__CUDA_ARCH__"),
         ("#define __syncwarp(...)\n" + CUDA, "__syncwarp"),
         ("%:define if(x) while (x)\n" + CUDA + GF, "if"),
+        ("#define push 1\n#pragma pack(push)\n", "push"),
     ],
 )
 def test_a_macro_that_changes_a_later_header_is_refused_with_its_line(text, macro):

@@ -309,6 +309,8 @@ def with_zeroed(job, name, zeros):
         ('asm("mov.u32 %0, 1;" : "=r"(x) : "r"(({ asm("nop"); 1; })));', "no expression"),
         ('asm("{ mov.u32 %0, 1;" : "=r"(x));', "brace"),
         ('asm("mov.u32 %0, %1;" : "=r"(x) : "m"(x));', "constraint `m`"),
+        # Taken as a release, it would hide a race.
+        ('asm("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%0];" :: "r"(x));', "a release"),
     ],
 )
 def test_other_assembly_is_refused_by_name(emulator, statement, words):

@@ -107,6 +107,14 @@ def test_sizes_that_do_not_fit_are_refused_in_a_sentence(workload, says):
     assert says in str(refused.value)
 
 
+def test_the_example_of_a_refusal_is_a_workload():
+    assert KERNEL.workload(KERNEL.workload_form.example).dims[:3] == (
+        ("M", 8),
+        ("N", 16),
+        ("K", 16),
+    )
+
+
 def test_unknown_inputs_and_scales_that_do_not_fit_are_refused():
     dims, options, _ = inputs_of("normal")
     with pytest.raises(ValueError, match="unknown inputs 'best'"):

@@ -222,6 +222,7 @@ KERNELS = {
         [
             {
                 "format": form,
+                "sums": "fast",
                 "dtype": dtype,
                 "row_scales": row_scales,
                 "activation": activation,

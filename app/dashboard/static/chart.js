@@ -38,7 +38,7 @@
     const across = { xref: "paper", x0: 0, x1: 1, yref: "y" };
     const shapes = [{ type: "line", ...across, y0: data.baseline, y1: data.baseline,
                       line: { dash: "dash", width: 1.5, color: colour("ink") } }];
-    const label = { opacity: 0.85, xref: "paper", x: 1, xanchor: "right", yref: "y", yanchor: "bottom", showarrow: false,
+    const label = { xref: "paper", x: 1, xanchor: "right", yref: "y", yanchor: "bottom", showarrow: false,
                     font: { size: 11, color: colour("soft") }, bgcolor: colour("card"), borderpad: 1 };
     const annotations = [{ ...label, y: Math.log10(data.baseline), text: "baseline" }];
     if (data.band > 1) {

@@ -4,6 +4,7 @@
   "use strict";
   const LEAST_PAUSE_MS = 1000;
   const state = document.getElementById("live-state");
+  const served = new Map();  // by part: its HTML as it came, before other scripts added to it
   let last = 0, timer = null, busy = false, again = false;
 
   function say(text) {
@@ -21,12 +22,15 @@
   function replaceParts(fresh) {
     for (const part of document.querySelectorAll("[data-live]")) {
       const next = fresh.getElementById(part.id);
-      if (!next || next.innerHTML === part.innerHTML || inUse(part)) continue;
+      if (!next || next.innerHTML === (served.get(part.id) || part.innerHTML) || inUse(part)) continue;
+      served.set(part.id, next.innerHTML);
+      const scrolled = Array.from(part.querySelectorAll(".scroll"), (place) => place.scrollLeft);
       const open = Array.from(part.querySelectorAll("details"), (details) => details.open);
       const focused = part.contains(document.activeElement) ? document.activeElement : null;
       const mark = focused && (focused.getAttribute("href") || focused.getAttribute("value"));
       next.querySelectorAll("details").forEach((details, index) => { details.open = open[index] || false; });
       part.replaceChildren(...Array.from(next.childNodes, (node) => document.importNode(node, true)));
+      part.querySelectorAll(".scroll").forEach((place, index) => { place.scrollLeft = scrolled[index] || 0; });
       if (mark) {
         const same = Array.from(part.querySelectorAll("a, button")).find(
           (control) => (control.getAttribute("href") || control.getAttribute("value")) === mark);

@@ -74,7 +74,7 @@ def draw_cases(
             "B_scales": n if compiled["row_scales"] else 1,
             **{
                 name: compiled[name]
-                for name in ("format", "dtype", "activation", "bias", "residual")
+                for name in ("format", "sums", "dtype", "activation", "bias", "residual")
             },
             "kind": str(rng.choice(KINDS)),
             "seed": some(0, 2**31),

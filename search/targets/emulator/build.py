@@ -38,6 +38,7 @@ from greenfast.search.targets.emulator.device_preprocessor import (
     HOST_MACROS,
     MACROS,
     PREPROCESSED,
+    STAMP_MACROS,
     STUBS,
     headers_of_cuda,
     host_macros,
@@ -67,6 +68,7 @@ from greenfast.search.targets.emulator.object_check import object_fault
 from greenfast.search.targets.emulator.object_gaps import with_gaps
 from greenfast.search.targets.emulator.own_frames import with_own_frames_passed
 from greenfast.search.targets.emulator.runs import Index3
+from greenfast.search.targets.emulator.source_spelling import refused_spelling
 from greenfast.search.targets.emulator.source_text import Refused, device_text
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
 from greenfast.search.toolchain.includes import refused_include
@@ -83,6 +85,7 @@ REFUSED = "refused"  # the reason of a ModuleFailed
 # What decides which texts and objects are refused, and how objects lie: a cached library was made
 # by the same rules.
 RULES = (
+    "class_bodies",
     "device_preprocessor",
     "dynamic_shared",
     "early_macros",
@@ -98,6 +101,7 @@ RULES = (
     "ptx_values",
     "ptx_warp",
     "source_rules",
+    "source_spelling",
     "source_text",
     "source_tokens",
 )
@@ -243,6 +247,8 @@ class EmulatorBuild:
         """
         if sentence := refused_include(translation_unit, "kernel.cu"):
             return CompilerFailed("compile", sentence)
+        if refused := refused_spelling(translation_unit, "kernel.cu"):
+            return refused
         if refused := refused_macro(translation_unit, "kernel.cu", self.include_dirs):
             return refused
         self.prepare()
@@ -260,7 +266,7 @@ class EmulatorBuild:
     def _preprocessed(
         self, translation_unit: str, arch: str, deadline: Deadline
     ) -> str | Refused | CompilerFailed:
-        expanded = self._expanded(translation_unit, arch, deadline)
+        expanded = self._expanded(translation_unit, arch, deadline, is_judged=True)
         if not isinstance(expanded, str):
             return expanded
         macros = (self.folder / HOST_MACROS).read_text().split()
@@ -271,7 +277,7 @@ class EmulatorBuild:
     ) -> str | Refused | CompilerFailed:
         """The text after preprocessing, before anything in it is judged."""
         self.prepare()
-        return self._expanded(translation_unit, arch, Deadline.of(deadline_s))
+        return self._expanded(translation_unit, arch, Deadline.of(deadline_s), is_judged=False)
 
     @property
     def headers(self) -> frozenset[str]:
@@ -279,11 +285,14 @@ class EmulatorBuild:
         return stub_names(self.folder / STUBS)
 
     def _expanded(
-        self, translation_unit: str, arch: str, deadline: Deadline
+        self, translation_unit: str, arch: str, deadline: Deadline, *, is_judged: bool
     ) -> str | Refused | CompilerFailed:
         stubs = self.folder / STUBS
-        confinement = self._confined_to(stubs, INCLUDE / MACROS, *self.include_dirs)
-        command = preprocess_command(self.compiler, INCLUDE, stubs, self.include_dirs, arch)
+        own = (INCLUDE / MACROS, INCLUDE / STAMP_MACROS)
+        confinement = self._confined_to(stubs, *own, *self.include_dirs)
+        command = preprocess_command(
+            self.compiler, INCLUDE, stubs, self.include_dirs, arch, is_judged=is_judged
+        )
         with self._work_folder() as work:
             (work / "kernel.cu").write_text(
                 with_answers(translation_unit, headers_of_cuda(INCLUDE))

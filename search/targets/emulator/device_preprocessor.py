@@ -19,6 +19,7 @@ from greenfast.search.toolchain.includes import STANDARD_HEADERS
 
 INTERNAL = "gf_emulator"  # the folder of headers that are the emulator's own
 MACROS = f"{INTERNAL}/device_macros.h"
+STAMP_MACROS = f"{INTERNAL}/stamp_macros.h"
 STUBS = "device_include"
 HOST_MACROS = "host_macros.txt"
 PREPROCESSED = "kernel.ii"
@@ -35,7 +36,8 @@ BUILT_IN_MACROS = word_set("""
 """)
 _DEFINE = re.compile(r"#define (\w+)")
 _QUESTION = re.compile(
-    r"^(.*?):(\d+):\d+: note: in expansion of macro .(__has_(?:builtin|cpp_attribute|include))\b",
+    r"^(.*?):(\d+):\d+: note: in expansion of macro "
+    r".(__has_(?:builtin|cpp_attribute|include)|__LINE__|__DATE__|__TIME__)\b",
     re.MULTILINE,
 )
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if\b.*$", re.MULTILINE)
@@ -102,9 +104,16 @@ def _release() -> tuple[int, int, int]:
 
 
 def preprocess_command(
-    compiler: HostCompiler, include: Path, stubs: Path, include_dirs: Iterable[Path], arch: str
+    compiler: HostCompiler,
+    include: Path,
+    stubs: Path,
+    include_dirs: Iterable[Path],
+    arch: str,
+    *,
+    is_judged: bool,
 ) -> list[str]:
     """Writes PREPROCESSED from kernel.cu, both in the working folder."""
+    macros = (MACROS, STAMP_MACROS) if is_judged else (MACROS,)
     return [
         compiler.path,
         "-std=c++17",
@@ -114,8 +123,7 @@ def preprocess_command(
         "-nostdinc",
         "-nostdinc++",
         *macro_flags(arch),
-        "-imacros",
-        str(include / MACROS),
+        *(word for name in macros for word in ("-imacros", str(include / name))),
         f"-I{stubs}",
         *(f"-I{directory}" for directory in include_dirs),
         "-x",
@@ -145,6 +153,9 @@ def refused_question(log: str) -> Refused | None:
     """
     if (question := _QUESTION.search(log)) is None:
         return None
+    if not question[3].startswith("__has"):
+        reason = f"`{question[3]}` has another value for NVRTC; leave it out"
+        return Refused(Place(question[1], int(question[2])), reason)
     reason = f"`{question[3]}` is answered differently by each compiler; ask for __CUDA_ARCH__"
     return Refused(Place(question[1], int(question[2])), reason)
 

@@ -29,6 +29,8 @@ _KEYWORDS = """
 """
 KEYWORDS = frozenset(_KEYWORDS.split())
 _COMPILERS = re.compile(r"__CUDA_ARCH\w*|__CUDACC\w*|__CUDA_(?!NO_)\w*|__NVCC\w*|__cplusplus")
+_PACK = re.compile(r"pragma[^\n]*\bpack\b|_Pragma")
+_PACK_WORDS = ("pack", "push", "pop")  # NVRTC expands macros in the pragma
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _HEADER = re.compile(r'[<"]([^<>"]+)[>"]')
 
@@ -38,6 +40,11 @@ def refused_macro(text: str, file: str, include_dirs: Sequence[Path]) -> Refused
     macros: dict[str, SourcePlace] = {}
     for directive, operand, place in directives(text, file):
         if directive in ("define", "undef") and (name := _NAME.match(operand)):
+            if name[0] in _PACK_WORDS and _PACK.search(text):
+                return Refused(
+                    Place(place.file, place.number),
+                    f"the macro {name[0]} changes `#pragma pack` for NVRTC; give it another name",
+                )
             macros.setdefault(name[0], place)
         elif directive == "include" and (header := _HEADER.match(operand)):
             for macro in macros:

@@ -30,7 +30,7 @@ from greenfast.search.targets.emulator.runs import (
 
 SCALAR_FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "float32": "<f", "float64": "<d"}
 ROLES = ("input", "output", "workspace")
-FILLS = ("image", "poison", "zero", "reserved")
+FILLS = ("image", "poison", "zero", "reserved", "copy")
 LARGEST_DYNAMIC_SHARED_BYTES = 1 << 20
 LARGEST_CLUSTER_BLOCKS = 16  # sm_90; more than 8 need the kernel's consent there
 LARGEST_ARGUMENT_BYTES = 4096  # native/run.cpp has room for them
@@ -56,9 +56,12 @@ def job_lines(
             fill = buffer.filled
             if fill == "image":
                 fill += f" {files.add_image(buffer.image)}"
+            if buffer.copy_of:
+                fill += f" {[each.name for each in run.buffers].index(buffer.copy_of)}"
             if run.check and buffer.owned is not None:
                 fill += f" {files.add_mask(buffer.owned)}"
-            yield f"buffer {buffer.name} {buffer.role} {buffer.image.nbytes} {fill}"
+            name = buffer.copy_of or buffer.name
+            yield f"buffer {name} {buffer.role} {buffer.image.nbytes} {fill}"
         for argument in run.arguments:
             yield f"argument {_argument_words(argument, run.buffers)}"
         for launch in run.launches:

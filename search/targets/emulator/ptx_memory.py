@@ -253,6 +253,8 @@ def _mbarrier(instruction: Instruction, values: Values) -> str:
     if name == "inval":
         needs(instruction, 1)
         return f"gf_emulator_mbarrier_invalidate({values.address(operands[0], 'shared')});"
+    if name != "expect_tx" and "relaxed" in modifiers:
+        raise Unsupported("without a release or an acquire")
     if name == "arrive":
         return _arrival(instruction, values)
     if name == "expect_tx":

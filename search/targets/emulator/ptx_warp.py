@@ -143,7 +143,8 @@ def _barrier(instruction: Instruction, values: Values) -> str:
     modifiers, operands = instruction.modifiers, instruction.operands
     if "cluster" in modifiers:
         if "arrive" in modifiers:
-            return "gf_emulator_cluster_arrive();"
+            is_relaxed = "relaxed" in modifiers
+            return f"gf_emulator_cluster_arrive{'_relaxed' if is_relaxed else ''}();"
         return "gf_emulator_cluster_wait();"
     if "warp" in modifiers:
         needs(instruction, 1)

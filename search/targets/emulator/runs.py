@@ -37,9 +37,14 @@ class Buffer:
     # 'image' | 'poison' | 'zero' | 'reserved'; default: image for inputs, poison for the others
     fill: str = ""
     owned: np.ndarray | None = None  # bool, by byte: of an element, and in no gap; None: all are
+    # Of a checked run: the buffer of which it is a copy at the start of each launch. Who reads the
+    # copy has promised that nobody writes these bytes during the launch.
+    copy_of: str = ""
 
     @property
     def filled(self) -> str:
+        if self.copy_of:
+            return "copy"
         return self.fill or ("image" if self.role == "input" else "poison")
 
 

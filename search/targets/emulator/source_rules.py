@@ -22,11 +22,20 @@ DROPPED_ATTRIBUTES = word_set("""
     noreturn nothrow nv_inline_hint nv_pure nv_register_params pure returns_nonnull unlikely
     unused used warn_unused_result
 """)
+# NVRTC ignores them behind a class, and as [[gnu::packed]] (13.0: "attribute does not apply to any
+# entity", "unknown attribute").
+LAYOUT_ATTRIBUTES = frozenset(("aligned", "packed", "may_alias"))
 # What NVRTC's macro of a word expands to, and the word itself, which the stand-in headers define.
 DEVICE_WORDS = {"shared": "__shared__", "constant": "__constant__", "noinline": "__noinline__"}
-KEPT_STANDARD_ATTRIBUTES = frozenset(("no_unique_address",))
+# Macros of two values (source_spelling.py), by their names in judged texts: a use stays visible.
+STAMPS = {
+    "gf_emulator_line": "__LINE__",
+    "gf_emulator_date": "__DATE__",
+    "gf_emulator_time": "__TIME__",
+}
+# C++17's NVRTC does not know no_unique_address, which would change a layout.
 DROPPED_STANDARD_ATTRIBUTES = word_set("""
-    nodiscard maybe_unused likely unlikely fallthrough noreturn deprecated
+    nodiscard maybe_unused no_unique_address likely unlikely fallthrough noreturn deprecated
     carries_dependency
 """)
 
@@ -34,7 +43,7 @@ DROPPED_STANDARD_ATTRIBUTES = word_set("""
 DROPPED_PRAGMAS = word_set("""
     unroll nounroll once nv_diag_suppress nv_diag_warning nv_diag_error nv_diag_default
     nv_diagnostic nv_exec_check_disable nv_abi nv_weak_odr_device diag_suppress diag_warning
-    diag_error diag_default hd_warning_disable push_macro pop_macro region endregion message
+    diag_error diag_default hd_warning_disable region endregion message
     warning
 """)
 DROPPED_GCC_PRAGMAS = frozenset(("diagnostic", "unroll", "ivdep"))

@@ -10,6 +10,13 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from greenfast.search.targets.emulator.class_bodies import (
+    WIDEST_BYTES,
+    class_bodies,
+    empty_bit_fields,
+    follow_pack,
+    packed_vectors,
+)
 from greenfast.search.targets.emulator.dynamic_shared import dynamic_shared
 from greenfast.search.targets.emulator.inline_assembly import ASM_WORDS, assembly_at
 from greenfast.search.targets.emulator.ptx_statement import HEADERS as PTX_HEADERS
@@ -23,8 +30,9 @@ from greenfast.search.targets.emulator.source_rules import (
     DROPPED_PRAGMAS,
     DROPPED_STANDARD_ATTRIBUTES,
     KEPT_ATTRIBUTES,
-    KEPT_STANDARD_ATTRIBUTES,
+    LAYOUT_ATTRIBUTES,
     PRIMITIVES,
+    STAMPS,
     STANDARD_COPIES,
     refused_name,
 )
@@ -38,8 +46,9 @@ from greenfast.search.targets.emulator.source_tokens import (
 HEADER_PRAGMA = "gf_emulator_header"  # in the place of a stand-in header's #include
 _HEADER = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
 _PRAGMA = re.compile(r"#pragma\s+(\w*)\s*(\w*)")
-_PACK = re.compile(r"#pragma\s+pack\s*\([\s\w,]*\)\s*")
 _ATTRIBUTE_WORDS = ("__attribute__", "__attribute")
+# Behind all escapes that compilers agree on: \e, and characters by their code points.
+_OTHER_ESCAPE = re.compile(r"""(?<!\\)(?:\\\\)*\\([^'"?\\abfnrtvx0-7])""")
 _HASHES = ("#", "##", "%:", "\\")
 _OPENING = ("(", "[", "{")
 
@@ -65,6 +74,11 @@ class _Rewriting:
     host_macros: Collection[str]
     edits: list[tuple[int, int, str]] = field(default_factory=list)
     has_assembly: bool = False
+    pack: list[int] = field(default_factory=lambda: [WIDEST_BYTES])  # by `#pragma pack`
+    class_ends: frozenset[int] = frozenset()  # indices of the braces that end classes
+    class_places: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # of their braces, in the text
 
     def replace(self, first: Token, last: Token, text: str) -> None:
         """Newlines and the last line marker are kept, so that lines keep their numbers."""
@@ -110,6 +124,16 @@ def device_text(
 def _read(rewriting: _Rewriting) -> None:
     tokens = rewriting.source.tokens
     scopes: list[bool] = []  # whether each open brace is a namespace's
+    bodies = class_bodies(tokens)
+    rewriting.class_ends = frozenset(body.last for body in bodies)
+    rewriting.class_places = [
+        (tokens[body.first].start, tokens[body.last].start) for body in bodies
+    ]
+    for at in empty_bit_fields(tokens, bodies):
+        raise rewriting.refuse(
+            tokens[at], "compilers lay out `: 0` in a packed structure differently"
+        )
+    vectors = frozenset(packed_vectors(tokens, bodies))
     index = 0
     while index < len(tokens):
         token = tokens[index]
@@ -127,12 +151,16 @@ def _read(rewriting: _Rewriting) -> None:
                 index = _gnu_attribute(rewriting, index - 1)
             elif token.text in ASM_WORDS:
                 index = _assembly(rewriting, index - 1)
+            elif index - 1 in vectors:
+                rewriting.replace(token, token, f"gf_emulator::Packed<{token.text}>")
             else:
                 _name(rewriting, index - 1)
         elif token.kind == "marker":
             _marker(rewriting, token)
         elif token.kind == "pragma":
             _pragma(rewriting, token)
+        elif token.kind in ("string", "character"):
+            _literal(rewriting, token)
         elif token.kind == "punctuator":
             if token.text == "{":
                 scopes.append(_is_namespace(tokens, index - 1))
@@ -163,6 +191,7 @@ def _text(tokens: tuple[Token, ...], index: int) -> str:
 def _name(rewriting: _Rewriting, index: int) -> None:
     tokens = rewriting.source.tokens
     token = tokens[index]
+    _no_stamp(rewriting, token)
     if (reason := refused_name(token.text)) is not None:
         raise rewriting.refuse(token, f"`{token.text}` is {reason}")
     if token.text in rewriting.host_macros:
@@ -184,8 +213,27 @@ def _name(rewriting: _Rewriting, index: int) -> None:
         "std",
     ]:
         raise rewriting.refuse(token, f"`std::{token.text}` is no part of CUDA C++; use a loop")
+    if token.text == "alignas" and rewriting.pack[-1] < WIDEST_BYTES:
+        raise rewriting.refuse(token, "compilers read `alignas` in packed structures differently")
     if token.text == "long" and "double" in (_text(tokens, index + 1), _text(tokens, index - 1)):
         raise rewriting.refuse(token, "`long double` does not exist on a GPU; use `double`")
+
+
+def _no_stamp(rewriting: _Rewriting, token: Token) -> None:
+    for name, macro in STAMPS.items():
+        if name in token.text:
+            raise rewriting.refuse(token, f"`{macro}` has another value for NVRTC; leave it out")
+
+
+def _literal(rewriting: _Rewriting, token: Token) -> None:
+    _no_stamp(rewriting, token)
+    quote = '"' if token.kind == "string" else "'"
+    prefix = token.text[: token.text.index(quote)]
+    escape = None if prefix.endswith("R") else _OTHER_ESCAPE.search(token.text)
+    if escape is not None:
+        raise rewriting.refuse(token, f"NVRTC reads the escape `{escape[0]}` in another way")
+    if not token.text.isascii() and (prefix not in ("", "R") or quote == "'"):
+        raise rewriting.refuse(token, "NVRTC takes each byte of such a literal for a character")
 
 
 def _specialised(tokens: tuple[Token, ...], index: int) -> str | None:
@@ -246,12 +294,24 @@ def _pragma(rewriting: _Rewriting, token: Token) -> None:
     if match := _HEADER.match(token.text):
         if match[1] not in rewriting.headers:
             raise rewriting.refuse(token, f"there is no header {match[1]!r}")
+        if rewriting.pack[-1] < WIDEST_BYTES:
+            raise rewriting.refuse(
+                token,
+                f"`#pragma pack` changes the structures of {match[1]} on a GPU; include it before",
+            )
         # One line for one line: the next marker or newline follows as before.
         rewriting.replace(token, token, f'#include "{match[1]}"')
         return
     match = _PRAGMA.match(token.text)
     words = match.groups() if match else ("", "")
-    if _PACK.fullmatch(token.text):
+    if words[0] == "pack":
+        if not follow_pack(token.text, rewriting.pack):
+            raise rewriting.refuse(
+                token,
+                "compilers read this pragma in different ways; write pack(push, 1), pack(pop)",
+            )
+        if any(first < token.start < last for first, last in rewriting.class_places):
+            raise rewriting.refuse(token, "compilers read this pragma in a class differently")
         return
     if words[0] not in DROPPED_PRAGMAS and not (
         words[0] == "GCC" and words[1] in DROPPED_GCC_PRAGMAS
@@ -273,6 +333,12 @@ def _gnu_attribute(rewriting: _Rewriting, start: int) -> int:
     kept, words = False, []
     for first, after in _listed(tokens, start + 3, inner):
         name = tokens[first].text.strip("_")
+        if name in LAYOUT_ATTRIBUTES and start - 1 in rewriting.class_ends:
+            raise rewriting.refuse(
+                tokens[first],
+                f"NVRTC ignores the attribute `{name}` behind a class; "
+                f"write it before the name: struct __attribute__(({name})) ...",
+            )
         if name in DEVICE_WORDS:
             words.append(DEVICE_WORDS[name])
         elif name in KEPT_ATTRIBUTES:
@@ -306,11 +372,17 @@ def _standard_attribute(rewriting: _Rewriting, start: int) -> int:
             name_at, space = first + 2, tokens[first].text
         name = _text(tokens, name_at).strip("_")
         gnu = space.strip("_") in ("gnu", "nv", "clang")
-        keeps = KEPT_ATTRIBUTES if gnu else KEPT_STANDARD_ATTRIBUTES
+        keeps = KEPT_ATTRIBUTES if gnu else frozenset[str]()
         drops = DROPPED_ATTRIBUTES if gnu else DROPPED_STANDARD_ATTRIBUTES
         if (space and not gnu) or name not in keeps | drops:
             shown = f"{space}::{name}" if space else name
             raise rewriting.refuse(tokens[name_at], _attribute_reason(shown))
+        if gnu and name in LAYOUT_ATTRIBUTES:
+            raise rewriting.refuse(
+                tokens[name_at],
+                f"NVRTC does not know the attribute `{space}::{name}`; "
+                f"write __attribute__(({name}))",
+            )
         if name in keeps:
             kept = True
             _arguments(rewriting, name_at + 1, after)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -18,7 +18,14 @@ import numpy as np
 from greenfast.search.devices.facts import device
 from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.errors import Fault
-from greenfast.search.oracle.problem import GivenArgument, Packed, Problem, Scalar
+from greenfast.search.oracle.problem import (
+    GivenArgument,
+    LaunchPlan,
+    Packed,
+    Problem,
+    Scalar,
+    Tensor,
+)
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import (
     Checked,
@@ -469,6 +476,17 @@ def emulated_run(
         )
         for workspace in problem.workspaces
     ]
+    copied = {
+        argument.name
+        for launch in problem.launches
+        for argument in _read_only(problem, launch)
+        if check
+    }
+    buffers += [
+        replace(buffer, name=_copy(buffer.name), role="workspace", copy_of=buffer.name)
+        for buffer in buffers
+        if buffer.name in copied
+    ]
     launches = tuple(
         native.Launch(
             launch.entry,
@@ -476,7 +494,7 @@ def emulated_run(
             launch.block,
             launch.smem_dynamic_bytes,
             launch.cluster,
-            arguments=None if launch.arguments is None else tuple(map(_argument, launch.arguments)),
+            arguments=_arguments(problem, launch, check),
             sample=sample_of(launch, SAMPLED_BLOCKS) if count else (),
         )
         for launch in problem.launches
@@ -490,6 +508,32 @@ def emulated_run(
         count=count,
         check=check,
     )
+
+
+def _read_only(problem: Problem, launch: LaunchPlan) -> list[Tensor]:
+    """The tensors that the launch reads through parameters that are `const` and `__restrict__`."""
+    arguments = problem.arguments if launch.arguments is None else launch.arguments
+    passed = [arguments[number] for number in launch.read_only]
+    return [argument for argument in passed if isinstance(argument, Tensor)]
+
+
+def _copy(name: str) -> str:
+    return f"{name}.read-only"
+
+
+def _arguments(problem: Problem, launch: LaunchPlan, check: bool) -> tuple[Argument, ...] | None:
+    """The launch's arguments; None: the run's."""
+    read_only = launch.read_only if check else ()
+    if launch.arguments is None and not read_only:
+        return None
+    arguments = list(
+        map(_argument, problem.arguments if launch.arguments is None else launch.arguments)
+    )
+    for number in read_only:
+        argument = arguments[number]
+        if isinstance(argument, native.PointerArgument):
+            arguments[number] = replace(argument, buffer=_copy(argument.buffer))
+    return tuple(arguments)
 
 
 def _argument(argument: GivenArgument) -> Argument:

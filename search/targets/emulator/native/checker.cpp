@@ -16,6 +16,7 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     clocks_.start_block(thread_count);
     shadow_.start_block(block_.shared().bytes());
     fences_.assign(thread_count, Fence());
+    init_fences_.clear();
     observed_.assign(thread_count, Clocks::Row());
     released_.clear();
     read_at_.clear();
@@ -394,12 +395,19 @@ unsigned Checker::block_thread() const { return block_.current().thread; }
 void Checker::fence(bool device_wide) {
     settle();
     const unsigned thread = block_thread();
+    take_over(thread, device_wide);
+    make_fence(fences_[thread], thread, device_wide);
+}
+
+void Checker::take_over(unsigned thread, bool device_wide) {
     if (!observed_[thread].empty()) {
         clocks_.acquire(thread, observed_[thread]);
         observed_[thread].clear();
     }
     if (device_wide) block_.worker().launch().global_shadow->fence(index_, thread, clocks_);
-    Fence& fence = fences_[thread];
+}
+
+void Checker::make_fence(Fence& fence, unsigned thread, bool device_wide) {
     if (device_wide) {
         fence.floor = clocks_.floor();
         fence.time = clocks_.now();
@@ -433,9 +441,8 @@ void Checker::before_atomic(const void* address, bool block_wide) {
     releases(address, block_wide);
 }
 
-void Checker::releases(const void* address, bool block_wide) {
+void Checker::releases(const void* address, bool block_wide, const Fence& fence) {
     const unsigned thread = block_thread();
-    const Fence& fence = fences_[thread];
     if (fence.known.empty()) return;
     Clocks::Row& published = released_[address];
     if (published.size() < fence.known.size()) published.resize(fence.known.size(), 0);
@@ -449,6 +456,7 @@ void Checker::releases(const void* address, bool block_wide) {
     release.known = fence.device_known;
     release.now = clocks_.tick();
     for (const Fence& one : fences_) release.fenced.push_back(one.time);
+    release.fenced[thread] = fence.time;
     block_.worker().launch().global_shadow->release(address, release);
 }
 

@@ -79,6 +79,12 @@ public:
         clocks_.release(block_thread(), into);
     }
     void fence(bool device_wide);
+    // fence.mbarrier_init: it makes what came before known to those who meet the thread at a relaxed barrier.
+    void init_fence();
+    // At a cluster's barrier with relaxed arrivals (checker_cluster.cpp), for which `address` stands.
+    void arrives_relaxed(const void* address);
+    void arrives_for_all(const void* address, unsigned thread, std::vector<Clocks::Row>& by_rank);
+    void leaves_relaxed(const void* address, unsigned thread, const std::vector<Clocks::Row>& by_rank);
     // `swapped`: the word of a compare-and-swap; null: another atomic, or the thread's end.
     void atomic_follows(const void* swapped) { atomic_follows(swapped, block_thread()); }
     void before_atomic(const void* address, bool block_wide);
@@ -228,9 +234,10 @@ private:
     void watched_access(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
                         const Running& running, const ModuleMemory::Object* object);
     void reads_only(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
-                    const Running& running);
+                    const Running& running, bool by_parameter);
     void writes_read_only(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
                           std::size_t word, unsigned mask, const Running& running);
+    void reads_promised(std::size_t copy, std::size_t offset, unsigned bytes, const Running& running);
     void module_access(const char* address, unsigned bytes, const Running& running);
     [[noreturn]] void module_fault(const char* kind, const char* address, unsigned bytes, const Running& running,
                                    const ModuleMemory::Object* object, const std::string& place);
@@ -266,7 +273,10 @@ private:
     void atomic_follows(const void* swapped, unsigned thread);
     void settle_now();
     void judge_suspect();
-    void releases(const void* address, bool block_wide);
+    void releases(const void* address, bool block_wide) { releases(address, block_wide, fences_[block_thread()]); }
+    void releases(const void* address, bool block_wide, const Fence& fence);
+    void make_fence(Fence& fence, unsigned thread, bool device_wide);
+    void take_over(unsigned thread, bool device_wide);
     void saw_releases(const void* address, unsigned thread, bool block_wide, std::uint32_t record = 0);
     void race_or_suspect(const Finding& finding, bool one_instruction);
     void suspect(const Finding& finding, bool one_instruction);
@@ -298,7 +308,7 @@ private:
     Clocks::Time started_ = 0;
     Clocks clocks_;
     ShadowMemory shadow_;
-    std::vector<Fence> fences_;
+    std::vector<Fence> fences_, init_fences_;
     std::unordered_map<const void*, Clocks::Row> released_;  // inside the block, by atomic's address
     std::unordered_map<const void*, Clocks::Row> read_at_;   // of these, when each thread's load saw it
     std::vector<Clocks::Row> observed_;  // of these, by thread: what its atomics saw since its last fence

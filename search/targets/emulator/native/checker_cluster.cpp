@@ -101,4 +101,31 @@ void Checker::cluster_met() {
     cluster_met_at_ = clocks_.floor();
 }
 
+void Checker::init_fence() {
+    settle();
+    init_fences_.resize(block_.thread_count());
+    make_fence(init_fences_[block_thread()], block_thread(), true);
+}
+
+// Releases nothing by itself (PTX ISA, "barrier.cluster"), but an earlier fence with it does.
+void Checker::arrives_relaxed(const void* address) {
+    settle();
+    const unsigned thread = block_thread();
+    const bool initialised = thread < init_fences_.size() && init_fences_[thread].time > fences_[thread].time;
+    releases(address, false, initialised ? init_fences_[thread] : fences_[thread]);
+}
+
+void Checker::arrives_for_all(const void* address, unsigned thread, std::vector<Clocks::Row>& by_rank) {
+    fence(true);
+    releases(address, false);
+    publish_to_cluster(thread, by_rank);
+}
+
+void Checker::leaves_relaxed(const void* address, unsigned thread, const std::vector<Clocks::Row>& by_rank) {
+    settle();
+    saw_releases(address, thread, false);
+    take_over(thread, true);
+    if (!by_rank.empty()) learn_from_cluster(thread, by_rank);
+}
+
 }  // namespace gf_emulator

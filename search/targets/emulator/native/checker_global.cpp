@@ -49,6 +49,7 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
                                global.name(buffer).c_str())});
     if (block_.worker().launch().global_shadow->watches(buffer))
         return watched_access(buffer, "global:" + global.name(buffer), offset, bytes, running, nullptr);
+    if (global.is_copy(buffer)) return reads_promised(buffer, offset, bytes, running);
     if (writes(running.action))
         findings().add({"input_changed", "global:" + global.name(buffer), long(offset), bytes, party(running)});
     else if (!is_readable(global.address(buffer), 0))
@@ -73,7 +74,7 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
         unsettled_ = true;
     }
     const std::size_t end = offset + bytes;
-    if (running.action == Action::write && (offset | bytes) % 4 == 0 &&
+    if (running.action == Action::write && (offset | bytes) % 4 == 0 && !shadow.any_read_only() &&
         shadow.touch_fresh(buffer, offset / 4, bytes / 4, access))
         return;
     for (std::size_t begin = offset; begin < end;) {

@@ -16,6 +16,15 @@ constexpr const char* read_before =
     "async:but {other} in the same launch goes through the read-only path (__ldg), which is for bytes that nobody writes "
     "during the launch";
 
+constexpr const char* promised_before =
+    "async:through a parameter that is const and __restrict__, so the load may go through the read-only path "
+    "(ld.global.nc), but {other} has changed them in the same launch: the load may give the old value";
+constexpr const char* promised_then =
+    "async:but {other} in the same launch goes through a parameter that is const and __restrict__: the compiler may use "
+    "the read-only path (ld.global.nc), which is for bytes that nobody writes during the launch";
+constexpr const char* promised_written =
+    "async:through a parameter that is const and __restrict__, while another parameter points to the same buffer";
+
 }  // namespace
 
 bool GlobalShadow::reads_only(std::size_t buffer, std::size_t word, unsigned bytes, const ReadOnlyLoad& load,
@@ -39,11 +48,13 @@ bool GlobalShadow::reads_only(std::size_t buffer, std::size_t word, unsigned byt
     return false;
 }
 
-bool GlobalShadow::writes_read_only(std::size_t buffer, std::size_t word, unsigned bytes, Earlier& earlier) const {
+bool GlobalShadow::writes_read_only(std::size_t buffer, std::size_t word, unsigned bytes, Earlier& earlier,
+                                    bool& by_parameter) const {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto load = read_only_.find({buffer, word});
     if (load == read_only_.end() || !(load->second.bytes & bytes)) return false;
     earlier = {load->second.block, load->second.thread, load->second.site, Action::read, false, false, false};
+    by_parameter = load->second.by_parameter;
     return true;
 }
 
@@ -61,26 +72,27 @@ void Checker::reads_only(const void* address, unsigned bytes, const void* site) 
     if (buffer != GlobalMemory::none) {
         if (launch.global_shadow->watches(buffer))
             reads_only(buffer, "global:" + launch.global->name(buffer), std::size_t(first - launch.global->address(buffer)),
-                       bytes, running);
+                       bytes, running, false);
         return;
     }
     const ModuleMemory::Object* object = launch.module->contains(address) ? launch.module->object_at(address) : nullptr;
     if (object && object->kind == ModuleMemory::Kind::device && object->holds(first, bytes))
         reads_only(launch.global_shadow->number_of(*object), "device:" + object->name, std::size_t(first - object->begin), bytes,
-                   running);
+                   running, false);
 }
 
 void Checker::reads_only(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
-                         const Running& running) {
+                         const Running& running, bool by_parameter) {
     GlobalShadow& shadow = *block_.worker().launch().global_shadow;
-    const GlobalShadow::ReadOnlyLoad load{index_, running.fiber.thread, offset_of(running.site), 0};
+    const GlobalShadow::ReadOnlyLoad load{index_, running.fiber.thread, offset_of(running.site), 0, by_parameter};
     const std::size_t end = offset + bytes;
     for (std::size_t begin = offset; begin < end;) {
         const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);
         const unsigned mask = ((1u << (stop - begin)) - 1u) << begin % 4;
         GlobalShadow::Earlier earlier;
         if (shadow.reads_only(number, word, mask, load, earlier))
-            findings().add({"read_only_path", memory, long(begin), bytes, party(running), party_of(earlier), written_before});
+            findings().add({"read_only_path", memory, long(begin), bytes, party(running), party_of(earlier),
+                            by_parameter ? promised_before : written_before});
         begin = stop;
     }
 }
@@ -88,8 +100,30 @@ void Checker::reads_only(std::size_t number, const std::string& memory, std::siz
 void Checker::writes_read_only(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
                                std::size_t word, unsigned mask, const Running& running) {
     GlobalShadow::Earlier earlier;
-    if (block_.worker().launch().global_shadow->writes_read_only(number, word, mask, earlier))
-        findings().add({"read_only_path", memory, long(offset), bytes, party(running), party_of(earlier), read_before});
+    bool by_parameter = false;
+    if (block_.worker().launch().global_shadow->writes_read_only(number, word, mask, earlier, by_parameter))
+        findings().add({"read_only_path", memory, long(offset), bytes, party(running), party_of(earlier),
+                        by_parameter ? promised_then : read_before});
+}
+
+// A parameter that is const and __restrict__, of a buffer that another argument reaches as well, points to a copy that
+// was made when the launch began: what the read-only path may give.
+void Checker::reads_promised(std::size_t copy, std::size_t offset, unsigned bytes, const Running& running) {
+    const Launch& launch = block_.worker().launch();
+    const std::size_t buffer = launch.global->copied(copy);
+    const std::string memory = "global:" + launch.global->name(buffer);
+    if (writes(running.action)) {
+        findings().add({"read_only_path", memory, long(offset), bytes, party(running), {}, promised_written});
+        return;
+    }
+    for (std::size_t begin = offset, end = offset + bytes; begin < end;) {
+        const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);
+        const unsigned mask = ((1u << (stop - begin)) - 1u) << begin % 4;
+        if (!launch.global_shadow->written(buffer, word, mask, false))
+            findings().add({"uninitialised", memory, long(begin), unsigned(stop - begin), party(running)});
+        begin = stop;
+    }
+    reads_only(buffer, memory, offset, bytes, running, true);
 }
 
 }  // namespace gf_emulator

@@ -1,5 +1,7 @@
 #include "cluster.h"
 
+#include <utility>
+
 #include "launch.h"
 #include "worker.h"
 
@@ -9,9 +11,28 @@ void ClusterBarrier::reset() {
     arrived_ = 0;
     phase_ = 0;
     waiting_.clear();
+    releasing_.clear();
+    relaxed_ = ended_ = {};
 }
 
-void ClusterBarrier::arrive(Cluster& cluster, Fiber& fiber, const void* site) {
+void ClusterBarrier::releases(Cluster& cluster, Block& block, Fiber& fiber, bool relaxed) {
+    if (!block.checker().enabled()) return;
+    if (!relaxed_.any && !relaxed) return releasing_.push_back({&block, &fiber});
+    // No object lies at such an address.
+    relaxed_.address = reinterpret_cast<const void*>(1ull << 63 | cluster.index() << 24 | phase_ % (1u << 24));
+    const auto release = [&](Block& of, Fiber& by) {
+        of.on_behalf_of(by, [&] { of.checker().arrives_for_all(relaxed_.address, by.thread, relaxed_.by_rank); });
+    };
+    if (!relaxed_.any)
+        for (const Arrival& arrival : releasing_) release(*arrival.block, *arrival.fiber);
+    relaxed_.any = true;
+    if (relaxed)
+        block.checker().arrives_relaxed(relaxed_.address);
+    else
+        release(block, fiber);
+}
+
+void ClusterBarrier::arrive(Cluster& cluster, Fiber& fiber, bool relaxed, const void* site) {
     fiber.site = site;
     if (fiber.cluster_arrived)
         cluster.worker().fail(
@@ -19,6 +40,7 @@ void ClusterBarrier::arrive(Cluster& cluster, Fiber& fiber, const void* site) {
             format("thread %u arrives at the cluster's barrier twice without waiting for it", fiber.thread));
     fiber.cluster_arrived = true;
     fiber.cluster_phase = phase_;
+    releases(cluster, cluster.current(), fiber, relaxed);
     arrived_++;
     complete_if_all_came(cluster);
 }
@@ -36,6 +58,8 @@ void ClusterBarrier::wait(Cluster& cluster, Fiber& fiber, const void* site) {
         waiting_.push_back(&fiber);
         cluster.current().run_next();
     }
+    if (ended_.any && cluster.current().checker().enabled())
+        cluster.current().checker().leaves_relaxed(ended_.address, fiber.thread, ended_.by_rank);
     fiber.cluster_arrived = false;
 }
 
@@ -48,7 +72,9 @@ void ClusterBarrier::complete_if_all_came(Cluster& cluster) {
     if (arrived_ == 0 || arrived_ != cluster.alive()) return;
     arrived_ = 0;
     phase_++;
-    cluster.met();
+    releasing_.clear();
+    ended_ = std::exchange(relaxed_, {});
+    cluster.met(ended_.any);
     for (Fiber* fiber : waiting_) fiber->warp->set_ready(*fiber);
     waiting_.clear();
 }
@@ -74,8 +100,9 @@ Block* Cluster::owner_of(const void* address, unsigned bytes) {
     return nullptr;
 }
 
-void Cluster::met() {
+void Cluster::met(bool relaxed) {
     worker_.counting().events.barriers += size_;
+    if (relaxed) return;
     for (unsigned rank = 0; rank < size_; rank++)
         if (blocks_[rank]->checker().enabled()) blocks_[rank]->checker().cluster_met();
 }
@@ -142,14 +169,25 @@ Block& Cluster::block_of_rank(const void* address, unsigned rank, const void* si
         worker_.fail("out_of_bounds", site, format("block %u of a cluster of %u is named", rank, size_));
     if (!current_->shared().contains(address))
         worker_.fail("device_fault", site, "an address outside the block's own shared memory is mapped to another block");
-    Block& block = *blocks_[rank];
+    must_be_there(*blocks_[rank], site);
+    return *blocks_[rank];
+}
+
+Block& Cluster::owner(const void* address, const void* site) {
+    Block* const block = owner_of(address, 8);
+    if (!block) worker_.fail("device_fault", site, "an address outside the cluster's shared memory names an mbarrier");
+    must_be_there(*block, site);
+    return *block;
+}
+
+void Cluster::must_be_there(Block& block, const void* site) {
+    const unsigned rank = block.rank();
     const bool before = block.checker().enabled() && !barrier_.was_met();
     if (&block != current_ && (before || block.alive() == 0))
         worker_.fail("device_fault", site,
                      format("block %u of the cluster is reached %s", rank,
                             before ? "before all met at the cluster's barrier: it may not have started"
                                    : "after its end: nothing keeps it from leaving"));
-    return block;
 }
 
 void* Cluster::map_shared(void* address, unsigned rank, const void* site) {
@@ -186,7 +224,12 @@ uint3 gf_emulator_cluster_size() { return Worker::current().launch().cluster; }
 
 void gf_emulator_cluster_arrive() {
     Worker& worker = Worker::current();
-    worker.cluster().barrier().arrive(worker.cluster(), worker.fiber(), __builtin_return_address(0));
+    worker.cluster().barrier().arrive(worker.cluster(), worker.fiber(), false, __builtin_return_address(0));
+}
+
+void gf_emulator_cluster_arrive_relaxed() {
+    Worker& worker = Worker::current();
+    worker.cluster().barrier().arrive(worker.cluster(), worker.fiber(), true, __builtin_return_address(0));
 }
 
 void gf_emulator_cluster_wait() {
@@ -196,6 +239,10 @@ void gf_emulator_cluster_wait() {
 
 void* gf_emulator_map_shared_rank(void* address, unsigned rank) {
     return Worker::current().cluster().map_shared(address, rank, __builtin_return_address(0));
+}
+
+unsigned gf_emulator_rank_of(const void* shared) {
+    return Worker::current().cluster().owner(shared, __builtin_return_address(0)).rank();
 }
 
 }  // extern "C"

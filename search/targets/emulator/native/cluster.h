@@ -13,7 +13,8 @@ namespace gf_emulator {
 class ClusterBarrier {
 public:
     void reset();
-    void arrive(Cluster& cluster, Fiber& fiber, const void* site);
+    // A relaxed arrival releases what its thread had fenced, and nothing else.
+    void arrive(Cluster& cluster, Fiber& fiber, bool relaxed, const void* site);
     void wait(Cluster& cluster, Fiber& fiber, const void* site);
     // A thread that exited is not waited for; an arrival that it left is taken back.
     void thread_exits(Cluster& cluster, const Fiber& fiber);
@@ -22,10 +23,24 @@ public:
 
 private:
     void complete_if_all_came(Cluster& cluster);
+    void releases(Cluster& cluster, Block& block, Fiber& fiber, bool relaxed);
+
+    // A phase with relaxed arrivals orders what its threads released, as an atomic on `address` would.
+    struct Relaxed {
+        bool any = false;
+        const void* address = nullptr;
+        std::vector<Clocks::Row> by_rank;
+    };
+    struct Arrival {
+        Block* block;
+        Fiber* fiber;
+    };
 
     unsigned arrived_ = 0;
     std::uint32_t phase_ = 0;
     std::vector<Fiber*> waiting_;
+    std::vector<Arrival> releasing_;  // in this phase, before any relaxed arrival
+    Relaxed relaxed_, ended_;         // in this phase, and in the one before
 };
 
 class Cluster {
@@ -58,16 +73,19 @@ public:
     void* map_shared(void* address, unsigned rank, const void* site);
     // The block `rank`, to whose shared memory the running block names a place by an address in its own.
     Block& block_of_rank(const void* address, unsigned rank, const void* site);
+    // The same block by an address in its shared memory; the run fails where there is none.
+    Block& owner(const void* address, const void* site);
     // The block in whose shared memory all the bytes lie; null when there is none.
     Block* owner_of(const void* address, unsigned bytes);
-    // All of the cluster have met at its barrier.
-    void met();
+    // All of the cluster have met at its barrier; `relaxed`: some of them without a release.
+    void met(bool relaxed);
 
     // What of this cluster's shared memory lies at or near `address`; empty when nothing does.
     std::string describe(const void* address) const;
 
 private:
     void reserve(unsigned size);
+    void must_be_there(Block& block, const void* site);
     void enter(Block& block);
 
     Worker& worker_;

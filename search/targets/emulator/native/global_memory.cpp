@@ -1,5 +1,6 @@
 #include "global_memory.h"
 
+#include <algorithm>
 #include <cstring>
 #include <sys/mman.h>
 
@@ -115,6 +116,11 @@ std::string GlobalMemory::describe(const void* address) const {
     if (byte >= region.end)
         return format("%zu bytes past the end of '%s'", std::size_t(byte - region.end), name);
     return format("inside '%s'", name);
+}
+
+void GlobalMemory::make_copies() const {
+    for (std::size_t i = 0; i < specs_.size(); i++)
+        if (is_copy(i)) std::memcpy(address(i), address(copied(i)), std::min(size(i), size(copied(i))));
 }
 
 void GlobalMemory::copy_to(char* destination, std::size_t buffer) const {

@@ -15,13 +15,15 @@ namespace gf_emulator {
 
 struct BufferSpec {
     // `reserved`: addresses that nothing may touch, between two parts of a tensor with far strides.
-    enum class Fill { image, poison, zero, reserved };
+    // `copy`: of another buffer, as it is when a launch starts.
+    enum class Fill { image, poison, zero, reserved, copy };
     std::string name;
     bool is_input = false;
     bool is_output = false;
     std::size_t bytes = 0;
     Fill fill = Fill::poison;
     std::uint64_t image = 0;  // where it lies in the file of images
+    std::size_t copied = 0;   // of a copy: the other buffer
     std::int64_t owned = -1;  // where its mask lies there, one bit a byte: which bytes belong to elements; -1: all
 };
 
@@ -74,6 +76,9 @@ public:
     std::size_t count() const { return regions_.size(); }
     const std::string& name(std::size_t buffer) const { return specs_[buffer].name; }
     std::size_t size(std::size_t buffer) const { return specs_[buffer].bytes; }
+    bool is_copy(std::size_t buffer) const { return specs_[buffer].fill == BufferSpec::Fill::copy; }
+    std::size_t copied(std::size_t buffer) const { return specs_[buffer].copied; }
+    void make_copies() const;
     const OwnedBytes& owned(std::size_t buffer) const { return regions_[buffer].owned; }
     // The buffer that holds all `bytes` from `address` on, or none.
     std::size_t buffer_at(const void* address, std::size_t bytes) const;

@@ -9,7 +9,7 @@ GlobalShadow::GlobalShadow(const std::vector<BufferSpec>& specs, const ModuleMem
     : module_(module), specs_count_(specs.size()), touches_(1) {
     for (const BufferSpec& spec : specs) {
         Buffer buffer;
-        if (!spec.is_input) {
+        if (!spec.is_input && spec.fill != BufferSpec::Fill::copy) {
             const std::size_t words = spec.bytes / 4 + 1;
             buffer.written.assign(words, spec.fill == BufferSpec::Fill::poison ? 0 : 0xff);
             buffer.first.assign(words, 0);

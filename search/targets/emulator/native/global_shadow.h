@@ -95,11 +95,13 @@ public:
         unsigned thread;
         std::uint32_t site;
         unsigned bytes;
+        bool by_parameter;  // that is const and __restrict__, and not by __ldg
     };
     // True, with the write, when this launch has written some of the load's bytes; else they are kept.
     bool reads_only(std::size_t buffer, std::size_t word, unsigned bytes, const ReadOnlyLoad& load, Earlier& earlier);
     // True, with the load, when this launch has loaded them so.
-    bool writes_read_only(std::size_t buffer, std::size_t word, unsigned bytes, Earlier& earlier) const;
+    bool writes_read_only(std::size_t buffer, std::size_t word, unsigned bytes, Earlier& earlier,
+                          bool& by_parameter) const;
     bool any_read_only() const { return any_read_only_.load(std::memory_order_relaxed); }
 
     // Whether what `thread` of another block did at `time` comes before `access`.

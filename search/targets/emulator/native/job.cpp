@@ -37,6 +37,10 @@ bool read_buffer(std::istringstream& words, std::vector<BufferSpec>& buffers) {
     else if (fill == "image") {
         buffer.fill = BufferSpec::Fill::image;
         words >> buffer.image;
+    } else if (fill == "copy") {
+        buffer.fill = BufferSpec::Fill::copy;
+        words >> buffer.copied;
+        if (words.fail() || buffer.copied >= buffers.size()) return false;
     } else
         return false;
     const bool complete = !words.fail();

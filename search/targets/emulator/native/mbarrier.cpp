@@ -73,6 +73,7 @@ void Mbarriers::init_fence(Block& block, const Fiber& fiber) {
     if (!checker) return;
     for (auto& [offset, barrier] : barriers_)
         if (barrier.initialiser == &fiber && !barrier.fenced) barrier.fenced = checker->clocks().now();
+    checker->init_fence();
     checker->clocks().tick();
 }
 
@@ -353,6 +354,13 @@ void gf_emulator_mbarrier_arrive_rank(void* barrier, unsigned rank) {
     Block& to = worker.cluster().block_of_rank(barrier, rank, site);
     void* there = to.shared().at_same_place(from.shared(), barrier);
     to.mbarriers().arrive(to, from, from.current(), there, site);
+}
+void gf_emulator_mbarrier_arrive_there(void* barrier) {
+    Worker& worker = Worker::current();
+    Block& from = worker.block();
+    const void* site = SITE;
+    Block& to = worker.cluster().owner(barrier, site);
+    to.mbarriers().arrive(to, from, from.current(), barrier, site);
 }
 void gf_emulator_mbarrier_expect(void* barrier, unsigned bytes, bool arrives) {
     Block& block = Worker::current().block();

@@ -100,6 +100,7 @@ void run_launch(WorkerPool& pool, void* module, const RunSpec& run, const Launch
     launch.order = run.order;
     launch.count = run.count;
     launch.global = &memory;
+    memory.make_copies();
     launch.check = run.check;
     launch.module = &module_memory(module);
     if (watch) {

@@ -132,8 +132,10 @@ void gf_emulator_stmatrix(void* row, const unsigned* registers, int matrix_count
 
 uint3 gf_emulator_cluster_size() __attribute__((const));
 void gf_emulator_cluster_arrive();
+void gf_emulator_cluster_arrive_relaxed();
 void gf_emulator_cluster_wait();
 void* gf_emulator_map_shared_rank(void* address, unsigned rank);
+unsigned gf_emulator_rank_of(const void* shared);
 
 void gf_emulator_async_copy(void* shared_destination, const void* global_source, int bytes, int valid_bytes);
 void gf_emulator_async_copy_commit();
@@ -144,6 +146,8 @@ void gf_emulator_mbarrier_init_fence();
 void gf_emulator_mbarrier_invalidate(void* barrier);
 void gf_emulator_mbarrier_arrive(void* barrier);
 void gf_emulator_mbarrier_arrive_rank(void* barrier, unsigned rank);
+// `barrier` may lie in another block's shared memory.
+void gf_emulator_mbarrier_arrive_there(void* barrier);
 void gf_emulator_mbarrier_drop(void* barrier);
 unsigned gf_emulator_mbarrier_parity(void* barrier);
 // The arrival comes when the thread's copies until now are done. `adds`: beyond those that the barrier expects.

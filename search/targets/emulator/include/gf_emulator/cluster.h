@@ -29,7 +29,7 @@ __forceinline__ unsigned __clusterRelativeBlockRank() {
 }
 
 __forceinline__ void __cluster_barrier_arrive() { gf_emulator_cluster_arrive(); }
-__forceinline__ void __cluster_barrier_arrive_relaxed() { gf_emulator_cluster_arrive(); }
+__forceinline__ void __cluster_barrier_arrive_relaxed() { gf_emulator_cluster_arrive_relaxed(); }
 __forceinline__ void __cluster_barrier_wait() { gf_emulator_cluster_wait(); }
 __forceinline__ void* __cluster_map_shared_rank(const void* address, unsigned rank) {
     return gf_emulator_map_shared_rank((void*)address, rank);

@@ -5,6 +5,7 @@
 #undef __INCLUDE_LEVEL__
 #undef __TIMESTAMP__
 #undef __BASE_FILE__
+#undef __FILE_NAME__
 #undef _GNU_SOURCE
 #undef __STDC_UTF_16__
 #undef __STDC_UTF_32__

@@ -1,6 +1,7 @@
 // Block barriers, fences and what a device program says to the outside world.
 #pragma once
 #include "gf_emulator/abi.h"
+#include "gf_emulator/printf.h"
 #include "gf_emulator/qualifiers.h"
 
 __forceinline__ void __syncthreads(int line = __builtin_LINE()) {
@@ -29,17 +30,6 @@ __forceinline__ void __prof_trigger(int) {}
 
 [[noreturn]] __forceinline__ void __trap() { gf_emulator_trap("__trap()"); }
 [[noreturn]] __forceinline__ void __brkpt() { gf_emulator_trap("__brkpt()"); }
-
-namespace gf_emulator {
-// The result is the device's: the number of values, -1 without a format (CUDA C++ Programming Guide, "Formatted
-// Output").
-template <class... Values>
-__forceinline__ int swallow_printf(const char* format, const Values&...) {
-    gf_emulator_printf();
-    return format ? int(sizeof...(Values)) : -1;
-}
-}  // namespace gf_emulator
-#define printf(...) gf_emulator::swallow_printf(__VA_ARGS__)
 
 #undef assert
 #define assert(condition) ((condition) ? (void)0 : gf_emulator_trap("assert(" #condition ")"))

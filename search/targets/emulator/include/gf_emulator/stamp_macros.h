@@ -1,0 +1,10 @@
+// Macros whose value NVRTC and the host's preprocessor do not share (source_spelling.py), in texts that are judged: a use
+// in code stays visible, one in a condition ends the preprocessing.
+#undef __LINE__
+#undef __DATE__
+#undef __TIME__
+#define __LINE__ gf_emulator_line()
+#define __DATE__ gf_emulator_date()
+#define __TIME__ gf_emulator_time()
+// NVRTC does not know these pragmas and keeps the newer macro. g++ obeys them and shows nothing of it.
+#pragma GCC poison push_macro pop_macro

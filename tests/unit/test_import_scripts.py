@@ -1,0 +1,123 @@
+"""`greenfast import` of Kernel Tuner scripts, restricted spaces, and outputs that are read."""
+
+from __future__ import annotations
+
+import runpy
+
+import pytest
+
+from greenfast.app.cli import main
+from greenfast.app.cli.import_kernel import import_
+from greenfast.app.cli.import_point import first_point
+from greenfast.app.cli.import_script import script_kernel
+from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.kernels.expressions import expression
+from greenfast.search.kernels.kernel_file import load_kernel
+
+ADD = """
+__global__ void add(float *c, float *a, int n) {
+    int i = blockIdx.x * block_size_x + threadIdx.x;
+    if (i < n) c[i] = a[i] + rows * 0.0f;
+}
+"""
+CALL = 'tune_kernel("add", SOURCE, size, args, tune_params, restrictions=restrict)\n'
+SCRIPT = (
+    f"size = 1000\nkernel_string = '''{ADD}'''\n"
+    'tune_params = dict()\ntune_params["block_size_x"] = [32, 64, 128]\n'
+    'tune_params["rows"] = [1, 2, 4]\nrestrict = ["block_size_x * rows == 256"]\n'
+    + CALL.replace("SOURCE", "kernel_string")
+)
+ARGUMENTS = ("--arg", "c:float32[n]:output", "--arg", "a:float16[n]", "--arg", "n:uint32=1000")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GREENFAST_DATA", str(tmp_path / "data"))
+    monkeypatch.delenv("GREENFAST_TEMPLATE_PATH", raising=False)
+    return tmp_path
+
+
+def test_a_script_is_imported_with_the_kernel_that_it_tunes(folder):
+    """The first values do not fulfil the restriction: the preset is a point that does."""
+    (folder / "add.py").write_text(SCRIPT.replace("float *a", "half *a"))
+    assert main.run(("import", "add.py", *ARGUMENTS)) == 0
+    kernel = load_kernel(folder / "kernels" / "add")
+    (preset,) = kernel.template("plain").presets
+    assert dict(preset.parameters) == {"block_size_x": 64, "rows": 4}
+    assert {each.name: each.dtype for each in kernel.arguments} == {
+        "c": "float32",
+        "a": "fp16",
+        "n": "int32",
+    }
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        CALL.replace("SOURCE", '"add.cu"'),
+        'kernel_tuner.tune_kernel(kernel_name="add", kernel_source="add.cu")',
+        'NAME = "add.cu"\ntune_kernel("add", NAME, 5)',
+    ],
+)
+def test_a_script_names_a_file_beside_it(folder, call):
+    (folder / "add.cu").write_text(ADD)
+    (folder / "s.py").write_text(call)
+    kernel = script_kernel(folder / "s.py")
+    assert kernel.entry == "add" and kernel.text.strip() == ADD.strip()
+
+
+@pytest.mark.parametrize("text", ["x = 1\n", "tune_kernel('add', get_source())\n", "def (\n"])
+def test_a_script_without_a_readable_kernel_is_refused(folder, text):
+    (folder / "s.py").write_text(text)
+    with pytest.raises(UsageError) as error:
+        script_kernel(folder / "s.py")
+    assert error.value.code == "bad_tune_file"
+
+
+def _restricted(*texts):
+    return [expression(text, "restriction") for text in texts]
+
+
+def test_the_first_point_is_found_in_a_space_too_large_to_walk():
+    values = {f"p{number}": list(range(10)) for number in range(30)}
+    point = first_point(values, _restricted("p0 == 9", "p1 + p29 == 18", "p3 > p2"))
+    assert point is not None
+    assert (point["p0"], point["p1"], point["p29"], point["p3"]) == (9, 9, 9, 1)
+    assert first_point({"a": [1, 2], "b": [3]}, _restricted("a > b")) is None
+    assert first_point({"a": [1, 2]}, []) == {"a": 1}
+
+
+def test_restrictions_that_exclude_everything_are_refused(folder):
+    (folder / "add.py").write_text(SCRIPT.replace("== 256", "== 7").replace("float *a", "half *a"))
+    with pytest.raises(UsageError, match="no combination") as error:
+        import_(folder / "add.py", argument=list(ARGUMENTS[1::2]))
+    assert error.value.code == "bad_restriction"
+
+
+@pytest.mark.parametrize(
+    ("body", "sizes", "part", "mend"),
+    [
+        ("if (i < 4) c[i] = 1.0f;", "6", "leaves 2 of 6 elements of c unwritten", "inout"),
+        ("atomicAdd(c, 1.0f);", "1", "computes c from what it held before", "inout"),
+    ],
+)
+def test_an_output_that_the_plain_kernel_does_not_write_is_named(
+    folder, artifacts, body, sizes, part, mend
+):
+    (folder / "data").mkdir()
+    (folder / "data" / "cache").symlink_to(artifacts)
+    (folder / "k.cu").write_text(
+        "__global__ void k(float *c, int n) { int i = threadIdx.x; " + body + " }\n"
+    )
+    import_(
+        folder / "k.cu",
+        tune=["block_size_x=32,64"],
+        argument=[f"c:float32[{sizes}]:output", "n:int32=8"],
+        grid=["1"],
+    )
+    module = runpy.run_path(str(folder / "kernels" / "k" / "reference.py"))
+    dims = {f"size_{sizes}": int(sizes), "n": 8}
+    with pytest.raises(SpecError) as error:
+        module["reference"](dims, {}, {})
+    assert part in str(error.value) and mend in error.value.mend

@@ -1,0 +1,41 @@
+"""A call of a size that kernel.toml does not allow is refused, and never launched.
+
+`greenfast import` writes a number in a shape as such a dim: the grid may be for this size alone.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from greenfast.app.cli.new import kernel_files_of
+from greenfast.runtime import cpp_header
+from greenfast.runtime.operation import read_operation
+from greenfast.runtime.program import TensorFacts, complete_sizes
+from greenfast.search.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def operation():
+    text = kernel_files_of("vecsum")["kernel.toml"]
+    changed = text.replace('M = { time = "run", ', 'M = { time = "run", values = [4, 16], ')
+    assert changed != text
+    return read_operation(changed.encode())
+
+
+def _facts(operation, rows):
+    return {
+        each.name: TensorFacts("float32", (rows, 8), (8, 1))
+        for each in operation.tensors
+        if not each.output and len(each.shape) == 2
+    }
+
+
+def test_only_the_listed_sizes_are_taken(operation):
+    assert complete_sizes(operation, _facts(operation, 16))["M"] == 16
+    with pytest.raises(UsageError, match="has no M=5; it takes 4, 16") as error:
+        complete_sizes(operation, _facts(operation, 5))
+    assert error.value.code == "bad_shape"
+
+
+def test_the_header_tests_them_too(operation):
+    assert "if (!(M == 4 || M == 16))\n        return false;" in cpp_header._fits(operation)
