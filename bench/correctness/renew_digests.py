@@ -4,6 +4,8 @@ COMPARED.json is the result of same_machine_code with --recordings. A digest is 
 that comparison shows the same machine code, made by the compiler that made the recorded cubins. All
 recorded candidates of the changed templates must be among them, or nothing is written. Results in
 bench/results/ may hold other candidates: their digests stay as they are, and are counted.
+
+python -m bench.correctness.renew_digests COMPARED.json [--write]
 """
 
 from __future__ import annotations

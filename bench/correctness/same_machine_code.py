@@ -5,6 +5,8 @@ the texts differ, NVRTC compiles both, and the cubins are compared. No GPU is ne
 
 Rows are appended to OUT.json.rows as they come, and an interrupted run continues there. The exit
 status is 1 when any machine code differs, and 2 when --seconds ended the run early.
+
+python -m bench.correctness.same_machine_code BEFORE AFTER OUT.json [--recordings] [--count N]
 """
 
 from __future__ import annotations

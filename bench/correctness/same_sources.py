@@ -3,6 +3,8 @@
 BEFORE and AFTER are checkouts, or folders of templates. Each preset is rendered in all groups of
 options, and then --count random points of each template, with and without probes. The exit status
 is 1 when any text differs.
+
+python -m bench.correctness.same_sources BEFORE AFTER [--count N]
 """
 
 from __future__ import annotations
