@@ -1,8 +1,8 @@
 """The same kernel and space through Kernel Tuner and through greenfast: candidates a minute.
 
-    python -m bench.gpu.kernel_tuner_rate OUT.json [--candidates 100] [--seconds 60]
+    python -m bench.gpu.kernel_tuner_rate OUT.json [--template NAME] [--candidates 100]
 
-The space is the template `mma` of attention on one workload, without points that need a workspace,
+The space is a template of attention on one workload, without points that need a workspace,
 a second launch, or more shared memory than a launch gets unasked, which Kernel Tuner's CuPy backend
 does not set. Kernel Tuner draws nothing: it gets that many random points of the space as its whole
 space, compiles, verifies (one case, its own comparison) and times each one with its defaults.
@@ -41,7 +41,6 @@ from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space, resolve
 
-TEMPLATE = "mma"
 UNASKED_SMEM_BYTES = 48 * 1024  # dynamic shared memory of a launch without an attribute
 
 
@@ -57,10 +56,12 @@ class Point:
         return self.problem.launches[0].block[0]
 
 
-def points(catalogue: Catalogue, workload_name: str, facts: Device, count: int) -> list[Point]:
+def points(
+    catalogue: Catalogue, workload_name: str, template_name: str, facts: Device, count: int
+) -> list[Point]:
     """Random points of the space that Kernel Tuner can launch."""
     kernel = catalogue.kernel("attention")
-    workload, template = kernel.workload(workload_name), kernel.template(TEMPLATE)
+    workload, template = kernel.workload(workload_name), kernel.template(template_name)
     compiled = workload.compile_time(kernel)
     case = workload_case(workload, SEED)
     data = case_data(kernel, case)
@@ -69,7 +70,7 @@ def points(catalogue: Catalogue, workload_name: str, facts: Device, count: int) 
     while len(drawn) < count:
         parameters = space.drawn(draws)
         point = resolve(template, parameters, compiled, facts)
-        candidate = Candidate(kernel.name, TEMPLATE, parameters, Origin(OriginKind.SAMPLED))
+        candidate = Candidate(kernel.name, template_name, parameters, Origin(OriginKind.SAMPLED))
         source = render(kernel, template, candidate, point, catalogue.include_dirs)
         problem = lay_out(kernel, template, point, case, data, optional_outputs=False)
         launches = problem.launches
@@ -156,7 +157,7 @@ def with_greenfast(catalogue: Catalogue, options: argparse.Namespace) -> Row:
     request = {
         "kernel": "attention",
         "workloads": (options.workload,),
-        "templates": (TEMPLATE,),
+        "templates": (options.template,),
         "target": "cuda:0",
         "strategy": "random",
         "seed": SEED,
@@ -185,13 +186,16 @@ def with_greenfast(catalogue: Catalogue, options: argparse.Namespace) -> Row:
 def main() -> None:
     parser = script_parser(__doc__)
     parser.add_argument("out", type=Path, metavar="OUT.json")
+    parser.add_argument("--template", default="mma")
     parser.add_argument("--candidates", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=60.0, help="of greenfast's search")
     parser.add_argument("--workload", default="mission")
     options = parser.parse_args()
     require_gpu()
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
-    chosen = points(catalogue, options.workload, device("h200"), options.candidates)
+    chosen = points(
+        catalogue, options.workload, options.template, device("h200"), options.candidates
+    )
     kernel = catalogue.kernel("attention")
     expected = case_data(kernel, chosen[0].problem.case).outputs["o"]
     with tempfile.TemporaryDirectory(prefix="greenfast-cupy-") as cache:
@@ -208,6 +212,7 @@ def main() -> None:
     result = {
         "environment": environment,
         "workload": options.workload,
+        "template": options.template,
         "ratio": round(rates[1] / rates[0], 2),
         "rows": rows,
     }
