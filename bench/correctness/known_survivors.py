@@ -28,14 +28,14 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "equivalent",
         "swap integer minimum and maximum",
-        "block_end = visible_keys(min(first_row + tile_m, S_q)",
+        "visible_keys(min(first_row + tile_m, S_q)",
         "attention/.*mask=none",
         "without a mask every row sees all keys, whichever row is asked for",
     ),
     Known(
         "equivalent",
         "swap integer minimum and maximum",
-        "block_end = visible_keys(min(first_row + tile_m, S_q)",
+        "visible_keys(min(first_row + tile_m, S_q)",
         "attention/",
         MASKED_TILES,
     ),

@@ -63,7 +63,6 @@ FILES = {
 }
 STAGES: dict[str, dict[str, Stages]] = {
     "wmma": {
-        "visible_keys": ("softmax",),
         "load_query": ("qk",),
         "multiply_q_k": ("qk",),
         "load_transposed": ("qk",),
@@ -87,7 +86,6 @@ STAGES: dict[str, dict[str, Stages]] = {
         "store_output": END,
     },
     "mma": {
-        "visible_keys": ("softmax",),
         "load_query": ("qk",),
         "load_query_fragment": ("qk",),
         "multiply_q_k": ("qk",),
@@ -103,14 +101,12 @@ STAGES: dict[str, dict[str, Stages]] = {
         "update": WEIGHTS,
         "multiply_p_v": ("pv",),
         "finish_sums": END,
-        "log_sum": END,
         "store_output": END,
         "parts_of": END,
         "store_part": END,
         "combine": END,
     },
     "scalar": {
-        "visible_keys": ("softmax",),
         "load_share": TILES,
         "dot": ("qk",),
         "exponential": WEIGHTS,
@@ -127,7 +123,7 @@ LINES: dict[str, tuple[tuple[str, Stages], ...]] = {
         (r"v_rows = \{", ("pv",)),
         (r"// scores are here", ("qk", "softmax")),
         (r"// p is here|a warp made the rows", ("softmax", "pv")),
-        (r"before the next tile takes|async_copy_wait<\{\{", TILES),
+        (r"before the next tile overwrites|async_copy_wait<\{\{", TILES),
         (r"// o and factor are here", END),
     ),
     "mma": (

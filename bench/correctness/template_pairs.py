@@ -93,10 +93,11 @@ def changed_templates(before: Path, after: Path) -> tuple[str, ...]:
 
 def rendered_pair(before: Catalogue, after: Catalogue, point: Point) -> Pair:
     """Both texts of a point. ValueError where a template refuses it."""
-    return Pair(point, _rendered(before, point), _rendered(after, point))
+    return Pair(point, rendered_source(before, point), rendered_source(after, point))
 
 
-def _rendered(catalogue: Catalogue, point: Point) -> RenderedSource:
+def rendered_source(catalogue: Catalogue, point: Point) -> RenderedSource:
+    """The text of a point. ValueError where its template refuses it."""
     candidate = point.candidate
     kernel = catalogue.kernel(candidate.kernel)
     template = kernel.template(candidate.template)

@@ -3,10 +3,10 @@
 //   q, o [B, H, S_q, D]   k, v [B, H_kv, S_kv, D]   lse [B, H, S_q] or null
 //   The last dim is contiguous; all other strides are arguments, in elements. H is a multiple of H_kv.
 //   grid (ceil(S_q / tile_m) split_kv, H, B)
-//   warps_m warps share out the rows, warps_n the keys of a KV tile, and split_kv blocks the tiles
+//   warps_m warps divide the rows among them, warps_n warps the keys of a KV tile, and split_kv blocks the tiles
 //
-// A warp's accumulator of Q K^T holds, in each lane, just the elements that its operand of P V needs in that
-// lane, so P is made in place. Source: Dao, FlashAttention-2, arXiv 2307.08691, sections 3.1 and 3.3.
+// The elements of Q K^T that a lane holds in its accumulator are the elements of P that it must supply to P V, so P is
+// computed in place. Source: Dao, FlashAttention-2, arXiv 2307.08691, sections 3.1 and 3.3.
 #include <cuda_fp16.h>
 
 namespace gf {
@@ -217,6 +217,14 @@ __device__ __forceinline__ void ldmatrix_transposed(unsigned (&registers)[count]
 }
 
 }  // namespace gf
+namespace gf {
+
+// No mask: each of S_q query rows sees all of S_kv keys.
+struct Mask {
+    static __device__ __forceinline__ int visible_keys(int row, int S_q, int S_kv) { return S_kv; }
+};
+
+}  // namespace gf
 
 namespace gf {
 
@@ -350,6 +358,21 @@ __device__ __forceinline__ float warp_sum(float value) {
 #define GF_DYNAMIC_SHARED(Type, name)                                         \
     extern __shared__ __align__(128) unsigned char gf_dynamic_shared_bytes[]; \
     Type* name = reinterpret_cast<Type*>(gf_dynamic_shared_bytes)
+// Parts of a softmax whose exponentials are powers of two.
+
+namespace gf {
+
+// -infinity: the score of a key that a row does not see.
+__device__ __forceinline__ float minus_infinity() { return __int_as_float(0xff800000); }
+
+// The natural logarithm of a row's sum of exponentials, from the maximum of its scores (in units of ln 2) and from the
+// sum of 2^(score - maximum). It is -infinity for a row that saw no key, whose maximum is -infinity and whose sum is 0.
+__device__ __forceinline__ float log_sum(float maximum, float sum)
+{
+    return (maximum + log2f(sum)) * 0.6931471805599453f;
+}
+
+}  // namespace gf
 
 using Element = __half;
 
@@ -360,56 +383,50 @@ constexpr int warps_m = 4, warps_n = 1;
 constexpr int threads = 128;
 constexpr int pipeline_depth = 2;    // KV tiles in shared memory at once
 
-// What one warp owns: rows in fragments of 16, keys of a tile and columns of O in fragments of 8.
+// The share of one warp: rows in fragments of 16, keys of a tile and columns of O in fragments of 8.
 constexpr int row_fragments = 1;
 constexpr int warp_keys = tile_n / warps_n;
 constexpr int key_fragments = warp_keys / 8;
 constexpr int column_fragments = head_dim / 8;
 constexpr int depth_steps = head_dim / 16;     // of Q K^T: 16 of a head's elements each
 
-constexpr int chunk_elements = 8;              // 16 bytes: what one copy or one row of ldmatrix moves
+constexpr int chunk_elements = 8;              // 16 bytes, which one copy or one row of ldmatrix moves
 constexpr int row_chunks = head_dim / chunk_elements;
-constexpr int copy_lanes = 8;                  // threads side by side that copy a row; what the swizzle permutes
+constexpr int copy_lanes = 8;                  // neighbouring threads that copy a row; the swizzle permutes so many chunks
 constexpr int row_stride = 64;          // of a tile's rows in shared memory, in elements
 
 // Rows [count, head_dim] of one head in global memory; stride in elements.
 struct Rows { const Element* first; long long stride; int count; };
 
-// Fragments of one warp. Lane l has, of every 16 rows, rows l / 4 and l / 4 + 8, and of every 8 columns the
-// two from 2 (l % 4) on: element 2 h + c of an accumulator is row l / 4 + 8 h, column 2 (l % 4) + c.
+// Fragments of one warp. Of each fragment of 16 x 8 elements, lane l holds rows l / 4 and l / 4 + 8, and columns
+// 2 (l % 4) and 2 (l % 4) + 1. Element 2 h + c of an accumulator is row l / 4 + 8 h, column 2 (l % 4) + c.
 using Scores = float[row_fragments][key_fragments][4];         // [16 row_fragments, warp_keys]
 using Output = float[row_fragments][column_fragments][4];      // [16 row_fragments, head_dim]
 using Query = unsigned[row_fragments][depth_steps][4];         // [16 row_fragments, head_dim]
 
-// Running softmax of the two rows that a lane has of each row fragment; the sum is over the lane's own keys.
+// Running softmax of the two rows that a lane has of each row fragment. The sum covers the lane's own keys only.
 struct Softmax { float maximum[row_fragments][2], sum[row_fragments][2]; };
 
 union Chunk { uint4 bits; Element element[chunk_elements]; };
 
-__device__ __forceinline__ float minus_infinity() { return __int_as_float(0xff800000); }
+using Mask = gf::Mask;
 
-// How many leading keys query row `row` sees.
-__device__ __forceinline__ int visible_keys(int row, int S_q, int S_kv)
-{
-    return S_kv;
-}
-
-// Where a 16-byte chunk of a tile's row lies, in elements. Unsigned: a remainder is a few bits then.
+// The place of a 16-byte chunk of a tile's row, in elements. Unsigned, so that a remainder is a few bits.
 __device__ __forceinline__ unsigned place(unsigned row, unsigned chunk)
 {
-    // Eight rows below each other are eight different chunks of the 128 bytes that the banks cover.
+    // The same chunk of eight consecutive rows lies in eight different places of the 128 bytes that the banks cover.
     return row * row_stride + (chunk ^ (row % 8)) * chunk_elements;
 }
 
-// From the place of chunk 0 or 1 of a row to that of the one an even number of chunks to its right. A walk along a row so
-// costs one instruction a step, where finding each place anew costs ten.
+// From the place of chunk 0 or 1 of a row to the place an even number of chunks to its right. Each step along a row thus
+// takes one instruction; computing the place anew takes ten.
 __device__ __forceinline__ unsigned to_the_right(unsigned place, unsigned chunks)
 {
     return (place ^ chunks % copy_lanes * chunk_elements) + chunks / copy_lanes * copy_lanes * chunk_elements;
 }
 
-// Start copying rows first_row ... of source into tile [rows, head_dim]; rows that do not exist become 0. A thread has
-// every rows_at_once-th row and every copy_lanes-th chunk of it, so that its places are constants apart.
+// Start copying rows first_row ... of source into tile [rows, head_dim]; rows that do not exist become 0. A thread
+// copies every rows_at_once-th row and every copy_lanes-th chunk of it, so its places lie at constant distances.
 template <int rows>
 __device__ __forceinline__ void load_tile(Element* tile, Rows source, int first_row)
 {
@@ -426,7 +443,7 @@ __device__ __forceinline__ void load_tile(Element* tile, Rows source, int first_
                                    static_cast<int>(round) < left ? 16 : 0);
 }
 
-// Where tile `tile` of K or V lies in its ring, in elements.
+// The place of tile `tile` of K or V in its ring, in elements.
 __device__ __forceinline__ unsigned slot(int tile)
 {
     return static_cast<unsigned>(tile) % pipeline_depth * (tile_n * row_stride);
@@ -439,8 +456,8 @@ __device__ __forceinline__ void start_tile(Element* tiles, Rows rows, int first_
         load_tile<tile_n>(tiles + slot(tile), rows, first_key + tile * tile_n);
 }
 
-// Start copying a KV tile. Copies are waited for by the number of groups committed since, so past the last tile there
-// are groups of no copies.
+// Start copying a KV tile. A wait counts the groups that were committed later, so past the last tile
+// groups are empty.
 __device__ __forceinline__ void start_kv_tile(Element* k_tiles, Element* v_tiles, Rows k, Rows v, int first_key,
                                               int tile, int tile_count)
 {
@@ -470,7 +487,8 @@ __device__ __forceinline__ void load_query(Query& q, const Element* q_tile, int 
 // scores = q k^T over this warp's keys of k_tile [tile_n, head_dim].
 __device__ __forceinline__ void multiply_q_k(Scores& scores, const Query& q, const Element* k_tile, int first_key)
 {
-    // Keys are k^T's columns: rows of the tile as they lie. A load is two fragments of 8 keys, both halves of the step.
+    // The columns of k^T are the rows of the tile, so nothing is transposed. Each load brings two fragments of 8 keys, both
+    // halves of the step.
     const unsigned lane = threadIdx.x % 32;
     const unsigned k_place = place(first_key + lane / 16 * 8 + lane % 8, lane / 8 % 2);
 #pragma unroll
@@ -495,7 +513,7 @@ __device__ __forceinline__ void multiply_q_k(Scores& scores, const Query& q, con
     }
 }
 
-// Keys that a row does not see get -infinity. first_row and first_key are those of the fragments.
+// Scores of keys that a row does not see become -infinity. The fragments begin at first_row and first_key.
 __device__ __forceinline__ void mask_scores(Scores& scores, int first_row, int first_key, int S_q, int S_kv)
 {
     const int lane = threadIdx.x % 32;
@@ -504,24 +522,24 @@ __device__ __forceinline__ void mask_scores(Scores& scores, int first_row, int f
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int row = first_row + i * 16 + lane / 4 + half * 8;
-            const int visible = visible_keys(min(row, S_q - 1), S_q, S_kv) - first_key - lane % 4 * 2;
+            const int visible = Mask::visible_keys(min(row, S_q - 1), S_q, S_kv) - first_key - lane % 4 * 2;
 #pragma unroll
             for (int j = 0; j < key_fragments; ++j)
 #pragma unroll
                 for (int c = 0; c < 2; ++c)
                     if (j * 8 + c >= visible)
-                        scores[i][j][half * 2 + c] = minus_infinity();
+                        scores[i][j][half * 2 + c] = gf::minus_infinity();
         }
 }
 
-// Before the first key.
+// The state before the first key.
 __device__ __forceinline__ void start(Softmax& softmax, Output& o)
 {
 #pragma unroll
     for (int i = 0; i < row_fragments; ++i) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            softmax.maximum[i][half] = minus_infinity();
+            softmax.maximum[i][half] = gf::minus_infinity();
             softmax.sum[i][half] = 0.0f;
         }
 #pragma unroll
@@ -532,7 +550,7 @@ __device__ __forceinline__ void start(Softmax& softmax, Output& o)
     }
 }
 
-// scores become p = exp2(scale * scores - maximum); what was summed under an older maximum shrinks.
+// Replace scores by p = exp2(scale * scores - maximum), and rescale the sums that were made under an older maximum.
 __device__ __forceinline__ void update(Softmax& softmax, Output& o, Scores& scores, float scale)
 {
 #pragma unroll
@@ -547,7 +565,7 @@ __device__ __forceinline__ void update(Softmax& softmax, Output& o, Scores& scor
             const float before = softmax.maximum[i][half];
             const float maximum = fmaxf(before, largest);
             // Before the first visible key the maximum is -infinity, and -infinity minus itself would be NaN.
-            const float shift = maximum == minus_infinity() ? 0.0f : maximum;
+            const float shift = maximum == gf::minus_infinity() ? 0.0f : maximum;
             {
                 const float shrink = gf::exp2_approx(before - shift);
                 softmax.sum[i][half] *= shrink;
@@ -598,7 +616,7 @@ __device__ __forceinline__ void multiply_p_v(Output& o, const Scores& p, const E
     }
 }
 
-// The sum over a row's keys, from those of the four lanes that share it.
+// Add up the sums of the four lanes that share a row.
 __device__ __forceinline__ void finish_sums(Softmax& softmax)
 {
 #pragma unroll
@@ -608,13 +626,7 @@ __device__ __forceinline__ void finish_sums(Softmax& softmax)
             softmax.sum[i][half] = gf::warp_sum<4>(softmax.sum[i][half]);
 }
 
-// The natural logarithm of a row's sum of exponentials; -infinity for a row that saw no key.
-__device__ __forceinline__ float log_sum(float maximum, float sum)
-{
-    return (maximum + log2f(sum)) * 0.6931471805599453f;
-}
-
-// o rows first_row ... = o / sum, straight from the fragments; rows past S_q are left alone.
+// Write o / sum to rows first_row ... of o, straight from the fragments. Rows past S_q are not written.
 __device__ __forceinline__ void store_output(Element* target, long long o_row_stride, float* lse, const Output& o,
                                              const Softmax& softmax, int first_row, int S_q)
 {
@@ -633,7 +645,7 @@ __device__ __forceinline__ void store_output(Element* target, long long o_row_st
                 *reinterpret_cast<gf::pair<Element>*>(to + j * 8) = gf::from_float2<Element>(
                     make_float2(o[i][j][half * 2] * factor, o[i][j][half * 2 + 1] * factor));
             if (lse != nullptr && lane % 4 == 0)
-                lse[row] = log_sum(softmax.maximum[i][half], sum);
+                lse[row] = gf::log_sum(softmax.maximum[i][half], sum);
         }
 }
 
@@ -661,8 +673,8 @@ attention_mma(const Element* __restrict__ q, const Element* __restrict__ k, cons
     const int warp_m = threadIdx.x / 32 / warps_n, warp_n = threadIdx.x / 32 % warps_n;
     const int warp_row = warp_m * row_fragments * 16, warp_key = warp_n * warp_keys;     // in the block's tile
     const int row_tile = blockIdx.x, first_row = row_tile * tile_m;
-    const int block_end = visible_keys(min(first_row + tile_m, S_q) - 1, S_q, S_kv);  // the last row sees most
-    const int warp_begin = visible_keys(min(first_row + warp_row, S_q - 1), S_q, S_kv);  // and a warp's first least
+    const int block_end = Mask::visible_keys(min(first_row + tile_m, S_q) - 1, S_q, S_kv);  // the last row sees the most
+    const int warp_begin = Mask::visible_keys(min(first_row + warp_row, S_q - 1), S_q, S_kv);  // a warp's first row the fewest
     const int first_key = 0, tile_count = (block_end + tile_n - 1) / tile_n;
     const float scale_log2 = scale * 1.4426950408889634f;     // exp(x) = exp2(x log2(e)); exp2 is in hardware
 
@@ -693,6 +705,6 @@ attention_mma(const Element* __restrict__ q, const Element* __restrict__ k, cons
     }
 
     finish_sums(softmax);
-    gf::async_copy_wait<0>();                    // groups of no copies, and q's when there was no tile
+    gf::async_copy_wait<0>();                    // empty groups, and q's when there was no tile
     store_output(o, o_row_stride, lse, o_part, softmax, first_row + warp_row, S_q);
 }

@@ -1,4 +1,4 @@
-// Attention in plain CUDA C++: a few lanes share a query row, walk its keys once, and keep a running softmax.
+// Attention in plain CUDA C++: a few lanes share a query row, read its keys once, and keep a running softmax.
 //
 //   q, o [B, H, S_q, D]   k, v [B, H_kv, S_kv, D]   lse [B, H, S_q] or null
 //   The last dim is contiguous; all other strides are arguments, in elements. H is a multiple of H_kv.
@@ -75,6 +75,14 @@ __device__ __forceinline__ pair<T> from_float2(float2 value) {
 }  // namespace gf
 namespace gf {
 
+// No mask: each of S_q query rows sees all of S_kv keys.
+struct Mask {
+    static __device__ __forceinline__ int visible_keys(int row, int S_q, int S_kv) { return S_kv; }
+};
+
+}  // namespace gf
+namespace gf {
+
 // The largest `value` among each aligned group of `width` neighbouring lanes (a power of two), in every lane
 // of it. Undefined unless all 32 lanes run it together. CUDA C++ Programming Guide, "Warp Shuffle Functions".
 template <int width = 32>
@@ -97,6 +105,21 @@ __device__ __forceinline__ float warp_sum(float value) {
     for (int distance = width / 2; distance > 0; distance /= 2)
         value += __shfl_xor_sync(0xffffffffu, value, distance);
     return value;
+}
+
+}  // namespace gf
+// Parts of a softmax whose exponentials are powers of two.
+
+namespace gf {
+
+// -infinity: the score of a key that a row does not see.
+__device__ __forceinline__ float minus_infinity() { return __int_as_float(0xff800000); }
+
+// The natural logarithm of a row's sum of exponentials, from the maximum of its scores (in units of ln 2) and from the
+// sum of 2^(score - maximum). It is -infinity for a row that saw no key, whose maximum is -infinity and whose sum is 0.
+__device__ __forceinline__ float log_sum(float maximum, float sum)
+{
+    return (maximum + log2f(sum)) * 0.6931471805599453f;
 }
 
 }  // namespace gf
@@ -126,18 +149,12 @@ struct RowState {
     float sum;                 // of p
 };
 
-__device__ float minus_infinity() { return __int_as_float(0xff800000); }
-
-// Scores are scaled by log2(e) as well, so that the exponential is a power of two, which the hardware has.
+// Scores are also scaled by log2(e), so that the exponential is a power of two, which the hardware computes.
 constexpr float exponent_unit = 1.4426950408889634f;
 __device__ float exponential(float x) { return exp2f(x); }
 __device__ float log_sum(float maximum, float sum) { return (maximum + log2f(sum)) * 0.6931471805599453f; }
 
-// How many leading keys query row `row` sees.
-__device__ int visible_keys(int row, int S_q, int S_kv)
-{
-    return S_kv;
-}
+using Mask = gf::Mask;
 
 // share[lane_columns] = this lane's columns of a row.
 __device__ void load_share(float (&share)[lane_columns], const Element* row, int part)
@@ -166,7 +183,7 @@ __device__ void store_share(Element* row, const float (&share)[lane_columns], fl
     }
 }
 
-// q . k, summed over the lanes that share the row; every one of them gets the sum.
+// q . k, summed over the lanes that share the row. Each lane gets the sum.
 __device__ float dot(const float (&q)[lane_columns], const Element* k_row, int part)
 {
     float k[lane_columns];
@@ -178,8 +195,8 @@ __device__ float dot(const float (&q)[lane_columns], const Element* k_row, int p
     return gf::warp_sum<row_threads>(sum);
 }
 
-// Take keys_per_step keys from first_key on into the row; those from `row_end` on are hidden from it.
-// Keys past `last_key` do not exist: the last one is read in their place, and they are hidden too.
+// Add keys_per_step keys from first_key on to the row. The row does not see keys from `row_end` on.
+// Keys past `last_key` do not exist: the last key is read in their place, and the row does not see them either.
 __device__ void attend(RowState& row, Rows k, Rows v, int first_key, int last_key, int row_end, float scale,
                        int part)
 {
@@ -189,11 +206,11 @@ __device__ void attend(RowState& row, Rows k, Rows v, int first_key, int last_ke
     for (int j = 0; j < keys_per_step; ++j) {
         const int key = min(first_key + j, last_key);
         const float product = dot(row.q, k.first + key * k.stride, part);
-        score[j] = first_key + j < row_end ? product : minus_infinity();
+        score[j] = first_key + j < row_end ? product : gf::minus_infinity();
         maximum = fmaxf(maximum, score[j] * scale);
     }
     // Before the first visible key the maximum is -infinity, and -infinity minus itself would be NaN.
-    const float shift = maximum == minus_infinity() ? 0.0f : maximum;
+    const float shift = maximum == gf::minus_infinity() ? 0.0f : maximum;
     const float rescale = exponential(row.maximum - shift);
     row.maximum = maximum;
     row.sum *= rescale;
@@ -232,12 +249,12 @@ attention_scalar(const Element* __restrict__ q, const Element* __restrict__ k, c
     const int first_row = blockIdx.x * tile_m;
     const int row_index = first_row + threadIdx.x / row_threads;
     const int source_row = min(row_index, S_q - 1);
-    const int row_end = visible_keys(source_row, S_q, S_kv);
-    const int block_end = visible_keys(min(first_row + tile_m, S_q) - 1, S_q, S_kv);
+    const int row_end = Mask::visible_keys(source_row, S_q, S_kv);
+    const int block_end = Mask::visible_keys(min(first_row + tile_m, S_q) - 1, S_q, S_kv);
 
     const float exponent_scale = scale * exponent_unit;
     RowState row = {};
-    row.maximum = minus_infinity();
+    row.maximum = gf::minus_infinity();
     load_share(row.q, q + source_row * q_row_stride, part);
     for (int key = 0; key < block_end; key += keys_per_step)
         attend(row, {k, k_row_stride}, {v, v_row_stride}, key, S_kv - 1, row_end, exponent_scale, part);

@@ -1,9 +1,9 @@
-// Attention on WMMA fragments: Q K^T and P V on tensor cores, the softmax between them through shared memory or on
-// the accumulators themselves.
+// Attention on WMMA fragments: tensor cores compute Q K^T and P V. The softmax between them reads the scores from shared
+// memory, or works on the accumulators.
 //
 //   q, o [B, H, S_q, D]   k, v [B, H_kv, S_kv, D]   lse [B, H, S_q] or null
 //   The last dim is contiguous; all other strides are arguments, in elements. H is a multiple of H_kv.
-//   warps_m x warps_n warps share out the fragments of both products of tile_m rows of one head
+//   warps_m x warps_n warps divide the fragments of both products among them, for tile_m rows of one head
 //   grid (ceil(S_q / tile_m), H, B)
 #include <cuda_fp16.h>
 #include <mma.h>
@@ -119,6 +119,14 @@ __device__ __forceinline__ pair<T> from_float2(float2 value) {
 }  // namespace gf
 namespace gf {
 
+// No mask: each of S_q query rows sees all of S_kv keys.
+struct Mask {
+    static __device__ __forceinline__ int visible_keys(int row, int S_q, int S_kv) { return S_kv; }
+};
+
+}  // namespace gf
+namespace gf {
+
 // The largest `value` among each aligned group of `width` neighbouring lanes (a power of two), in every lane
 // of it. Undefined unless all 32 lanes run it together. CUDA C++ Programming Guide, "Warp Shuffle Functions".
 template <int width = 32>
@@ -149,6 +157,21 @@ __device__ __forceinline__ float warp_sum(float value) {
 #define GF_DYNAMIC_SHARED(Type, name)                                         \
     extern __shared__ __align__(128) unsigned char gf_dynamic_shared_bytes[]; \
     Type* name = reinterpret_cast<Type*>(gf_dynamic_shared_bytes)
+// Parts of a softmax whose exponentials are powers of two.
+
+namespace gf {
+
+// -infinity: the score of a key that a row does not see.
+__device__ __forceinline__ float minus_infinity() { return __int_as_float(0xff800000); }
+
+// The natural logarithm of a row's sum of exponentials, from the maximum of its scores (in units of ln 2) and from the
+// sum of 2^(score - maximum). It is -infinity for a row that saw no key, whose maximum is -infinity and whose sum is 0.
+__device__ __forceinline__ float log_sum(float maximum, float sum)
+{
+    return (maximum + log2f(sum)) * 0.6931471805599453f;
+}
+
+}  // namespace gf
 
 namespace wmma = nvcuda::wmma;
 using Element = __half;
@@ -161,7 +184,7 @@ constexpr int threads = 128;
 constexpr int pipeline_depth = 2;    // KV tiles in shared memory at once
 constexpr int softmax_lanes = 8;     // neighbouring lanes that share a row in the softmax
 
-// What one warp owns of each product, in fragments of 16 x 16.
+// One warp's share of each product, in fragments of 16 x 16.
 constexpr int row_fragments = tile_m / warps_m / 16;
 constexpr int key_fragments = tile_n / warps_n / 16;
 constexpr int column_fragments = head_dim / warps_n / 16;
@@ -170,7 +193,7 @@ constexpr int column_fragments = head_dim / warps_n / 16;
 constexpr int vector_elements = 8;
 struct alignas(16) Vector { Element element[vector_elements]; };
 
-// Rows of a tile lie this much further apart than they are long: elements of q, k and v; of p; floats.
+// Padding behind each row of a tile: elements of q, k and v; elements of p; floats.
 constexpr int padding = 8, padding_p = 8, padding_float = 4;
 constexpr int stride_score = tile_n + padding_float;
 constexpr int stride_p = tile_n + padding_p;
@@ -185,7 +208,7 @@ struct Tiles {
     float* scores;     // [tile_m, tile_n]
     Element* p;        // [tile_m, tile_n]
     float* o;          // [tile_m, head_dim]
-    float* factor;     // [tile_m], what a row of o is multiplied by next
+    float* factor;     // [tile_m], by which each row of o is multiplied next
 };
 
 // Rows [count, head_dim] of one head in global memory; stride in elements.
@@ -205,13 +228,7 @@ struct SoftmaxState {
     float sum[passes];         // of p = exp2(score - maximum)
 };
 
-__device__ float minus_infinity() { return __int_as_float(0xff800000); }
-
-// How many leading keys query row `row` sees.
-__device__ int visible_keys(int row, int S_q, int S_kv)
-{
-    return S_kv;
-}
+using Mask = gf::Mask;
 
 __device__ Tiles place_tiles(unsigned char* shared)
 {
@@ -253,8 +270,8 @@ __device__ void load_tile(Element* tile, Rows source, int first_row)
     }
 }
 
-// Start copying a KV tile into its slot. Copies are waited for by the number of groups committed since, so
-// past the last tile there are groups of no copies.
+// Start copying a KV tile into its slot. A wait counts the groups that were committed later, so past the
+// last tile groups are empty.
 __device__ void start_kv_tile(const Tiles& tiles, Rows k, Rows v, int tile, int tile_count)
 {
     const int slot = tile % pipeline_depth;
@@ -297,18 +314,18 @@ __device__ void multiply_q_k(float* scores, const Element* q_tile, const Element
     }
 }
 
-// Before the first key.
+// The state before the first key.
 __device__ SoftmaxState start_softmax()
 {
     SoftmaxState state = {};
 #pragma unroll
     for (int pass = 0; pass < passes; ++pass)
-        state.maximum[pass] = minus_infinity();
+        state.maximum[pass] = gf::minus_infinity();
     return state;
 }
 
 // One row: p = exp2(scale * score - maximum) for the keys before `visible`, 0 for the others.
-// Returns the factor by which what was summed under the old maximum shrinks.
+// Returns the factor that rescales the sums made under the old maximum.
 __device__ float softmax_row(float& row_maximum, float& row_sum, const float* scores, Element* p, int visible,
                              float scale, int lane)
 {
@@ -318,12 +335,12 @@ __device__ float softmax_row(float& row_maximum, float& row_sum, const float* sc
 #pragma unroll
     for (int i = 0; i < lane_keys; ++i) {
         const int key = lane + i * softmax_lanes;
-        score[i] = key < visible ? scores[key] : minus_infinity();
+        score[i] = key < visible ? scores[key] : gf::minus_infinity();
         maximum = fmaxf(maximum, score[i] * scale);
     }
     maximum = gf::warp_max<softmax_lanes>(maximum);
     // Before the first visible key the maximum is -infinity, and -infinity minus itself would be NaN.
-    const float shift = maximum == minus_infinity() ? 0.0f : maximum;
+    const float shift = maximum == gf::minus_infinity() ? 0.0f : maximum;
     const float factor = exp2f(row_maximum - shift);
     float sum = 0.0f;
 #pragma unroll
@@ -347,7 +364,7 @@ __device__ void softmax(SoftmaxState& state, const float* scores, Element* p_til
         const int row = pass * rows_per_pass + threadIdx.x / softmax_lanes;
         if (row >= tile_m)      // true or false for a whole warp
             break;
-        const int visible = visible_keys(min(first_row + row, S_q - 1), S_q, S_kv) - first_key;
+        const int visible = Mask::visible_keys(min(first_row + row, S_q - 1), S_q, S_kv) - first_key;
         const float shrink = softmax_row(state.maximum[pass], state.sum[pass], scores + row * stride_score,
                                          p_tile + row * stride_p, visible, scale, lane);
         if (lane == 0)
@@ -365,7 +382,7 @@ __device__ void clear(float* o_tile)
 // sum *= factor, for fragment i of this warp's rows.
 __device__ void shrink_rows(Accumulator (&sum)[column_fragments], const float* factor, int i, int warp_m)
 {
-    // Columns 0 elements apart: each column of this fragment is factor[row ... row + 15].
+    // With a stride of 0, each column of this fragment is factor[row ... row + 15].
     const int row = (warp_m * row_fragments + i) * 16;
     Accumulator shrink;
     wmma::load_matrix_sync(shrink, factor + row, 0, wmma::mem_col_major);
@@ -412,7 +429,7 @@ __device__ void finish_row(float maximum, float sum, int row, float* factor, flo
 {
     factor[row] = sum > 0.0f ? 1.0f / sum : 0.0f;
     if (lse != nullptr && first_row + row < S_q)
-        lse[first_row + row] = (maximum + log2f(sum)) * 0.6931471805599453f;
+        lse[first_row + row] = gf::log_sum(maximum, sum);
 }
 
 __device__ void finish_softmax(const SoftmaxState& state, float* factor, float* lse, int first_row, int S_q)
@@ -427,7 +444,7 @@ __device__ void finish_softmax(const SoftmaxState& state, float* factor, float* 
     }
 }
 
-// o rows first_row ... = factor * o_tile, in 16-byte stores; rows past S_q are left alone.
+// Write factor * o_tile to rows first_row ... of o, in 16-byte stores. Rows past S_q are not written.
 __device__ void store_output(Element* o, long long o_row_stride, const float* o_tile, const float* factor,
                              int first_row, int S_q)
 {
@@ -450,7 +467,7 @@ __device__ void attend(const Tiles& tiles, Rows q_rows, Rows k_rows, Rows v_rows
 {
     const int S_q = q_rows.count, S_kv = k_rows.count;
     const int warp_m = threadIdx.x / 32 / warps_n, warp_n = threadIdx.x / 32 % warps_n;
-    const int block_end = visible_keys(min(first_row + tile_m, S_q) - 1, S_q, S_kv);  // last row sees most
+    const int block_end = Mask::visible_keys(min(first_row + tile_m, S_q) - 1, S_q, S_kv);  // the last row sees the most
     const int tile_count = (block_end + tile_n - 1) / tile_n;
     const float scale_log2 = scale * 1.4426950408889634f;     // exp(x) = exp2(x log2(e)); exp2 is in hardware
 

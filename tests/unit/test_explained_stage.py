@@ -153,7 +153,7 @@ def test_every_wrong_attention_kernel_of_the_album_has_a_stage_to_be_measured_by
 @pytest.mark.parametrize(
     ("text", "stage"),
     [
-        ("scores[i][j][half * 2 + c] = minus_infinity();", "softmax"),
+        ("scores[i][j][half * 2 + c] = gf::minus_infinity();", "softmax"),
         ("gf::ldmatrix_transposed<4>(v, ", "pv"),
         ("gf::ldmatrix<4>(k, ", "qk"),
         ("take(scores, next);", "softmax"),
