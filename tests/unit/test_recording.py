@@ -344,7 +344,7 @@ def test_the_page_shows_the_recordings_that_ship_with_their_figures():
             line for line in page.splitlines() if line.startswith(f"| `replay:{heading.name}`")
         ]
         assert line.endswith(f"| {heading.candidates:,} | {heading.timed:,} | {best:.4g} µs |")
-        assert heading.complete and heading.timed >= 1000
+        assert heading.complete and heading.timed > 0.9 * heading.candidates
     assert sum(path.stat().st_size for path in paths) < 4e6
 
 
