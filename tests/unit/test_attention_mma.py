@@ -113,10 +113,12 @@ def without(old, new=""):
 
 
 WRITERS = (
-    "    __threadfence();                             // who takes a later ticket sees this part\n"
+    "    __threadfence();                             "
+    "// a block that takes a later ticket sees this part\n"
 )
 READERS = (
-    "    __threadfence();                             // and who has the last one sees all parts\n"
+    "    __threadfence();                             "
+    "// the block with the last ticket sees all parts\n"
 )
 BEFORE_TICKET = WRITERS + "    __syncthreads();\n"
 LAST, ATOMIC = {**SPLIT, "combine": "last_cta"}, {**SPLIT, "combine": "atomic"}
@@ -128,7 +130,7 @@ PLANTED = {
         {**WALK, "q_in": "registers", "scheduler": "persistent"},
         without(
             "    __syncthreads();                             // before the next rows "
-            "take these tiles' place\n"
+            "overwrite these tiles\n"
         ),
         Reason.RACE,
     ),

@@ -23,7 +23,7 @@ WAITED_PLAIN = (
 )
 WAITED = (
     "        gf::async_copy_wait<0>();                // the next tile's k and this one's v "
-    "are here, for who has the turn after the next\n"
+    "are here, for the turn after the next\n"
 )
 
 

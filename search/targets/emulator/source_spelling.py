@@ -5,7 +5,7 @@ two takes for a comment would be code that nobody has checked. Compared with NVR
 
     // a comment \\      with a space behind the backslash: goes on for g++, ends for NVRTC
     a carriage return   alone: a line's end for g++, none for NVRTC
-    NUL                 the end of the text for NVRTC
+    NUL                 the end of the text for NVRTC; so may 0x1a be for some reader
     __LINE__            in a macro's call over several lines: where it stands, or the call's end
     __TIME__, __DATE__  of each preprocessing
     '\\e'                is an escape for g++, an `e` for NVRTC
@@ -18,7 +18,7 @@ import re
 from greenfast.search.targets.emulator.source_text import Refused
 from greenfast.search.targets.emulator.source_tokens import Place
 
-_SPELLING = re.compile(r"\\[ \t\v\f]+(?=\r?\n)|\r(?!\n)|[\0-\x08\x0e-\x1f\x7f]")
+_SPELLING = re.compile(r"\\[ \t\v\f]+(?=\r?\n)|\r(?!\n)|[\0\x1a]")
 _LINE = re.compile(r'#line (\d+) "([^"]*)"')
 
 

@@ -8,6 +8,9 @@ namespace gf_emulator {
 // vector, which must be aligned; its components, and an assignment from it or to it, are moved byte by byte (NVRTC 13.0).
 template <class T> struct Packed;
 
+// The vector at the place of a packed one, which may be misaligned.
+template <class T> T* placed(const void* place) { return static_cast<T*>(const_cast<void*>(place)); }
+
 }  // namespace gf_emulator
 
 #define GF_EMULATOR_VECTOR(type, name, align2, align4)                                    \
@@ -37,9 +40,9 @@ template <class T> struct Packed;
         Packed() = default;                                                               \
         constexpr Packed(type x_, type y_) : x(x_), y(y_) {}                              \
         constexpr Packed(const name##2& v) : x(v.x), y(v.y) {}                            \
-        operator name##2() const { return *reinterpret_cast<const name##2*>(this); }      \
-        name##2* operator&() { return reinterpret_cast<name##2*>(this); }                 \
-        const name##2* operator&() const { return reinterpret_cast<const name##2*>(this); } \
+        operator name##2() const { return *gf_emulator::placed<name##2>(this); }          \
+        name##2* operator&() { return gf_emulator::placed<name##2>(this); }               \
+        const name##2* operator&() const { return gf_emulator::placed<name##2>(this); }   \
     };                                                                                    \
     template <> struct __attribute__((packed)) gf_emulator::Packed<name##4> {             \
         type x, y, z, w;                                                                  \
@@ -47,9 +50,9 @@ template <class T> struct Packed;
         Packed() = default;                                                               \
         constexpr Packed(type x_, type y_, type z_, type w_) : x(x_), y(y_), z(z_), w(w_) {} \
         constexpr Packed(const name##4& v) : x(v.x), y(v.y), z(v.z), w(v.w) {}            \
-        operator name##4() const { return *reinterpret_cast<const name##4*>(this); }      \
-        name##4* operator&() { return reinterpret_cast<name##4*>(this); }                 \
-        const name##4* operator&() const { return reinterpret_cast<const name##4*>(this); } \
+        operator name##4() const { return *gf_emulator::placed<name##4>(this); }          \
+        name##4* operator&() { return gf_emulator::placed<name##4>(this); }               \
+        const name##4* operator&() const { return gf_emulator::placed<name##4>(this); }   \
     };                                                                                    \
     inline constexpr name##1 make_##name##1(type x) { return {x}; }                       \
     inline constexpr name##2 make_##name##2(type x, type y) { return {x, y}; }            \
