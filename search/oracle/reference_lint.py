@@ -13,6 +13,7 @@ from typing import Any
 
 from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits, serve_requests
 from greenfast.search.confinement import confine
+from greenfast.search.cores import usable_cores
 from greenfast.search.kernels.kernel_file import load_kernel
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items
@@ -49,7 +50,10 @@ def reference_faults(kernel: KernelSpec, cases: Sequence[Case], file: str) -> li
             for case in cases
         ],
     }
-    child = Child(__spec__.name, Limits(memory_bytes=MEMORY_BYTES, file_bytes=LOG_BYTES))
+    # The deadline is this process's to keep. If it is killed first, the limit ends an endless loop.
+    cpu_s = int(DEADLINE_S) * usable_cores()
+    limits = Limits(cpu_s=cpu_s, memory_bytes=MEMORY_BYTES, file_bytes=LOG_BYTES)
+    child = Child(__spec__.name, limits)
     try:
         return [(code, sentence) for code, sentence in child.call(request, DEADLINE_S)["faults"]]
     except ChildTimeout:
