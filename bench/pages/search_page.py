@@ -65,6 +65,7 @@ def _setting() -> str:
 
 def against() -> str:
     """Evolution beside the strategy of Kernel Tuner that is best on each space."""
+    (setting,) = _of("setting")
     lines = []
     for space in _spaces():
         same = [row for row in _of("line") if row["space"] == space]
@@ -78,8 +79,8 @@ def against() -> str:
                 space,
                 _count(ours, 5),
                 _count(ours, 1),
-                f"{_count(best, 5)} ({best['strategy'].removeprefix(OTHERS)})",
-                _ratio(_middle(ours, 5), _middle(best, 5)),
+                _best_of_others(best),
+                _ratio(_middle(ours, 5), _middle(best, 5), setting["evaluations"]),
             )
         )
     return table(
@@ -87,10 +88,19 @@ def against() -> str:
     )
 
 
-def _ratio(ours: float, theirs: float) -> str:
+def _best_of_others(row: Row) -> str:
+    if _middle(row, 5) == float("inf"):
+        return "none"
+    return f"{_count(row, 5)} ({row['strategy'].removeprefix(OTHERS)})"
+
+
+def _ratio(ours: float, theirs: float, budget: int) -> str:
+    """Of two medians; where half of their searches did not get there, it is below ours / budget."""
     if ours == float("inf"):
         return "-"
-    return "0" if theirs == float("inf") else f"{ours / theirs:.2f}"
+    if theirs == float("inf"):
+        return f"below {ours / budget:.2f}"
+    return f"{ours / theirs:.2f}"
 
 
 def _middle(row: Row, percent: int) -> float:
