@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -102,18 +105,29 @@ def import_space(
     require_free(known, folder, replace)
     known_parameters = parameters_of(space)
     title = shortened(one_line(f"{space.kernel or known} on {space.device or 'a GPU'}"), 90)
-    if replace:
-        shutil.rmtree(folder, ignore_errors=True)
-    write_kernel(spaces, known, kernel_texts(known, space, known_parameters, title))
-    try:
+    with whole_or_as_before(folder, settings.data):
+        write_kernel(spaces, known, kernel_texts(known, space, known_parameters, title))
         imported = imported_recording(known, file, space, known_parameters, load_kernel(folder))
         recording.parent.mkdir(parents=True, exist_ok=True)
         write(recording, imported)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
     report(known, space, as_json)
     return 0
+
+
+@contextmanager
+def whole_or_as_before(folder: Path, data: Path) -> Iterator[None]:
+    """The folder that this block makes, or after an error the one that was there before."""
+    with tempfile.TemporaryDirectory(prefix="replaced-", dir=data) as aside:
+        before = Path(aside) / folder.name
+        if folder.is_dir():
+            folder.rename(before)
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            if before.is_dir():
+                before.rename(folder)
+            raise
 
 
 def own_name(file: Path, name: str | None) -> str:

@@ -43,6 +43,10 @@ def json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     return value
 
 
+# What reading a file of another shape than expected raises.
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
+
+
 def bad_bundle(sentence: str) -> UsageError:
     return UsageError(sentence, code="bad_bundle", mend="make or download the bundle again")
 

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from greenfast.runtime.archive import bad_bundle, json_object
+from greenfast.runtime.archive import MALFORMED, bad_bundle, json_object
 from greenfast.runtime.operation import Operation, read_operation
 from greenfast.runtime.program import LaunchForm, Measured, Program, ScratchForm, TensorMapForm
 from greenfast.search.errors import SpecError
@@ -35,14 +35,7 @@ def single_program(files: Mapping[str, bytes]) -> Program:
     operation = read_operation(files["kernel.toml"])
     try:
         return _program(files, launch, operation, digest)
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        IndexError,
-        OverflowError,
-    ) as error:
+    except MALFORMED as error:
         raise bad_bundle(
             f"launch.json of the bundle is incomplete: {type(error).__name__}: {error}"
         ) from None

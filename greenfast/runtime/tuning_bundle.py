@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from greenfast.runtime.archive import MANIFEST, bad_bundle, json_object
+from greenfast.runtime.archive import MALFORMED, MANIFEST, bad_bundle, json_object
 from greenfast.runtime.kernel_set import LIBRARY, Condition, Group, KernelSet, Rule
 from greenfast.runtime.operation import Operation, read_operation
 from greenfast.runtime.program import Measured, Program, ScratchForm
@@ -44,14 +44,7 @@ def tuned_set(files: Mapping[str, bytes], origin: str, *, has_library: bool) -> 
         device = str(manifest["device"]["name"])
         if manifest["time_kind"] != "measured":
             origin = f"{origin}, by {manifest['time_kind']} times,"
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        IndexError,
-        OverflowError,
-    ) as error:
+    except MALFORMED as error:
         raise bad_bundle(
             f"the bundle is incomplete or contradicts itself: {type(error).__name__}: {error}"
         ) from None

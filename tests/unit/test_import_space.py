@@ -252,6 +252,21 @@ def test_names_are_not_taken_twice_and_shipped_kernels_stay(home):
     assert import_space(path, replace=True) == 0
 
 
+def test_an_import_that_fails_leaves_the_space_that_it_would_replace(home, monkeypatch):
+    path = written(home, t4_space())
+    import_space(path)
+
+    def files():
+        return {each: each.read_bytes() for each in home.rglob("*") if each.is_file()}
+
+    before = files()
+    assert any(each.name == "kernel.toml" for each in before)
+    monkeypatch.setattr("greenfast.app.cli.import_space.imported_recording", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        import_space(path, replace=True)
+    assert files() == before
+
+
 @pytest.mark.parametrize(
     ("file", "name"),
     [
