@@ -370,7 +370,8 @@ def test_a_large_reference_comes_from_the_gpu_only_if_it_agrees_with_numpy(
     assert target._references[id(kernel), case.options][1] is trusted
     for name, output in right.outputs.items():
         assert np.array_equal(computed.outputs[name].value, output.value)
-        assert np.array_equal(computed.outputs[name].bound, output.bound)
+        # The child has fewer threads: BLAS adds a bound's float32 sums in another order.
+        np.testing.assert_allclose(computed.outputs[name].bound, output.bound, rtol=1e-6)
     assert all(np.array_equal(computed.inputs[name], right.inputs[name]) for name in right.inputs)
 
 
