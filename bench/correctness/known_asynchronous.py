@@ -25,6 +25,12 @@ LANES_MEET = (
     "the lanes hand over nothing in memory; a GPU may let them come apart before the next "
     "instruction that needs all of them, and the emulator's lanes always meet there"
 )
+# A tile goes out in consumer_rows / 64 * (width / store_columns) turns; as many places as turns.
+PLACES_FILLED_ONCE = (
+    ".*tile_n=(16|32|64) .*consumer_rows=64 .*scheduler=grid ",
+    ".*tile_n=(16|32|64) .*consumer_rows=128 .*scheduler=grid .*store_buffers=2 ",
+    ".*tile_n=128 .*consumer_rows=64 .*scheduler=grid .*store_buffers=2 ",
+)
 NO_COPIES = "all groups that hold copies were waited for in the walk; the last ones are empty"
 KNOWN: tuple[Known, ...] = (
     Known("equivalent", "wait for one group less", "groups of no copies", "gemm/mma", NO_COPIES),
@@ -35,6 +41,17 @@ KNOWN: tuple[Known, ...] = (
         "gf::wgmma_wait<0>();",
         "gemm(_fp8)?/wgmma .*scheduler=grid ",
         "the block's only tile ends here: nothing fills the slot again",
+    ),
+    *(
+        Known(
+            "equivalent",
+            "remove a named barrier",
+            "gf::named_barrier_sync(1 + consumer, 128);",
+            f"gemm(_fp8)?/wgmma {turns}",
+            "the block's only tile fills each place for stores once: nothing read it before",
+            "#pragma unroll",
+        )
+        for turns in PLACES_FILLED_ONCE
     ),
     *(
         Known("equivalent", operator, "barriers.q_empty", "attention.*scheduler=grid ", ONE_TILE)
