@@ -27,24 +27,16 @@ from greenfast.search.cores import usable_cores
 REPORT_EVERY_S = 30.0
 
 
-def start(index: int, options: argparse.Namespace) -> subprocess.Popen[bytes]:
+def start(index: int, cores: list[int], options: argparse.Namespace) -> subprocess.Popen[bytes]:
     """Share `index` of the script, kept to one core, in a process group of its own."""
-    cores = sorted(os.sched_getaffinity(0))
-    core = cores[index % len(cores)]
     command = [
         *(sys.executable, "-m", options.script, *options.rest),
         *("--share", f"{index}/{options.processes}"),
         *("--progress", str(options.folder / f"{index:02d}.jsonl")),
     ]
     with (options.folder / f"{index:02d}.log").open("ab") as log:
-        return subprocess.Popen(
-            command,
-            cwd=ROOT,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-        )
+        os.sched_setaffinity(0, {cores[index % len(cores)]})  # the child inherits it
+        return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
 
 
 def stored_rows(folder: Path) -> int:
@@ -67,7 +59,9 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     begin, reported = time.monotonic(), 0.0
-    children = [start(index, options) for index in range(options.processes)]
+    cores = sorted(os.sched_getaffinity(0))
+    children = [start(index, cores, options) for index in range(options.processes)]
+    os.sched_setaffinity(0, cores)
     try:
         while any(child.poll() is None for child in children):
             time.sleep(0.5)
