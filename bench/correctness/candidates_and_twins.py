@@ -1,13 +1,15 @@
 """Random candidates of the newest templates and wrong twins, judged by gates and apart from them.
 
     python -m bench.correctness.candidates_and_twins [--templates gemm/wgmma ...] [--count 300]
-        [--twins 60] [--seconds 900] [--seed 0] [--progress FILE] [--save]
+        [--twins 60] [--first 0] [--seconds 900] [--seed 0] [--progress FILE] [--share I/N] [--save]
 
 Each candidate is a random valid point. The gates `correctness` and `safety` judge it on the
 emulator, and so does the independent checker (bench/correctness/independent/), which imports
 nothing of greenfast. A twin of a candidate has one fault of an asynchronous pipeline
 (asynchronous_mutation.py): a wait that is missing, a wrong phase, too few bytes expected. A twin
 that the gates pass is equivalent (known_asynchronous.py says why) or was missed.
+
+`bench.correctness.shares` runs it in many processes.
 
 Exits 1 where a candidate is rejected by only one of the two, or a twin was missed.
 """
@@ -63,9 +65,13 @@ class Task:
         return f"{self.template} {'twin' if self.is_twin else 'candidate'} {self.number}"
 
 
-def tasks(templates: Sequence[str], count: int, twins: int) -> Iterator[Task]:
-    """Numbers in turns over the templates, so that a run that is cut short has all of them."""
-    for number in range(max(count, twins)):
+def tasks(templates: Sequence[str], count: int, twins: int, first: int = 0) -> Iterator[Task]:
+    """Numbers in turns over the templates, so that a run that is cut short has all of them.
+
+    Numbers begin with `first`; those before it come last.
+    """
+    most = max(count, twins)
+    for number in (*range(first, most), *range(min(first, most))):
         for template in templates:
             if number < count:
                 yield Task(template, number, is_twin=False)
@@ -203,9 +209,13 @@ def failures(summaries: Sequence[Row]) -> int:
 def main() -> int:
     parser = random_parser(__doc__, 300)
     parser.add_argument("--twins", type=int, default=60)
+    parser.add_argument(
+        "--first", type=int, default=0, help="begin with this number; those before it come last"
+    )
     parser.add_argument("--templates", nargs="+", choices=TEMPLATES, default=TEMPLATES)
     options = parser.parse_args()
-    works = {task.key: task for task in tasks(options.templates, options.count, options.twins)}
+    numbered = tasks(options.templates, options.count, options.twins, options.first)
+    works = {task.key: task for task in numbered}
     with open_session("emulator:h200", prefix="apart", run_deadline_s=DEADLINE_S) as session:
         rows = work_through(
             works, "key", lambda task: task_row(task, session, options.seed), remark, options

@@ -143,8 +143,19 @@ def random_parser(doc: str | None, count: int) -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=900.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--progress", type=Path, metavar="FILE", help="resume from these rows")
+    parser.add_argument(
+        "--share", type=share, default=(0, 1), metavar="I/N", help="every Nth work, from the Ith on"
+    )
     add_save(parser)
     return parser
+
+
+def share(text: str) -> tuple[int, int]:
+    """`3/14` as (3, 14)."""
+    index, _, of = text.partition("/")
+    if not (index.isdigit() and of.isdigit() and int(index) < int(of)):
+        raise argparse.ArgumentTypeError(f"a share is like 3/14, the last one 13/14; got {text}")
+    return int(index), int(of)
 
 
 def work_through(
@@ -157,15 +168,16 @@ def work_through(
     """The row of each work, on all cores, as far as --seconds allow.
 
     A row holds its work's key under the name `key`. Rows are appended to --progress as they come,
-    and those that an interrupted run left there are reused. `remark` gives a line to print about a
-    row, or nothing.
+    and those that an interrupted run left there are reused; of two with one key, the first.
+    `remark` gives a line to print about a row, or nothing. With --share only that part of the works
+    is begun.
     """
     log, lock, begin = options.progress, threading.Lock(), time.monotonic()
-    rows = (
-        [json.loads(line) for line in log.read_text().splitlines()] if log and log.exists() else []
-    )
-    rows = [row for row in rows if row[key] in works]
-    done = {row[key] for row in rows}
+    lines = log.read_text().splitlines() if log and log.exists() else []
+    stored = {row[key]: row for row in map(json.loads, reversed(lines)) if row[key] in works}
+    rows = list(reversed(stored.values()))
+    index, of = options.share
+    mine = list(works.items())[index::of]
 
     def process(work: Work) -> None:
         if time.monotonic() - begin > options.seconds:
@@ -178,13 +190,13 @@ def work_through(
                     file.write(json.dumps(row) + "\n")
             if remark(row) or len(rows) % 50 == 0:
                 print(
-                    f"{len(rows)} of {len(works)}, {time.monotonic() - begin:.0f} s {remark(row)}",
+                    f"{len(rows)} of {len(mine)}, {time.monotonic() - begin:.0f} s {remark(row)}",
                     file=sys.stderr,
                     flush=True,
                 )
 
     with ThreadPoolExecutor(usable_cores()) as pool:
-        for _ in pool.map(process, [work for name, work in works.items() if name not in done]):
+        for _ in pool.map(process, [work for name, work in mine if name not in stored]):
             pass
     return rows
 
