@@ -20,6 +20,7 @@ class Known:
     following: str = ""
 
 
+BEFORE_NEXT_Q = "gf::mbarrier_wait(&shared.barriers->q_empty, parity ^ 1);"
 ONE_TILE = "a block has one row tile, so that nobody waits for the place of Q again"
 LANES_MEET = (
     "the lanes hand over nothing in memory; a GPU may let them come apart before the next "
@@ -58,6 +59,9 @@ KNOWN: tuple[Known, ...] = (
         for operator in ("one arrival less", "one arrival more", "remove an arrival")
     ),
     Known(
+        "equivalent", "remove a barrier wait", BEFORE_NEXT_Q, "attention.*scheduler=grid ", ONE_TILE
+    ),
+    Known(
         "equivalent",
         "every lane arrives",
         "if (lane == 0)",
@@ -77,9 +81,9 @@ KNOWN: tuple[Known, ...] = (
         "equivalent",
         "remove __syncthreads",
         "__syncthreads();",
-        "attention/decode .*warps_n=1 ",
+        "attention/decode .*warps_n=1 .*q_in=shared ",
         "one group of warps is the whole block, and its barrier comes before the first read of Q",
-        '#line 188 "attention/decode.cu.j2"',
+        "#line 18",
     ),
 )
 
