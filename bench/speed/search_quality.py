@@ -33,7 +33,8 @@ from bench.results import Row
 from bench.speed.search_quality_figures import overall, summary
 from bench.speed.search_quality_optuna import SAMPLERS, sampled
 from bench.speed.search_quality_spaces import MeasuredSpace, measured_spaces
-from greenfast.search.strategies import STRATEGIES, Infeasible, Objective
+from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies.base import Infeasible, Objective
 
 TEMPLATE = "recorded"
 LEFT_OUT = ("exhaustive",)  # the order of a file means nothing
