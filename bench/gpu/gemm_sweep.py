@@ -81,13 +81,15 @@ def main() -> int:
     kernel = catalogue.kernel(options.kernel)
     template = kernel.template("wgmma")
     began = time.monotonic()
-    points = compiled_points(kernel, template, catalogue, options.near, options.grid)
+    workloads = [workload for workload in sizes(kernel.name) if options.only in workload]
+    tokens = [int(workload.partition(",")[0].removeprefix("M=")) for workload in workloads]
+    points = compiled_points(kernel, template, catalogue, options.near, options.grid, tokens)
     print(f"{len(points)} points compiled in {time.monotonic() - began:.0f} s", flush=True)
     rows: list[Row] = []
     bench = GpuBench(kernel, template)
-    for workload in sizes(kernel.name):
-        if options.only not in workload or time.monotonic() - began > options.seconds:
-            continue
+    for workload in workloads:
+        if time.monotonic() - began > options.seconds:
+            break
         rows.append(bench.row(workload, points))
         best = rows[-1]["finalists"][0] if rows[-1]["finalists"] else None
         print(json.dumps({**rows[-1], "points": None, "finalists": best})[:500], flush=True)
@@ -199,21 +201,27 @@ def template_values(template: TemplateSpec, name: str) -> tuple[Value, ...]:
     return next(each.values for each in template.parameters if each.name == name)
 
 
-def suits(point: Point, m: int) -> bool:
-    """Whether a point of a grid is worth a look at m tokens."""
+def suits(name: str, m: int) -> bool:
+    """Whether a point of this grid, or of no grid, is worth a look at m tokens."""
     suits = {"few": m <= 128, "split": 64 <= m <= 1100, "large": m >= 128}
-    return suits.get(point.name, True)
+    return suits.get(name, True)
 
 
 def compiled_points(
-    kernel: KernelSpec, template: TemplateSpec, catalogue: Catalogue, near: int, grid: bool
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    catalogue: Catalogue,
+    near: int,
+    grid: bool,
+    tokens: list[int],
 ) -> list[Point]:
-    """The points that compile without spilling."""
+    """The points that suit one of these numbers of tokens and compile without spilling."""
     compiled = kernel.workload("square_4096").compile_time(kernel)
     space = Space(template, compiled, device("h200"))
     presets = {item[1]: item for item in drawn_points(space, template, near)}
     tiles = {item[1]: item for item in grid_points(space, template)} if grid else {}
-    drawn = tuple({**tiles, **presets}.values())
+    points = {**tiles, **presets}.values()
+    drawn = [item for item in points if any(suits(item[0], m) for m in tokens)]
     with tempfile.TemporaryDirectory(prefix="greenfast-sweep-") as folder:
         toolchain = Toolchain(Path(folder), usable_cores())
         try:
@@ -311,7 +319,7 @@ class GpuBench:
         alone_us = _median([peer() for _ in range(5)])
         best_us, results = math.inf, []
         for number, point in enumerate(points):
-            if not suits(point, tensors["a"].shape[0]):
+            if not suits(point.name, tensors["a"].shape[0]):
                 continue
             watch = self._watch(number, point, workload, tensors)
             first_us = watch()
