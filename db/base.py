@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -10,11 +9,10 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from greenfast.db.ids import SEARCH_ID
 from greenfast.db.models import SearchRecord
 from greenfast.db.session import Database
 from greenfast.search.errors import UsageError, unknown_name
-
-SEARCH_ID = re.compile(r"s_[a-z2-7]{12}")
 
 
 class Part:

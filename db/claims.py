@@ -9,8 +9,9 @@ from sqlalchemy import and_, func, select, update
 from sqlalchemy.orm import Session
 
 from greenfast.db import convert
-from greenfast.db.base import SEARCH_ID, Part
+from greenfast.db.base import Part
 from greenfast.db.dialects import insert_once, now_s
+from greenfast.db.ids import SEARCH_ID
 from greenfast.db.lease import claimed, hold, is_claimable, is_held, lease_lost
 from greenfast.db.models import EnvironmentRecord, EvidenceRecord, SearchRecord, TrialRecord
 from greenfast.db.rows import Claim, Silence

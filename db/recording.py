@@ -26,7 +26,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.loop.evaluate import settled
 from greenfast.search.loop.plan import NO_BASELINE
 from greenfast.search.render import RenderedSource
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 from greenfast.search.verdict import GateResult, Trial
 
 BASELINE = 0  # the number of the baseline's trial, in a search that has one

@@ -10,7 +10,7 @@ from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.sink import Control
 from greenfast.search.loop.spending import Spent
 from greenfast.search.render import RenderedSource
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 from greenfast.search.verdict import GateResult, Trial
 
 LONGEST_SILENCE_S = 0.5  # flags are read within this plus the loop's own interval

@@ -12,7 +12,7 @@ from greenfast.search.loop.comparison import Comparison, Confirmation, Peer, Pro
 from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 from greenfast.search.verdict import (
     Accepted,
     CheckEvidence,

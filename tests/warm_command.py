@@ -32,9 +32,12 @@ DESCRIPTORS = 3  # standard output, standard error, and the socket for number an
 LONGEST_REQUEST_BYTES = 1 << 20
 IMPORTED = (
     "alembic.command",
+    "greenfast.app.bundle.download",
+    "greenfast.app.bundle.verify_tuning",
     "greenfast.app.cli.main",
-    "greenfast.app.cli.search",
-    "greenfast.app.cli.trial",
+    "greenfast.app.cli.check_run",
+    "greenfast.app.cli.search_run",
+    "greenfast.app.cli.trial_run",
     "greenfast.app.service.application",
     "greenfast.app.service.server",
     "greenfast.app.service.worker",

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, print_json, table, text
 from greenfast.app.cli.services import opened_services
-from greenfast.app.views.ablation_schemas import AblationOut, FindingOut
-from greenfast.app.views.ablations import run_ablation, stored_ablation
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import trial_named
-from greenfast.search.diagnose.ablation import RETUNED
+from greenfast.search.diagnose.defaults import RETUNED
 from greenfast.search.errors import UsageError
 from greenfast.search.text import written
+
+if TYPE_CHECKING:
+    from greenfast.app.views.ablation_schemas import AblationOut, FindingOut
 
 
 def ablate(
@@ -53,6 +54,8 @@ def ablate(
 
     Results are stored one by one: the same command goes on after an interruption.
     """
+    from greenfast.app.views.ablations import run_ablation, stored_ablation
+
     with opened_services() as services:
         subject = trial_named(services.store, name)
         if stored:

@@ -6,19 +6,19 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import print_json
 from greenfast.app.settings import Settings
-from greenfast.app.wiring import Services
-from greenfast.search.diagnose.album import Entry, Judged, catalogue_of, entries, judge
 from greenfast.search.errors import UsageError
-from greenfast.search.loop.plan import DEFAULT_TARGET
-from greenfast.search.targets.base import runner
 from greenfast.search.text import visible
+
+if TYPE_CHECKING:
+    from greenfast.app.wiring import Services
+    from greenfast.search.diagnose.album import Entry, Judged
 
 EXIT_AS_EXPECTED, EXIT_UNEXPECTED = 0, 1
 IMPATIENT_S = 3.0  # the deadline of a run that is expected not to end
@@ -38,6 +38,8 @@ def album(
     Each wrong kernel must be caught by the gate that its entry names, and each correct one must
     pass. Exit codes: 0 all entries end as expected, 1 at least one does not.
     """
+    from greenfast.app.wiring import Services
+
     services = Services(Settings.from_environment())
     judged: list[Judged] = []
     try:
@@ -56,6 +58,8 @@ def album(
 
 
 def _entries(only: str | None) -> list[Entry]:
+    from greenfast.search.diagnose.album import entries
+
     selected = [entry for entry in entries() if not only or only in f"{entry.kernel} {entry.name}"]
     if not selected:
         raise UsageError(
@@ -68,6 +72,10 @@ def _entries(only: str | None) -> list[Entry]:
 
 def _judged(services: Services, selected: list[Entry]) -> Iterator[Judged]:
     """Each entry's result, in order; a few entries run at a time."""
+    from greenfast.search.diagnose.album import catalogue_of, judge
+    from greenfast.search.loop.plan import DEFAULT_TARGET
+    from greenfast.search.targets.base import runner
+
     services.target(DEFAULT_TARGET).prepare()
 
     def work(entry: Entry) -> Judged:

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from greenfast.app.cli.bench_run import (
-    JSON,
-    BenchRequest,
-    exit_code,
-    prepare_bench,
-    run_bench,
-)
 from greenfast.app.cli.options import AsJson, Seed, Target, Workloads
 from greenfast.app.cli.output import (
     console,
@@ -25,6 +18,9 @@ from greenfast.app.cli.output import (
 )
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.terminal import say
+
+if TYPE_CHECKING:
+    from greenfast.app.cli.bench_run import JSON
 
 
 def bench(
@@ -56,6 +52,8 @@ def bench(
 
     Exit codes: 0 all are correct, 1 one is rejected, 3 a fault prevented a verdict.
     """
+    from greenfast.app.cli.bench_run import BenchRequest, exit_code, prepare_bench, run_bench
+
     request = BenchRequest(tuple(names), tuple(workload or ()), target, seed, repeat, mode)
     with opened_services() as services:
         prepared = prepare_bench(services, request)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from greenfast.app.cli.options import AsJson, SearchId
 from greenfast.app.cli.output import console, microseconds, print_json, table
-from greenfast.app.cli.search import exit_code, run_here
-from greenfast.app.cli.search_report import show_search
 from greenfast.app.cli.services import opened_services
-from greenfast.app.service.worker import Left, Stop
-from greenfast.app.views.confirmations import champion_out, interval
-from greenfast.app.views.progress import search_detail
-from greenfast.app.views.schemas import ChampionOut
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
-from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
-from greenfast.search.loop.sink import Ended
+
+if TYPE_CHECKING:
+    from greenfast.app.views.schemas import ChampionOut
+    from greenfast.db.store import Store
 
 COLUMNS = (
     "kernel",
@@ -51,6 +47,8 @@ def champions(
     A scope is a kernel with its workloads, compile-time values, device and toolchain. Ratios below
     1 are faster; their intervals are in brackets.
     """
+    from greenfast.app.views.confirmations import champion_out
+
     with opened_services() as services:
         rows = services.store.champions(kernel=kernel, replaced=replaced, limit=limit).items
         listed = [champion_out(row, services.catalogue) for row in rows]
@@ -95,6 +93,8 @@ def promote(
 
     Later searches on a GPU take the champion as their baseline.
     """
+    from greenfast.app.views.confirmations import champion_out
+
     with opened_services() as services:
         search = search_named(services.store, search)
         number = confirmed_trial(services.store, search) if trial is None else trial
@@ -118,6 +118,12 @@ def confirm(search: SearchId, as_json: AsJson = False) -> int:
 
     Exit codes: 0 confirmed, 1 not confirmed.
     """
+    from greenfast.app.cli.search_report import show_search
+    from greenfast.app.cli.search_run import exit_code, run_here
+    from greenfast.app.service.worker import Left, Stop
+    from greenfast.app.views.progress import search_detail
+    from greenfast.search.loop.sink import Ended
+
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
@@ -150,6 +156,8 @@ def confirmed_trial(store: Store, search_id: str) -> int:
 
 
 def _row(champion: ChampionOut) -> tuple[object, ...]:
+    from greenfast.app.views.confirmations import interval
+
     peers = "\n".join(
         f"{interval(peer.comparison)}\n{peer.name} {peer.version}"
         for peer in champion.best_peers

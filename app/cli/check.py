@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from greenfast.app.cli.check_run import CheckOutcome, check_candidate, check_file, check_json
 from greenfast.app.cli.files import require_folder, write_output
 from greenfast.app.cli.options import (
     AsJson,
@@ -22,14 +21,14 @@ from greenfast.app.cli.options import (
     Workloads,
 )
 from greenfast.app.cli.output import console, print_json, table
-from greenfast.app.cli.sarif import sarif_text
-from greenfast.app.cli.trial_run import TrialRequest
 from greenfast.app.settings import Settings
-from greenfast.app.wiring import Services
-from greenfast.search.diagnose.plain import GivenLaunch, PlainOptions
 from greenfast.search.errors import UsageError
 from greenfast.search.text import file_line, visible
 from greenfast.search.verdict import LineCost, SafetyFinding
+
+if TYPE_CHECKING:
+    from greenfast.app.cli.check_run import CheckOutcome
+    from greenfast.search.diagnose.plain import GivenLaunch
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
 CUDA_ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".cpp")
@@ -163,6 +162,11 @@ def check(
 
     Exit codes: 0 clean, 1 findings.
     """
+    from greenfast.app.cli.check_run import check_candidate, check_file
+    from greenfast.app.cli.trial_run import TrialRequest
+    from greenfast.app.wiring import Services
+    from greenfast.search.diagnose.plain import PlainOptions
+
     require_folder(output)
     form = Format.JSON if as_json else form
     services = Services(Settings.from_environment())
@@ -228,6 +232,8 @@ def _launch_of(cuda_file: str, launch: Path | None, flags: LaunchFlags) -> Path 
 
 
 def _given_launch(cuda_file: str, flags: LaunchFlags) -> GivenLaunch:
+    from greenfast.search.diagnose.plain import GivenLaunch
+
     if flags.entry is None:
         raise UsageError(
             f"check {cuda_file} needs a kernel: --entry NAME with --grid, --block and --arg, "
@@ -269,6 +275,9 @@ def _refuse_options(*options: object) -> None:
 
 def show(outcome: CheckOutcome, form: Format, output: Path | None) -> None:
     """Print the report, or write it to `output`."""
+    from greenfast.app.cli.check_run import check_json
+    from greenfast.app.cli.sarif import sarif_text
+
     if form is Format.TEXT:
         if output is not None:
             write_output(output, visible("\n".join(report_lines(outcome)) + "\n"))

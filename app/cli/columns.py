@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from greenfast.app.cli.output import microseconds, ratio_in_band, styled, text
 from greenfast.app.views.designs import Designs
 from greenfast.app.views.stage_times import STAGE_TIMES, stage_time
-from greenfast.db.rows import TrialRow
 from greenfast.search.errors import unknown_name
 from greenfast.search.text import written
+
+if TYPE_CHECKING:
+    from greenfast.db.rows import TrialRow
 
 Value = Any
 

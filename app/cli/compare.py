@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -11,10 +11,11 @@ from rich.text import Text
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, microseconds, print_json, styled, table, text
 from greenfast.app.cli.services import opened_services
-from greenfast.app.views.compare_schemas import CompareOut, FigureOut, SideOut, TimeVerdictOut
-from greenfast.app.views.comparing import compare as compared
 from greenfast.app.views.trial_names import trial_named
 from greenfast.search.text import visible, written
+
+if TYPE_CHECKING:
+    from greenfast.app.views.compare_schemas import CompareOut, FigureOut, SideOut, TimeVerdictOut
 
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 NameArgument = Annotated[
@@ -39,6 +40,8 @@ def compare(
     Times are compared only where they were taken under the same conditions. A ratio has an interval
     only where both were measured against the same baseline, or against each other.
     """
+    from greenfast.app.views.comparing import compare as compared
+
     with opened_services() as services:
         store = services.store
         report = compared(store, trial_named(store, a), trial_named(store, b))

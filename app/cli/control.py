@@ -7,7 +7,6 @@ from typing import Literal
 from greenfast.app.cli.options import AsJson, SearchId
 from greenfast.app.cli.output import print_json
 from greenfast.app.cli.services import opened_services
-from greenfast.app.views.progress import search_detail
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
 
@@ -34,6 +33,8 @@ def cancel(search: SearchId, as_json: AsJson = False) -> int:
 
 
 def _request(search: str, control: Literal["pause", "resume", "cancel"], as_json: bool) -> int:
+    from greenfast.app.views.progress import search_detail
+
     with opened_services() as services:
         search = search_named(services.store, search)
         services.store.request_control(search, control)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from greenfast.app.cli.doctor_checks import Check, examine, settings_in_force
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, print_json, styled, table
 from greenfast.app.settings import Settings
+
+if TYPE_CHECKING:
+    from greenfast.app.cli.doctor_checks import Check
 
 EXIT_WORKS, EXIT_LACKS = 0, 3
 
@@ -20,6 +22,8 @@ def doctor(as_json: AsJson = False) -> int:
 
     Exit codes: 0 the emulator works, 3 something that it needs is missing.
     """
+    from greenfast.app.cli.doctor_checks import examine
+
     settings = Settings.from_environment()
     checks = examine(settings)
     if as_json:
@@ -31,6 +35,8 @@ def doctor(as_json: AsJson = False) -> int:
 
 def show(checks: tuple[Check, ...], settings: Settings) -> None:
     """Print a row a check, a summary, and the settings in force."""
+    from greenfast.app.cli.doctor_checks import settings_in_force
+
     rows = [
         (
             styled(_word(check)),

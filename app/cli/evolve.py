@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from greenfast.app.cli.evolve_loop import Event, Evolution, Individual, Order
 from greenfast.app.cli.evolve_proposer import Proposer
-from greenfast.app.cli.judge_here import judged_here
 from greenfast.app.cli.options import AsJson, Kernel, Target
 from greenfast.app.cli.output import microseconds, print_json
-from greenfast.app.cli.search import EXIT_INTERRUPTED
 from greenfast.app.cli.services import opened_services
-from greenfast.app.service.worker import Stop
 from greenfast.app.views.terminal import say
-from greenfast.app.wiring import Services
-from greenfast.search.loop.plan import DEFAULT_TARGET, default_workloads
 from greenfast.search.oracle.cases import LARGEST_SEED
+
+if TYPE_CHECKING:
+    from greenfast.app.cli.evolve_loop import Event, Evolution, Individual, Order
+    from greenfast.app.wiring import Services
 
 Propose = Annotated[
     str,
@@ -71,6 +69,12 @@ def evolve(
     Exit codes: 0 a correct source is known, 1 none is, 2 a mistake or a proposer that fails 10
     times in a row, 3 a fault, 130 Ctrl-C.
     """
+    from greenfast.app.cli.evolve_loop import Evolution
+    from greenfast.app.cli.judge_here import judged_here
+    from greenfast.app.cli.search_run import EXIT_INTERRUPTED
+    from greenfast.app.service.worker import Stop
+    from greenfast.search.loop.plan import DEFAULT_TARGET
+
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
@@ -105,6 +109,9 @@ def _order(
     target: str,
     seed: int,
 ) -> Order:
+    from greenfast.app.cli.evolve_loop import Order
+    from greenfast.search.loop.plan import default_workloads
+
     spec = services.catalogue.kernel(kernel)
     name = spec.workload(workload or default_workloads(spec)[0]).name
     return Order(spec.name, run, trials, name, target, seed)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, print_json, styled, table, text
 from greenfast.app.cli.services import opened_services
-from greenfast.app.views.explanations import ExplanationOut, explained
 from greenfast.app.views.trial_names import named
 from greenfast.search.errors import UsageError
+
+if TYPE_CHECKING:
+    from greenfast.app.views.explanations import ExplanationOut
 
 
 def explain(
@@ -30,6 +32,8 @@ def explain(
     correct preset to the trial, one parameter a step. A checked run looks for races and bad
     accesses. The answer is stored, and shown on the trial's page.
     """
+    from greenfast.app.views.explanations import explained
+
     with opened_services() as services:
         subject = named(services.store, name)
         if subject.number is None:

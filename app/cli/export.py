@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from greenfast.app.cli.csv_text import csv_text
-from greenfast.app.cli.export_space import cache_document, t4_document, time_us_of
 from greenfast.app.cli.files import require_folder, write_output
 from greenfast.app.cli.options import AsJson, Output, SearchName
 from greenfast.app.cli.output import print_json
 from greenfast.app.cli.services import opened_services
-from greenfast.app.cli.trials import selected
-from greenfast.app.views.progress import search_detail
-from greenfast.app.views.schemas import TrialDetailOut, TrialOut
 from greenfast.app.views.stage_times import STAGE_TIMES
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
-from greenfast.db.figures import FIGURES
-from greenfast.db.rows import TrialRow
-from greenfast.db.store import Store
 from greenfast.search.json_values import json_text
 from greenfast.search.verdict import VerdictName
+
+if TYPE_CHECKING:
+    from greenfast.db.rows import TrialRow
+    from greenfast.db.store import Store
 
 FIRST = ("number", "template", "preset", "origin")
 LAST = ("attempts", "created_at", "recorded_at", "candidate_digest", "source_digest")
@@ -62,6 +59,9 @@ def export(
     as_json: AsJson = False,
 ) -> int:
     """Save the trials of a search: JSON or CSV on stdout or in a file, or an Optuna storage."""
+    from greenfast.app.cli.export_space import cache_document, t4_document
+    from greenfast.app.cli.trials import selected
+
     require_folder(output)
     with opened_services() as services:
         store = services.store
@@ -97,6 +97,9 @@ def document(
     store: Store, search_id: str, rows: Sequence[TrialRow], evidence: bool
 ) -> dict[str, Any]:
     """The search and its trials as REST has them."""
+    from greenfast.app.views.progress import search_detail
+    from greenfast.app.views.schemas import TrialDetailOut, TrialOut
+
     trials = [
         TrialDetailOut.model_validate(store.trial(search_id, row.number)).model_dump()
         if evidence
@@ -108,6 +111,8 @@ def document(
 
 def as_csv(rows: Sequence[TrialRow]) -> str:
     """One row a trial; a parameter's column is `parameter.NAME`."""
+    from greenfast.db.figures import FIGURES
+
     parameters = list(dict.fromkeys(name for row in rows for name in row.parameters))
     stages = (f"{stage}_s" for stage in STAGE_TIMES)
     titles = [*FIRST, *(f"parameter.{name}" for name in parameters), *FIGURES, *stages, *LAST]
@@ -127,6 +132,7 @@ def as_csv(rows: Sequence[TrialRow]) -> str:
 
 
 def _studies(url: str, search_id: str, rows: Sequence[TrialRow]) -> dict[str, int]:
+    from greenfast.app.cli.export_space import time_us_of
     from greenfast.search.strategies.optuna_export import ExportedTrial, export_study
 
     written = {}

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from greenfast.app.cli.import_files import imported_files
 from greenfast.app.cli.import_in_out import copied, split_in_out
 from greenfast.app.cli.import_launch import default_grid, in_small_letters, respelt
 from greenfast.app.cli.import_options import (
@@ -96,6 +95,8 @@ def import_(
 
     Exit codes: 0 written, 2 something does not fit.
     """
+    from greenfast.app.cli.import_files import imported_files
+
     new_name = checked_new_name(name or cuda_file.stem.lower(), "kernel")
     file = visible(cuda_file)
     if cuda_file.suffix == ".py":

@@ -23,7 +23,6 @@ from greenfast.search.recordings.file import SUFFIX, write
 from greenfast.search.recordings.foreign import ForeignSpace, read_space
 from greenfast.search.recordings.foreign_kernel import kernel_texts, parameters_of
 from greenfast.search.recordings.foreign_objectives import Wish
-from greenfast.search.recordings.imported import imported_recording
 from greenfast.search.recordings.shelf import recording_names
 from greenfast.search.text import one_line, shortened, visible
 
@@ -95,6 +94,8 @@ def import_space(
     whole space; those that failed are rejected with the file's reason. Nothing is compiled or
     checked: there is no code.
     """
+    from greenfast.search.recordings.imported import imported_recording
+
     columns = tuple(name.strip() for name in (parameters or "").split(",") if name.strip())
     space = read_space(file, wish=Wish(objective, higher_is_better, columns))
     known = own_name(file, name)

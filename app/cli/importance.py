@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from greenfast.app.cli.options import AsJson, SearchName
 from greenfast.app.cli.output import console, print_json, table, text
 from greenfast.app.cli.services import opened_services
-from greenfast.app.views.compare_schemas import ImportanceOut, TemplateImportancesOut
-from greenfast.app.views.importances import METHOD, importances
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
 from greenfast.search.text import written
+
+if TYPE_CHECKING:
+    from greenfast.app.views.compare_schemas import ImportanceOut, TemplateImportancesOut
 
 BAR = 20  # characters of the largest share
 
@@ -25,6 +27,8 @@ def importance(search: SearchName, as_json: AsJson = False) -> int:
     one. The model's own quality stands beside: where it predicts nothing, shares mean nothing.
     Interactions are not modelled, and a strategy does not try all values evenly.
     """
+    from greenfast.app.views.importances import METHOD, importances
+
     with opened_services() as services:
         store = services.store
         report = importances(store, search_named(store, search))

@@ -9,16 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from greenfast.app.cli.judge_here import judged_here
 from greenfast.app.cli.options import AsJson, Kernel, Seed, Target, Workloads
 from greenfast.app.cli.output import print_json
-from greenfast.app.cli.search import EXIT_FAILED, EXIT_INTERRUPTED
 from greenfast.app.cli.services import opened_services
-from greenfast.app.service.worker import Stop
-from greenfast.app.views.submitting import JudgeRequest
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.author_files import read_author_file
-from greenfast.search.loop.submitted import Submission
 from greenfast.search.text import one_line
 
 EXIT_CODES = {"accepted": 0, "green": 0, "rejected": 1}
@@ -77,6 +72,12 @@ def judge(
     Exit codes: 0 correct, 1 rejected, 2 the source or its launches cannot be judged, 3 a fault of
     greenfast or of the machine, 130 Ctrl-C.
     """
+    from greenfast.app.cli.judge_here import judged_here
+    from greenfast.app.cli.search_run import EXIT_FAILED, EXIT_INTERRUPTED
+    from greenfast.app.service.worker import Stop
+    from greenfast.app.views.submitting import JudgeRequest
+    from greenfast.search.loop.submitted import Submission
+
     submission = Submission(
         kernel,
         _text_of(file, "the source"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from greenfast.app.cli.search import run_here
+from greenfast.app.cli.search_run import run_here
 from greenfast.app.service.worker import Left, Stop
 from greenfast.app.views.submitting import JudgeRequest, submission_report, submit_source
 from greenfast.app.wiring import Services

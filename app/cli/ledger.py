@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,11 +13,12 @@ from greenfast.app.cli.files import write_output
 from greenfast.app.cli.options import AsJson, Output
 from greenfast.app.cli.output import console, print_json, table, text
 from greenfast.app.cli.services import opened_services
-from greenfast.app.views.ledger_exchange import export_lines, foreign_out, import_file
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
-from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
+
+if TYPE_CHECKING:
+    from greenfast.db.store import Store
 
 
 class Action(StrEnum):
@@ -54,6 +55,8 @@ def ledger(
 
     Examples: `greenfast ledger export --output ours.jsonl`, `greenfast ledger import theirs.jsonl`.
     """
+    from greenfast.app.views.ledger_exchange import import_file
+
     if (file is None) == (action is Action.IMPORT):
         raise UsageError(
             "import needs a file, and export and list take none",
@@ -76,6 +79,8 @@ def ledger(
 
 
 def _export(store: Store, names: list[str], output: Path | None) -> int:
+    from greenfast.app.views.ledger_exchange import export_lines
+
     every = [search_id for search_id, _ in store.search_ids(limit=100_000)]
     ids = [search_named(store, name) for name in names] or every[::-1]
     content = "\n".join(export_lines(store, dict.fromkeys(ids))) + "\n"
@@ -88,6 +93,8 @@ def _export(store: Store, names: list[str], output: Path | None) -> int:
 
 
 def _list(store: Store, kernel: str | None, *, as_json: bool) -> None:
+    from greenfast.app.views.ledger_exchange import foreign_out
+
     records = foreign_out(store, kernel)
     if as_json:
         print_json([record.model_dump(mode="json") for record in records])

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,12 +15,14 @@ from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import print_json
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.terminal import say
-from greenfast.app.wiring import Services
 from greenfast.search.devices.facts import device
-from greenfast.search.diagnose.lint import Problem, lint_kernel, sorted_problems, usable_toolchain
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.text import visible
+
+if TYPE_CHECKING:
+    from greenfast.app.wiring import Services
+    from greenfast.search.diagnose.lint import Problem
 
 EXIT_PROBLEMS = 2
 
@@ -47,6 +49,8 @@ def lint(
 
     Exit codes: 0 no problem, 2 at least one.
     """
+    from greenfast.search.diagnose.lint import lint_kernel, sorted_problems, usable_toolchain
+
     with opened_services() as services:
         folders = _folders(kernel or [], services.catalogue)
         toolchain = usable_toolchain(lambda: services.toolchain)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from greenfast.app.bundle.download import bundle
 from greenfast.app.cli.files import write_output
 from greenfast.app.cli.options import AsJson, Output, SearchId
 from greenfast.app.cli.output import (
@@ -23,15 +22,13 @@ from greenfast.app.cli.output import (
 )
 from greenfast.app.cli.services import opened_services
 from greenfast.app.settings import Settings
-from greenfast.app.views.listings import list_targets, list_templates
-from greenfast.app.views.progress import queue_words
-from greenfast.app.views.schemas import SearchOut
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
 from greenfast.app.views.values import in_order
-from greenfast.app.wiring import Services
-from greenfast.db.rows import QueueState, SearchRow
 from greenfast.search.text import visible, written
+
+if TYPE_CHECKING:
+    from greenfast.db.rows import QueueState, SearchRow
 
 WIDEST_VALUES = 70  # characters of a parameter's values
 
@@ -42,6 +39,8 @@ def targets(as_json: AsJson = False) -> int:
     cuda:N measures times on a GPU. emulator:GPU runs candidates on the CPU and models their times.
     replay:NAME answers from a recording of a GPU.
     """
+    from greenfast.app.views.listings import list_targets
+
     known = list_targets()
     if as_json:
         print_json([target.model_dump() for target in known])
@@ -69,6 +68,9 @@ def templates(
     A preset is a documented set of parameter values; TEMPLATE:PRESET names it, for example as a
     --baseline.
     """
+    from greenfast.app.views.listings import list_templates
+    from greenfast.app.wiring import Services
+
     catalogue = Services(Settings.from_environment()).catalogue
     known = list_templates(catalogue, kernel)
     for error in catalogue.kernels() if kernel is None else ():
@@ -116,6 +118,8 @@ def searches(
     as_json: AsJson = False,
 ) -> int:
     """List searches, newest first."""
+    from greenfast.app.views.schemas import SearchOut
+
     with opened_services() as services:
         rows = services.store.searches(limit=limit, status=status).items
         queue = services.store.queue_state()
@@ -151,6 +155,8 @@ def searches(
 
 def shown_status(row: SearchRow, queue: QueueState) -> Text:
     """`queued, 3rd of 5, no worker is running`"""
+    from greenfast.app.views.progress import queue_words
+
     words = queue_words(row, queue)
     return text(f"{row.status}, {words}") if words else styled(row.status)
 
@@ -202,6 +208,8 @@ def bundle_command(
     It contains the CUDA source, its launch sizes, a reference, host programs in Python and C++, and
     the evidence. The same search always gives the same bytes.
     """
+    from greenfast.app.bundle.download import bundle
+
     with opened_services() as services:
         search = search_named(services.store, search)
         packed = bundle(services, search, trial)

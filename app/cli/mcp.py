@@ -10,9 +10,7 @@ import anyio.to_thread
 
 from greenfast import __version__
 from greenfast.app.cli.mcp_input import repair_input
-from greenfast.app.cli.mcp_tools import Tools
 from greenfast.app.cli.services import opened_services
-from greenfast.app.service.worker import Stop
 from greenfast.search.errors import Fault, GreenfastError, UsageError
 from greenfast.search.json_values import json_values
 from greenfast.search.text import one_line, shortened
@@ -31,6 +29,9 @@ def mcp() -> int:
     Needs the extra `greenfast[mcp]`. Sources are judged in this process and stored in the same
     data folder as all searches.
     """
+    from greenfast.app.cli.mcp_tools import Tools
+    from greenfast.app.service.worker import Stop
+
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, print_json, table, text
 from greenfast.app.cli.services import opened_services
-from greenfast.app.views.negatives import ThemeOut, negatives_out, themes_of
-from greenfast.app.views.schemas import NegativeOut
 from greenfast.app.views.trial_names import search_named
-from greenfast.db.trial_filters import parameter_filters
+
+if TYPE_CHECKING:
+    from greenfast.app.views.negatives import ThemeOut
+    from greenfast.app.views.schemas import NegativeOut
 
 KernelOption = Annotated[str | None, typer.Option("--kernel", metavar="KERNEL")]
 SearchOption = Annotated[
@@ -56,6 +57,9 @@ def negatives(
     A negative whose kernel, toolchain or driver has changed since is marked as expired: it is still
     a record, and no longer advice. `greenfast recheck` evaluates it again.
     """
+    from greenfast.app.views.negatives import negatives_out, themes_of
+    from greenfast.db.trial_filters import parameter_filters
+
     with opened_services() as services:
         store = services.store
         search_id = search_named(store, search) if search is not None else None

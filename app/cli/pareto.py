@@ -10,8 +10,6 @@ from greenfast.app.cli.options import AsJson, SearchName
 from greenfast.app.cli.output import console, print_json, table, text
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.designs import Designs
-from greenfast.app.views.pareto import UNITS, figure
-from greenfast.app.views.pareto import pareto as front_of_search
 from greenfast.app.views.trial_names import search_named
 
 ObjectivesOption = Annotated[
@@ -31,6 +29,9 @@ def pareto(search: SearchName, objectives: ObjectivesOption = None, as_json: AsJ
     Correct trials count, also those that are slower than the baseline. Exit codes: 0 there is a
     front, 1 no correct trial has all of these figures.
     """
+    from greenfast.app.views.pareto import UNITS, figure
+    from greenfast.app.views.pareto import pareto as front_of_search
+
     with opened_services() as services:
         store = services.store
         search_id = search_named(store, search)

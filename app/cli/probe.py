@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,13 +18,14 @@ from greenfast.app.cli.options import (
     Workloads,
 )
 from greenfast.app.cli.output import console, print_json, styled, table
-from greenfast.app.cli.trial_run import TrialRequest, requested_candidate
 from greenfast.app.settings import Settings
-from greenfast.app.wiring import Services
-from greenfast.search.diagnose.probes import ProbedCase, ProbeReport, first_wrong, probe_candidate
 from greenfast.search.errors import UsageError
-from greenfast.search.loop.plan import NO_BASELINE, SearchRequest
 from greenfast.search.text import visible
+
+if TYPE_CHECKING:
+    from greenfast.app.cli.trial_run import TrialRequest
+    from greenfast.app.wiring import Services
+    from greenfast.search.diagnose.probes import ProbedCase, ProbeReport
 
 EXIT_CORRECT, EXIT_WRONG = 0, 1
 
@@ -55,6 +56,10 @@ def probe(
 
     Exit codes: 0 all stages are correct, 1 one is wrong.
     """
+    from greenfast.app.cli.trial_run import TrialRequest
+    from greenfast.app.wiring import Services
+    from greenfast.search.diagnose.probes import first_wrong
+
     services = Services(Settings.from_environment())
     try:
         request = TrialRequest(
@@ -85,6 +90,10 @@ def probe_requested(
 
     UsageError `no_probes` for a kernel without stages, `cannot_probe` on a recording.
     """
+    from greenfast.app.cli.trial_run import requested_candidate
+    from greenfast.search.diagnose.probes import probe_candidate
+    from greenfast.search.loop.plan import NO_BASELINE, SearchRequest
+
     kernel = services.catalogue.kernel(request.kernel)
     template = kernel.template(request.template)
     if not kernel.probes:
@@ -120,6 +129,8 @@ def probe_requested(
 
 def show_reports(title: str, reports: tuple[ProbeReport, ...]) -> None:
     """Print a line a stage, then the first wrong one with its worst elements and suspects."""
+    from greenfast.search.diagnose.probes import first_wrong
+
     rows = [(report.probe, styled(report.outcome), report.sentence) for report in reports]
     console().print(table(("stage", "outcome", ""), rows, title=title))
     first = first_wrong(reports)

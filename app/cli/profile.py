@@ -8,33 +8,24 @@ import tempfile
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from greenfast.app.bundle import profile_driver
-from greenfast.app.bundle.download import bundle, workload_description
 from greenfast.app.bundle.opened import open_bundle
 from greenfast.app.cli.options import AsJson, SearchId
 from greenfast.app.cli.output import console, print_json, table
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.trial_names import search_named
-from greenfast.app.wiring import Services
 from greenfast.search.devices.facts import Device
-from greenfast.search.diagnose.profile import (
-    KernelProfile,
-    SanitizerFinding,
-    ncu_command,
-    parse_ncu,
-    parse_sanitizer,
-    require_tool,
-    run_tool,
-    sanitizer_command,
-)
 from greenfast.search.errors import UsageError
 from greenfast.search.targets import check_target_name, require_one_device
-from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.text import visible
+
+if TYPE_CHECKING:
+    from greenfast.app.wiring import Services
+    from greenfast.search.diagnose.profile import KernelProfile, SanitizerFinding
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
 
@@ -85,6 +76,16 @@ def profile(
 
     Exit codes: 0 done, 1 compute-sanitizer reports defects.
     """
+    from greenfast.search.diagnose.profile import (
+        ncu_command,
+        parse_ncu,
+        parse_sanitizer,
+        require_tool,
+        run_tool,
+        sanitizer_command,
+    )
+    from greenfast.search.targets.cuda.target import CudaTarget
+
     if best and trial is not None:
         raise UsageError(
             "both --best and the number of a trial are given",
@@ -137,6 +138,8 @@ def _driver() -> Path:
 
 def unpacked(services: Services, search: str, trial: int | None, folder: Path) -> dict[str, Any]:
     """Unpack the trial's bundle into `folder`; returns the content of its launch.json."""
+    from greenfast.app.bundle.download import bundle
+
     packed = folder / "bundle.zip"
     packed.write_bytes(bundle(services, search, trial).content)
     opened = open_bundle(packed)
@@ -151,6 +154,8 @@ def with_smallest(services: Services, launch: dict[str, Any], folder: Path, devi
 
     Under compute-sanitizer an access takes a hundred times as long. Returns the workload's name.
     """
+    from greenfast.app.bundle.download import workload_description
+
     kernel = services.catalogue.kernel(launch["kernel"])
     compiled = kernel.workload(launch["workloads"][0]["name"]).compile_time(kernel)
     descriptions = [

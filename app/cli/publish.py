@@ -10,7 +10,6 @@ import typer
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import print_json
 from greenfast.app.cli.services import opened_services
-from greenfast.app.dashboard.publishing import publish as published
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
 
@@ -30,6 +29,8 @@ def publish(
     The pages run no script and load nothing from elsewhere. A later run replaces the folder as a
     whole; a folder with other files is refused.
     """
+    from greenfast.app.dashboard.publishing import publish as published
+
     with opened_services() as services:
         store = services.store
         every = [search_id for search_id, _ in store.search_ids(limit=100_000)]

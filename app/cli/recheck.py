@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, print_json, table, text
 from greenfast.app.cli.services import opened_services
-from greenfast.app.views.negatives import negatives_out
-from greenfast.app.views.rechecks import RecheckOut
-from greenfast.app.views.rechecks import recheck as rechecked
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import named
-from greenfast.app.wiring import Services
 from greenfast.search.errors import UsageError
+
+if TYPE_CHECKING:
+    from greenfast.app.views.rechecks import RecheckOut
+    from greenfast.app.wiring import Services
 
 EXIT_HOLD, EXIT_CHANGED = 0, 1
 
@@ -43,6 +43,8 @@ def recheck(
 
     Exit codes: 0 every negative holds, 1 one does not hold any more.
     """
+    from greenfast.app.views.rechecks import recheck as rechecked
+
     with opened_services() as services:
         subjects = _subjects(services, names or [], kernel, limit)
         results: list[RecheckOut] = []
@@ -61,6 +63,8 @@ def recheck(
 def _subjects(
     services: Services, names: list[str], kernel: str | None, limit: int
 ) -> list[tuple[str, int]]:
+    from greenfast.app.views.negatives import negatives_out
+
     store = services.store
     subjects: list[tuple[str, int]] = []
     for written in names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,18 +12,17 @@ from greenfast.app.cli.options import AsJson, Kernel, Seed, Workloads
 from greenfast.app.cli.output import duration, print_json
 from greenfast.app.settings import Settings
 from greenfast.app.views.terminal import say
-from greenfast.app.wiring import Services
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import UsageError
-from greenfast.search.loop.plan import default_workloads, shared_compile_time, target_device
-from greenfast.search.loop.sweep import Progress, Sweep, Sweeping, SweepOrder
 from greenfast.search.loop.sweep_journal import finish as write_journal
 from greenfast.search.recordings.file import SUFFIX
-from greenfast.search.recordings.lattice import lattice_of, lattice_points
 from greenfast.search.recordings.shelf import NAME
 from greenfast.search.shipped import own_version
-from greenfast.search.space.space import Space
 from greenfast.search.targets import require_one_device
+
+if TYPE_CHECKING:
+    from greenfast.app.wiring import Services
+    from greenfast.search.loop.sweep import Progress, Sweeping, SweepOrder
 
 EXIT_DONE, EXIT_INCOMPLETE = 0, 1
 LOOK_S = 2.0  # between two lines of progress
@@ -103,6 +102,8 @@ def record(
 
     Exit codes: 0 the recording is complete, 1 candidates are missing.
     """
+    from greenfast.app.wiring import Services
+
     name = recording_name(out)
     if finish:
         return _finish(out, as_json)
@@ -159,6 +160,10 @@ def _order(
     check_seeds: int,
     seed: int,
 ) -> SweepOrder:
+    from greenfast.search.loop.plan import default_workloads, shared_compile_time
+    from greenfast.search.loop.sweep import SweepOrder
+    from greenfast.search.recordings.lattice import lattice_of
+
     kernel = services.catalogue.kernel(kernel_name)
     swept = tuple(kernel.workload(name) for name in workloads or default_workloads(kernel))
     shared_compile_time(kernel, list(swept))
@@ -180,6 +185,10 @@ def _order(
 
 def _count(order: SweepOrder, target: str, as_json: bool) -> int:
     """Print how many candidates a sweep has; needs no GPU when the target is an emulator."""
+    from greenfast.search.loop.plan import target_device
+    from greenfast.search.recordings.lattice import lattice_points
+    from greenfast.search.space.space import Space
+
     compiled = order.workloads[0].compile_time(order.kernel)
     space = Space(order.kernel.template(order.template), compiled, target_device(target))
     candidates = len(lattice_points(space, order.lattice))
@@ -194,6 +203,8 @@ def _swept(
     services: Services, order: SweepOrder, target: str, out: Path, seconds: float | None
 ) -> Sweeping:
     """Measure until the sweep is complete, or `seconds` have passed."""
+    from greenfast.search.loop.sweep import Sweep
+
     sweep = Sweep(
         order,
         services.target(target),
@@ -232,6 +243,8 @@ class ProgressLines:
 
 def _finish(out: Path, as_json: bool) -> int:
     """Write the recording from the journal of an incomplete sweep."""
+    from greenfast.search.loop.sweep import Sweeping
+
     recording = write_journal(out)
     return _ended(Sweeping(recording, len(recording.rows), len(recording.rows)), out, as_json)
 

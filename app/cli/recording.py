@@ -12,7 +12,6 @@ import typer
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, microseconds, print_json, table
 from greenfast.app.settings import Settings
-from greenfast.app.wiring import Services
 from greenfast.search.recordings.contents import Recording, Row, checks_digest
 from greenfast.search.recordings.rules import time_us
 from greenfast.search.recordings.shelf import find_recording
@@ -35,6 +34,8 @@ def recording(
 
     `--target replay:NAME` answers from it in `greenfast search` and `greenfast trial`.
     """
+    from greenfast.app.wiring import Services
+
     contents = find_recording(name.removeprefix("replay:"))
     kernel = Services(Settings.from_environment()).catalogue.kernel(contents.heading.kernel)
     same_checks = checks_digest(kernel) == contents.heading.checks_digest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,10 @@ from greenfast.app.cli.output import print_json
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import named
-from greenfast.db.removal import Removal
 from greenfast.search.errors import UsageError
+
+if TYPE_CHECKING:
+    from greenfast.db.removal import Removal
 
 NAMES = {
     "tunings": ("tuning", "tunings"),

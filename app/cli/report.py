@@ -11,9 +11,6 @@ from greenfast.app.cli.files import write_output
 from greenfast.app.cli.options import AsJson, Output
 from greenfast.app.cli.output import print_json
 from greenfast.app.cli.services import opened_services
-from greenfast.app.dashboard.report_html import report_file
-from greenfast.app.views.report import require_report
-from greenfast.app.views.report_markdown import markdown
 from greenfast.app.views.terminal import say
 
 
@@ -34,6 +31,10 @@ def report(
 
     Example: `greenfast report last --html --output report.html`.
     """
+    from greenfast.app.dashboard.report_html import report_file
+    from greenfast.app.views.report import require_report
+    from greenfast.app.views.report_markdown import markdown
+
     with opened_services() as services:
         document = require_report(services, name)
     if as_json:

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from greenfast.search.loop.plan import DEFAULT_STRATEGY
-from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies import DEFAULT_STRATEGY, STRATEGIES
 from greenfast.search.strategies.objectives import OBJECTIVES
 
 KernelArgument = Annotated[

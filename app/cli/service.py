@@ -9,7 +9,6 @@ import typer
 
 from greenfast.app.cli.options import Address, Executor
 from greenfast.app.cli.services import opened_services
-from greenfast.app.service.worker import Stop, Worker, end_with
 from greenfast.app.settings import Settings
 from greenfast.app.views.terminal import say
 
@@ -79,6 +78,8 @@ def worker(
     `greenfast serve` starts workers of its own; this command adds one, also on another machine that
     uses the same database. SIGTERM or Ctrl-C queues the running search again and exits with 0.
     """
+    from greenfast.app.service.worker import Stop, Worker, end_with
+
     with opened_services(executor, address) as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()

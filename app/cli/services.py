@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from greenfast.app.settings import EXECUTORS, Settings
-from greenfast.app.wiring import Services
 from greenfast.search.errors import UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from greenfast.app.wiring import Services
 
 
 @contextmanager
@@ -17,6 +20,8 @@ def opened_services(executor: str | None = None, address: str | None = None) -> 
 
     `executor` and `address` are options of the command line; None: the environment's.
     """
+    from greenfast.app.wiring import Services
+
     services = Services(_on(Settings.from_environment(), executor, address))
     try:
         yield services

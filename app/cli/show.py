@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from greenfast.app.cli.lineage import lineage_table
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, microseconds, print_json, table, text
-from greenfast.app.cli.search_report import show_search
 from greenfast.app.cli.services import opened_services
 from greenfast.app.cli.trial_panel import JSON, show_trial
 from greenfast.app.views.designs import Design, Designs
-from greenfast.app.views.lineage import lineage
 from greenfast.app.views.next_steps import can_check, check_command
-from greenfast.app.views.probe_hint import probe_of
-from greenfast.app.views.progress import search_detail
-from greenfast.app.views.schemas import ProbedTrialOut, TrialDetailOut
 from greenfast.app.views.trial_names import TrialName, named
-from greenfast.app.wiring import Services
-from greenfast.db.rows import SearchRow
 from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.text import abridged, written
 from greenfast.search.verdict import VerdictName
+
+if TYPE_CHECKING:
+    from greenfast.app.views.schemas import TrialDetailOut
+    from greenfast.app.wiring import Services
+    from greenfast.db.rows import SearchRow
 
 LONGEST_LOG = 32_000  # characters
 
@@ -48,6 +45,9 @@ def show(
 
 
 def _show_search(services: Services, search_id: str, as_json: bool) -> int:
+    from greenfast.app.cli.search_report import show_search
+    from greenfast.app.views.progress import search_detail
+
     detail, plan = search_detail(services.store, search_id), services.store.plan(search_id)
     if as_json:
         print_json(detail.model_dump())
@@ -77,6 +77,11 @@ def _show_search(services: Services, search_id: str, as_json: bool) -> int:
 
 
 def _show_trial(services: Services, name: TrialName, number: int, as_json: bool) -> int:
+    from greenfast.app.cli.lineage import lineage_table
+    from greenfast.app.views.lineage import lineage
+    from greenfast.app.views.probe_hint import probe_of
+    from greenfast.app.views.schemas import ProbedTrialOut, TrialDetailOut
+
     store = services.store
     search, trial = store.search(name.search_id), store.trial(name.search_id, number)
     probe = probe_of(services.catalogue, search, trial)

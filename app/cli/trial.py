@@ -21,11 +21,9 @@ from greenfast.app.cli.options import (
 )
 from greenfast.app.cli.output import print_json
 from greenfast.app.cli.trial_panel import JSON, show_trial
-from greenfast.app.cli.trial_run import EXIT_CODES, TrialRequest, run_trial, trial_report
 from greenfast.app.settings import Settings
 from greenfast.app.views.designs import Design, Designs
 from greenfast.app.views.next_steps import can_check, check_command
-from greenfast.app.wiring import Services
 
 
 def trial(
@@ -51,6 +49,9 @@ def trial(
     Exit codes: 0 the candidate is correct, 1 it is rejected, 3 a fault of greenfast or of the
     machine prevented a verdict.
     """
+    from greenfast.app.cli.trial_run import EXIT_CODES, TrialRequest, run_trial, trial_report
+    from greenfast.app.wiring import Services
+
     require_folder(output)
     services = Services(Settings.from_environment())
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,12 +14,13 @@ from greenfast.app.cli.options import AsJson, SearchName
 from greenfast.app.cli.output import console, print_json, table
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.designs import Designs
-from greenfast.app.views.schemas import TrialOut
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
-from greenfast.db.rows import TrialRow
-from greenfast.db.store import Store
-from greenfast.db.trial_filters import ParameterFilter, parameter_filters
+
+if TYPE_CHECKING:
+    from greenfast.db.rows import TrialRow
+    from greenfast.db.store import Store
+    from greenfast.db.trial_filters import ParameterFilter
 
 PAGE = 500
 
@@ -105,6 +106,8 @@ def trials(
     Examples: `greenfast trials last --sort time --limit 10`,
     `greenfast trials last --verdict rejected --where tile_m=64 --columns number,reason,sentence`.
     """
+    from greenfast.db.trial_filters import parameter_filters
+
     form = Format.JSON if as_json else form
     with opened_services() as services:
         store = services.store
@@ -131,6 +134,8 @@ def trials(
 
 def show(rows: Sequence[TrialRow], columns: Sequence[Column], form: Format) -> None:
     """Print the trials in a form; JSON has all fields."""
+    from greenfast.app.views.schemas import TrialOut
+
     names = [column.name for column in columns]
     if form is Format.JSON:
         print_json([TrialOut.model_validate(row).model_dump() for row in rows])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from greenfast.app.bundle.tuning import dispatch_table, tuning_bundle
 from greenfast.app.cli.files import require_folder, write_output
 from greenfast.app.cli.options import AsJson, Output, Seed, Target, WorkloadFile, Workloads
 from greenfast.app.cli.output import console, print_json, table
-from greenfast.app.cli.search import EXIT_FAILED, EXIT_INTERRUPTED, resumed, run_here
 from greenfast.app.cli.search_options import (
     GpuSecondsOption,
     KernelArgument,
@@ -22,20 +20,19 @@ from greenfast.app.cli.search_options import (
     TemplateOption,
 )
 from greenfast.app.cli.services import opened_services
-from greenfast.app.service.worker import Left, Stop
 from greenfast.app.views.terminal import say
-from greenfast.app.wiring import Services
-from greenfast.db.rows import SearchRow, TuningRow
 from greenfast.search.dispatch.build import DEFAULT_WITHIN_PERCENT
 from greenfast.search.dispatch.table import DispatchGroup, DispatchTable, table_json
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.workload_files import read_workloads
-from greenfast.search.loop.plan import SearchRequest, default_workloads
-from greenfast.search.loop.sink import Ended
-from greenfast.search.loop.tuning import TuningRequest
 from greenfast.search.status import SearchStatus
 from greenfast.search.verdict import TimeKind
+
+if TYPE_CHECKING:
+    from greenfast.app.service.worker import Stop
+    from greenfast.app.wiring import Services
+    from greenfast.db.rows import SearchRow, TuningRow
 
 MODELLED = (
     "The times are modelled, not measured: closer than a factor of 2 they are not told apart, so "
@@ -92,6 +89,10 @@ def tune(
 
     Exit codes: 0 the bundle is written, 1 no correct candidate, 3 a search failed, 130 Ctrl-C.
     """
+    from greenfast.app.service.worker import Stop
+    from greenfast.search.loop.plan import SearchRequest
+    from greenfast.search.loop.tuning import TuningRequest
+
     if (kernel is None) == (resume is None):
         raise UsageError(
             "name a kernel or --resume TUNING_ID, and not both", code="bad_command_line"
@@ -126,6 +127,8 @@ def given_workloads(
     kernel_name: str, texts: list[str] | None, file: Path | None, catalogue: Catalogue
 ) -> tuple[tuple[str, float], ...]:
     """Those of --workload, then those of the file; the kernel's first without either."""
+    from greenfast.search.loop.plan import default_workloads
+
     kernel = catalogue.kernel(kernel_name)
     given = texts or (() if file is not None else default_workloads(kernel))
     rows = read_workloads(file, kernel) if file is not None else ()
@@ -137,6 +140,10 @@ def given_workloads(
 
 def run_searches(services: Services, tuning: TuningRow, stop: Stop) -> int:
     """Run what is left of each search; 0, or the exit code that ends the command."""
+    from greenfast.app.cli.search_run import EXIT_FAILED, EXIT_INTERRUPTED, resumed, run_here
+    from greenfast.app.service.worker import Left
+    from greenfast.search.loop.sink import Ended
+
     for number, row in enumerate(tuning.searches, 1):
         if row.status == SearchStatus.COMPLETED:
             continue
@@ -170,6 +177,8 @@ def _compiled(services: Services, row: SearchRow) -> str:
 
 
 def _bundled(services: Services, tuning_id: str, output: Path | None, as_json: bool) -> int:
+    from greenfast.app.bundle.tuning import dispatch_table, tuning_bundle
+
     tuning = services.store.tuning(tuning_id)
     try:
         dispatch, kernels = dispatch_table(services, tuning)

@@ -8,25 +8,9 @@ from typing import Annotated
 
 import typer
 
-from greenfast.app.bundle.verify import Finding, Report
-from greenfast.app.bundle.verify_tuning import verify_any
 from greenfast.app.cli.options import AsJson, Seed
-from greenfast.app.cli.output import console, print_json, styled, table
+from greenfast.app.cli.output import print_json
 from greenfast.app.settings import Settings
-from greenfast.app.wiring import Services
-
-EXIT_CODES = {Finding.AGREES: 0, Finding.DISAGREES: 1, Finding.CANNOT_TELL: 2}
-WORDS = {
-    Finding.AGREES: "agrees",
-    Finding.DISAGREES: "DISAGREES",
-    Finding.CANNOT_TELL: "cannot tell",
-    Finding.NOT_RECHECKED: "not rechecked",
-}
-SENTENCES = {
-    Finding.AGREES: "The bundle agrees with all that was rechecked here.",
-    Finding.DISAGREES: "The bundle DISAGREES with this machine.",
-    Finding.CANNOT_TELL: "This machine cannot tell whether the bundle holds.",
-}
 
 
 def verify(
@@ -59,6 +43,10 @@ def verify(
 
     Exit codes: 0 the bundle agrees, 1 it disagrees, 2 this machine cannot tell.
     """
+    from greenfast.app.bundle.verify_tuning import verify_any
+    from greenfast.app.cli.verify_report import EXIT_CODES, show_report
+    from greenfast.app.wiring import Services
+
     services = Services(Settings.from_environment())
     try:
         report = verify_any(services, bundle, target, trust=trust, seed=seed)
@@ -69,15 +57,3 @@ def verify(
     else:
         show_report(report)
     return EXIT_CODES[report.finding]
-
-
-def show_report(report: Report) -> None:
-    """Print a line an item, then the overall finding."""
-    rows = [(item.name, styled(WORDS[item.finding]), item.sentence) for item in report.items]
-    title = (
-        f"{report.bundle}: {report.kernel}, template {report.template}, on {report.target}, "
-        f"seed {report.seed}"
-    )
-    out = console()
-    out.print(table(("", "", ""), rows, title=title))
-    out.print(SENTENCES[report.finding])

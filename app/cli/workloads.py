@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from greenfast.app.cli.options import AsJson, Kernel
 from greenfast.app.cli.output import console, print_json, table
 from greenfast.app.settings import Settings
-from greenfast.app.views.choice_schemas import WorkloadOut
-from greenfast.app.views.listings import workload_out
-from greenfast.app.wiring import Services
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workload_files import WeightedWorkload, read_workloads
-from greenfast.search.loop.limits import require_memory
+
+if TYPE_CHECKING:
+    from greenfast.app.views.choice_schemas import WorkloadOut
 
 
 def workloads(
@@ -39,6 +38,9 @@ def workloads(
 
     Exit codes: 0 all of them can be searched, 2 at least one cannot.
     """
+    from greenfast.app.views.listings import workload_out
+    from greenfast.app.wiring import Services
+
     spec = Services(Settings.from_environment()).catalogue.kernel(kernel)
     rows = _requested(spec, file, workload or [])
     shown = [workload_out(spec, row.workload) for row in rows]
@@ -58,6 +60,8 @@ def _requested(
     kernel: KernelSpec, file: Path | None, texts: list[str]
 ) -> tuple[WeightedWorkload, ...]:
     """The workloads to show; UsageError for those that do not fit the kernel or this machine."""
+    from greenfast.search.loop.limits import require_memory
+
     if file is None and not texts:
         return tuple(WeightedWorkload(workload, 1.0) for workload in kernel.workloads)
     rows = read_workloads(file, kernel) if file is not None else ()

@@ -21,7 +21,6 @@ from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Workload, WorkloadValues
 from greenfast.search.loop.plan import (
     CHAMPION,
-    DEFAULT_STRATEGY,
     DEFAULT_TARGET,
     DEFAULT_TRIALS,
     LARGEST_TRIALS,
@@ -31,6 +30,7 @@ from greenfast.search.loop.plan import (
     default_workloads,
 )
 from greenfast.search.loop.spending import gpu_budget
+from greenfast.search.strategies import DEFAULT_STRATEGY
 from greenfast.search.targets import check_target_name
 
 NO_LIMIT = "none"

@@ -27,7 +27,7 @@ from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
 from greenfast.search.loop.spending import Spent
 from greenfast.search.render import RenderedSource
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 from greenfast.search.targets.base import Target
 from greenfast.search.verdict import GateResult, Trial
 

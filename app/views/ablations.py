@@ -20,7 +20,6 @@ from greenfast.db import convert
 from greenfast.db.ledger import Note, NoteKind
 from greenfast.search.diagnose.ablation import (
     FAMILY_CONFIDENCE,
-    RETUNED,
     Ablation,
     ArmResult,
     Effect,
@@ -40,6 +39,7 @@ from greenfast.search.diagnose.ablation_points import (
     arms_of,
     pooled_pairs,
 )
+from greenfast.search.diagnose.defaults import RETUNED
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.loop.plan import SearchPlan

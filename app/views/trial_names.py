@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from greenfast.db.base import SEARCH_ID
+from greenfast.db.ids import SEARCH_ID
 from greenfast.search.errors import UsageError
 
 if TYPE_CHECKING:

@@ -20,10 +20,17 @@ class Known:
     following: str = ""
 
 
+BEFORE_NEXT_Q = "gf::mbarrier_wait(&shared.barriers->q_empty, parity ^ 1);"
 ONE_TILE = "a block has one row tile, so that nobody waits for the place of Q again"
 LANES_MEET = (
     "the lanes hand over nothing in memory; a GPU may let them come apart before the next "
     "instruction that needs all of them, and the emulator's lanes always meet there"
+)
+# A tile goes out in consumer_rows / 64 * (width / store_columns) turns; as many places as turns.
+PLACES_FILLED_ONCE = (
+    ".*tile_n=(16|32|64) .*consumer_rows=64 .*scheduler=grid ",
+    ".*tile_n=(16|32|64) .*consumer_rows=128 .*scheduler=grid .*store_buffers=2 ",
+    ".*tile_n=128 .*consumer_rows=64 .*scheduler=grid .*store_buffers=2 ",
 )
 NO_COPIES = "all groups that hold copies were waited for in the walk; the last ones are empty"
 KNOWN: tuple[Known, ...] = (
@@ -37,8 +44,22 @@ KNOWN: tuple[Known, ...] = (
         "the block's only tile ends here: nothing fills the slot again",
     ),
     *(
+        Known(
+            "equivalent",
+            "remove a named barrier",
+            "gf::named_barrier_sync(1 + consumer, 128);",
+            f"gemm(_fp8)?/wgmma {turns}",
+            "the block's only tile fills each place for stores once: nothing read it before",
+            "#pragma unroll",
+        )
+        for turns in PLACES_FILLED_ONCE
+    ),
+    *(
         Known("equivalent", operator, "barriers.q_empty", "attention.*scheduler=grid ", ONE_TILE)
         for operator in ("one arrival less", "one arrival more", "remove an arrival")
+    ),
+    Known(
+        "equivalent", "remove a barrier wait", BEFORE_NEXT_Q, "attention.*scheduler=grid ", ONE_TILE
     ),
     Known(
         "equivalent",
@@ -60,9 +81,9 @@ KNOWN: tuple[Known, ...] = (
         "equivalent",
         "remove __syncthreads",
         "__syncthreads();",
-        "attention/decode .*warps_n=1 ",
+        "attention/decode .*warps_n=1 .*q_in=shared ",
         "one group of warps is the whole block, and its barrier comes before the first read of Q",
-        '#line 188 "attention/decode.cu.j2"',
+        "#line 18",
     ),
 )
 

@@ -40,13 +40,13 @@ def replayed_us(graph: Any) -> float:
     return float(begin.elapsed_time(end)) * 1000
 
 
-def times_us(
-    functions: Mapping[str, Callable[[], Any]], *, rounds: int = ROUNDS, drop_above: float = 1.6
-) -> dict[str, dict[str, float]]:
-    """The median time of one call of each function, with the quartiles; hot caches.
+Repeated = tuple[Any, int]  # a graph, and the calls that it holds
 
-    Functions that a first round finds `drop_above` times slower than the fastest keep that time.
-    """
+
+def repeated_graphs(
+    functions: Mapping[str, Callable[[], Any]],
+) -> tuple[dict[str, Repeated], dict[str, float]]:
+    """Graphs of so many calls that one replay takes GRAPH_US, and the quick time of a call."""
     graphs, quick = {}, {}
     for name, function in functions.items():
         graph = captured(function, 1)
@@ -56,18 +56,40 @@ def times_us(
         graphs[name] = (captured(function, repeats), repeats)
         replayed_us(graphs[name][0])
         quick[name] = min(replayed_us(graphs[name][0]) for _ in range(2)) / repeats
-    fastest = min(quick.values())
-    samples: dict[str, list[float]] = {
-        name: [] for name in functions if quick[name] <= drop_above * fastest
-    }
+    return graphs, quick
+
+
+def in_turns_us(graphs: Mapping[str, Repeated], rounds: int) -> dict[str, list[float]]:
+    """Times of a call, one of each function a round, in an order of its own."""
+    samples: dict[str, list[float]] = {name: [] for name in graphs}
     for _ in range(rounds):
-        order = list(samples)
+        order = list(graphs)
         random.shuffle(order)
         for name in order:
             graph, repeats = graphs[name]
             samples[name].append(replayed_us(graph) / repeats)
+    return samples
+
+
+def samples_us(
+    functions: Mapping[str, Callable[[], Any]], *, rounds: int = ROUNDS
+) -> dict[str, list[float]]:
+    """All times of a call of each function; hot caches."""
+    return in_turns_us(repeated_graphs(functions)[0], rounds)
+
+
+def times_us(
+    functions: Mapping[str, Callable[[], Any]], *, rounds: int = ROUNDS, drop_above: float = 1.6
+) -> dict[str, dict[str, float]]:
+    """The median time of one call of each function, with the quartiles; hot caches.
+
+    Functions that a first round finds `drop_above` times slower than the fastest keep that time.
+    """
+    graphs, quick = repeated_graphs(functions)
+    fastest = min(quick.values())
+    kept = {name: graph for name, graph in graphs.items() if quick[name] <= drop_above * fastest}
     rows = {name: {"us": time, "rough": 1.0} for name, time in quick.items()}
-    for name, values in samples.items():
+    for name, values in in_turns_us(kept, rounds).items():
         low, middle, high = statistics.quantiles(values, n=4)
         rows[name] = {"us": middle, "low": low, "high": high}
     return rows

@@ -1,159 +1,57 @@
-"""A set of attention kernels from times on grids of shapes.
+"""The shipped set of attention kernels, from times on grids of shapes (grid_times).
 
-    python -m bench.gpu.grid_set measure GRID.json [--seconds 200] [--from GRID]    on a GPU
-    python -m bench.gpu.grid_set build GRID.json [--out FOLDER] [--all]    anywhere
+    python -m bench.gpu.grid_set [--dtype bf16] [--out SET.zip] [--kept FOLDER] [--all]
 
-`measure` times, on each point of bench.gpu.grid_shapes, the kernels that were within 5 % of the
-fastest on one of the sixty shapes, new ones, and PyTorch. --from (the recorded grid unless told
-otherwise) gives points that were measured before: they are kept and not measured again, and the
-file holds all of them. `build` gives a point's cell a kernel
-where that takes at most 0.97 of the time of PyTorch's default, which would run in its place, and is
-no slower than 1.05 of it on the points beside. A few percent are given up for fewer kernels. Where
-no grid was measured, those of the sixty shapes decide that may be tuned on (with --all: all), each
-for itself, and for shapes near by with the same ratio of heads, and B H, S_q and S_kv within a
-factor of 1.5. All other shapes go to the library.
+Needs no GPU. It reads h200/runtime_grid and h200/runtime_pool (for fp16 those with _fp16 behind),
+and gives a point's cell a kernel where that takes at most 0.97 of the time of PyTorch's default,
+which would run in its place, and is no slower than 1.05 of it on the points beside. A few percent
+are given up for fewer kernels. Where no grid was measured, those of the sixty shapes decide that
+may be tuned on (with --all: all), each for itself, and for shapes near by with the same ratio of
+heads, and B H, S_q and S_kv within a factor of 1.5. All other shapes go to the library. Kernels and
+rules of the other type stay in SET.zip as they are. --kept is a folder for compiled kernels.
 """
 
 from __future__ import annotations
 
 import json
-import random
-import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.command_line import require_gpu, script_parser
-from bench.gpu.graph_times import times_us
-from bench.gpu.grid_shapes import Cell, cells
-from bench.gpu.runtime_calls import PEERS, environment, inputs, peers
-from bench.gpu.runtime_pool import TEMPLATES, Point, Pool, pool_points, valid_entry
+from bench.command_line import script_parser
+from bench.gpu.grid_shapes import Cell, Place, beside, cells, key, place_of
+from bench.gpu.grid_times import FALLBACK, result_of
+from bench.gpu.runtime_calls import PEERS
+from bench.gpu.runtime_pool import own_times, pool_points, valid_entry
 from bench.gpu.set_files import Built, built, bundle_bytes
-from bench.gpu.tuned_set import DIMS, GPU, SETS
-from bench.results import RESULTS, Row, read_json, read_result, write_json
+from bench.gpu.tuned_set import DIMS, GPU, SETS, joined_parts, read_part
+from bench.results import Row, read_result
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.toolchain import Toolchain
 
-RECORDED = RESULTS / "h200" / "runtime_grid.json.gz"
 WON = 0.97  # of the library's time, at most
 NEVER_ABOVE = 1.05  # of the library's time, on the points beside
 GIVEN_UP = 1.03  # for fewer kernels
-CLOSE = 1.05  # of the fastest kernel on one of the sixty shapes
-FALLBACK = "torch-default"
-DTYPE = "bf16"
-ROUNDS = 7
 NEAR = 1.5
-Place = tuple[int, int, tuple[int, ...]]  # family, D, indices on the axes
 
 
 def main() -> int:
     parser = script_parser(__doc__)
-    parser.add_argument("work", choices=("measure", "build"))
-    parser.add_argument("grid", type=Path, metavar="GRID.json")
-    parser.add_argument("--seconds", type=float, default=200.0)
-    parser.add_argument("--out", type=Path, default=SETS)
+    parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16")
+    parser.add_argument("--out", type=Path, default=SETS / f"attention-{GPU}.zip")
+    parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
     parser.add_argument("--all", action="store_true", help="make rules from all sixty shapes")
-    parser.add_argument("--from", dest="earlier", type=Path, default=RECORDED, metavar="GRID")
     options = parser.parse_args()
-    if options.work == "measure":
-        require_gpu()
-        return measure(options.grid, options.seconds, options.earlier)
-    content, report = grid_set(read_json(options.grid)["rows"], sixty(options.all))
-    (options.out / f"attention-{GPU}.zip").write_bytes(content)
+    rows = read_result(f"h200/{result_of('runtime_grid', options.dtype)}")["rows"]
+    content, report = grid_set(rows, sixty(options.dtype, options.all), options.dtype, options.kept)
+    options.out.write_bytes(with_others(content, options.out, options.dtype))
     print(json.dumps(report))
     return 0
-
-
-# ---- on a GPU ----
-
-
-def close_points(kernel: KernelSpec) -> dict[str, Point]:
-    """Points of the pool that are worth timing on a grid."""
-    points, close = pool_points(kernel), set[str]()
-    for row in read_result("h200/runtime_pool")["rows"]:
-        own = own_times(row)
-        close |= {name for name, us in own.items() if us <= CLOSE * min(own.values())}
-    known = set().union(*(own_times(row) for row in read_result("h200/runtime_pool")["rows"]))
-    return {name: point for name, point in points.items() if name in close or name not in known}
-
-
-def measure(path: Path, seconds: float, earlier: Path) -> int:
-    """Time the points that `earlier` lacks; the file has its rows, too."""
-    import torch
-
-    began = time.perf_counter()
-    kept, before = measured_before(earlier)
-    places = {place_of(row) for row in kept}
-    missing = [cell for cell in cells() if key(cell) not in places]
-    random.Random(1).shuffle(missing)  # a run that is cut short leaves gaps everywhere, not an end
-    kernel = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
-    heads = tuple(dict.fromkeys((cell.width, cell.shape.mask) for cell in missing))
-    pool = Pool(close_points(kernel), heads)
-    rows: list[Row] = []
-    result: Row = {"environment": environment(), "before": before}
-    for cell in missing:
-        if time.perf_counter() - began > seconds:
-            print(f"no time is left after {len(rows)} of {len(missing)} points", flush=True)
-            break
-        with torch.no_grad():
-            rows.append(measured(cell, pool))
-        if len(rows) % 50 == 0:
-            print(f"{len(rows)} points, {time.perf_counter() - began:.0f} s", flush=True)
-            write_json(path, {**result, "rows": in_order([*kept, *rows])})
-    took = {"seconds": round(time.perf_counter() - began, 1)}
-    write_json(path, {**result, **took, "rows": in_order([*kept, *rows])})
-    return 0
-
-
-def measured_before(earlier: Path) -> tuple[list[Row], list[Row]]:
-    """Rows of points that are still on a grid, and the environments that they come from."""
-    if not earlier.exists():
-        return [], []
-    result = read_json(earlier)
-    on_grid = {key(cell) for cell in cells()}
-    rows = [row for row in result["rows"] if place_of(row) in on_grid]
-    environment_before = {**result["environment"], "points": len(rows)}
-    return rows, [*result.get("before", ()), environment_before]
-
-
-def in_order(rows: Iterable[Row]) -> list[Row]:
-    """By the grids' own order."""
-    return sorted(rows, key=place_of)
-
-
-def measured(cell: Cell, pool: Pool) -> Row:
-    q, k, v = inputs(cell.shape)
-    notes: Row = {}
-    library = peers(cell.shape, q, k, v)[FALLBACK]
-    functions = {FALLBACK: library} | pool.functions(cell.shape, q, k, v, notes)
-    times = times_us(functions, rounds=ROUNDS)
-    return {
-        "family": cell.family,
-        "place": list(cell.place),
-        "shape": cell.shape.name,
-        "dims": {name: getattr(cell.shape, name) for name in (*DIMS, "D")},
-        "mask": cell.shape.mask,
-        "times": {name: round(item["us"], 3) for name, item in times.items()},
-        "wrong": {name: why for name, why in notes.items() if why.startswith("wrong")},
-    }
-
-
-def own_times(row: Row) -> dict[str, float]:
-    """Of our kernels, by label."""
-    return {
-        name: item["us"] if isinstance(item, dict) else item
-        for name, item in row["times"].items()
-        if name.partition(" ")[0] in TEMPLATES
-    }
-
-
-# ---- anywhere ----
 
 
 @dataclass(frozen=True)
@@ -192,21 +90,6 @@ def judged(rows: Sequence[Row]) -> list[Judged]:
 def score(own: float, near: Sequence[float]) -> float:
     """The geometric mean with the points beside; the point itself counts twice."""
     return exp((2 * log(own) + sum(map(log, near))) / (2 + len(near)))
-
-
-def place_of(row: Row) -> Place:
-    return row["family"], row["dims"]["D"], tuple(row["place"])
-
-
-def key(cell: Cell) -> Place:
-    return cell.family, cell.width, cell.place
-
-
-def beside(place: Place) -> Iterator[Place]:
-    family, width, at = place
-    for axis, index in enumerate(at):
-        for step in (-1, 1):
-            yield family, width, (*at[:axis], index + step, *at[axis + 1 :])
 
 
 def uses(group: Sequence[Judged]) -> dict[Place, str]:
@@ -250,18 +133,20 @@ def before(place: Place) -> Place:
     return family, width, (*at[:-1], at[-1] - 1)
 
 
-def sixty(every: bool = False) -> list[Row]:
+def sixty(dtype: str = "bf16", every: bool = False) -> list[Row]:
     """Of the sixty shapes, those that may be tuned on and that lie on no grid that was measured."""
     return [
         row
-        for row in read_result("h200/runtime_pool")["rows"]
+        for row in read_result(f"h200/{result_of('runtime_pool', dtype)}")["rows"]
         if (every or row["tuned"])
         and row["shape"].startswith(("prefill", "cross"))
         and row["dims"]["S_q"] > 1
     ]
 
 
-def grid_set(rows: Sequence[Row], singles: Sequence[Row] = ()) -> tuple[bytes, Row]:
+def grid_set(
+    rows: Sequence[Row], singles: Sequence[Row], dtype: str, kept: Path | None
+) -> tuple[bytes, Row]:
     """The bundle, and what it serves. `singles`: measured shapes beside the grids."""
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     kernel = catalogue.kernel("attention")
@@ -270,7 +155,7 @@ def grid_set(rows: Sequence[Row], singles: Sequence[Row] = ()) -> tuple[bytes, R
     groups: list[Row] = []
     served = 0
     with TemporaryDirectory(prefix="greenfast-set-") as folder:
-        toolchain = Toolchain(Path(folder), usable_cores())
+        toolchain = Toolchain(kept or Path(folder), usable_cores())
         try:
             toolchain.require_right()
             kinds = sorted({kind_of(row) for row in (*rows, *singles)})
@@ -282,7 +167,7 @@ def grid_set(rows: Sequence[Row], singles: Sequence[Row] = ()) -> tuple[bytes, R
                 near = [rule for row in alone if (rule := rule_of(row)) is not None]
                 labels = sorted({*by_cell.values(), *(rule["use"] for rule in near)})
                 ids = {label: f"k{len(kernels) + at}" for at, label in enumerate(labels)}
-                compiled = {"D": width, "dtype": DTYPE, "mask": mask}
+                compiled = {"D": width, "dtype": dtype, "mask": mask}
                 for label in labels:
                     entry = valid_entry(kernel, points[label], compiled, label, GPU)
                     if entry is None:
@@ -303,6 +188,18 @@ def grid_set(rows: Sequence[Row], singles: Sequence[Row] = ()) -> tuple[bytes, R
         "points": len(everything),
         "served": served,
     }
+
+
+def with_others(content: bytes, path: Path, dtype: str) -> bytes:
+    """`content`, of one type, with the kernels and groups of other types in `path`."""
+    parts = [read_part(content, "the new kernels")]
+    if path.exists():
+        others = read_part(
+            path.read_bytes(), str(path), lambda compiled: compiled["dtype"] != dtype
+        )
+        parts.append(others)
+    parts.sort(key=lambda part: sorted(row["compiled"]["dtype"] for row in part.kernels))
+    return joined_parts(parts)
 
 
 def dispatch_group(

@@ -20,6 +20,9 @@ MOST_KEY_BYTES = 2 << 30  # K and V of a point, bf16
 HEADS = 32  # of a batch entry, where there are so many
 
 
+Place = tuple[int, int, tuple[int, ...]]  # family, D, indices on the axes
+
+
 @dataclass(frozen=True)
 class Family:
     """Points of one kind of call. `lengths` are S of self-attention, else (S_q, S_kv)."""
@@ -67,6 +70,23 @@ class Cell:
     width: int
     place: tuple[int, ...]
     when: tuple[Row, ...]
+
+
+def key(cell: Cell) -> Place:
+    return cell.family, cell.width, cell.place
+
+
+def place_of(row: Row) -> Place:
+    """Of a measured point."""
+    return row["family"], row["dims"]["D"], tuple(row["place"])
+
+
+def beside(place: Place) -> Iterator[Place]:
+    """One step further on each axis."""
+    family, width, at = place
+    for axis, index in enumerate(at):
+        for step in (-1, 1):
+            yield family, width, (*at[:axis], index + step, *at[axis + 1 :])
 
 
 def cells() -> list[Cell]:

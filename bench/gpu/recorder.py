@@ -9,7 +9,7 @@ from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.sink import Control
 from greenfast.search.loop.spending import Spent
 from greenfast.search.render import RenderedSource
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 from greenfast.search.verdict import GateResult, Trial, performance_of, verdict_name
 
 

@@ -13,20 +13,21 @@ wgmma), compiled here, from which bench.gpu.measured_set makes the next set.
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
 import json
 import time
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.command_line import require_gpu, script_parser
 from bench.gpu.checked_calls import calls_in_children
+from bench.gpu.flash_3 import FLASH_3, flash_attention_3
+from bench.gpu.flash_4 import flash_attention_4, flash_attention_4_version
 from bench.gpu.graph_times import times_us
-from bench.gpu.runtime_pool import Pool
 from bench.gpu.runtime_shapes import Shape, shapes
 from bench.results import Row, write_json
+
+if TYPE_CHECKING:
+    from bench.gpu.runtime_pool import Pool
 
 
 def main() -> int:
@@ -71,7 +72,7 @@ def environment() -> Row:
 def table(seconds: float, *, pool: bool, dtype: str = "bf16") -> list[Row]:
     import torch
 
-    kernels = Pool(dtype=dtype) if pool else None
+    kernels = compiled_pool(dtype) if pool else None
     rows, began = [], time.perf_counter()
     for shape in shapes():
         if time.perf_counter() - began > seconds:
@@ -81,6 +82,13 @@ def table(seconds: float, *, pool: bool, dtype: str = "bf16") -> list[Row]:
             rows.append(measured(shape, kernels, dtype))
         print(json.dumps(brief(rows[-1])), flush=True)
     return rows
+
+
+def compiled_pool(dtype: str) -> Pool:
+    """It needs the compiler and the search's packages; the shipped set needs neither."""
+    from bench.gpu.runtime_pool import Pool
+
+    return Pool(dtype=dtype)
 
 
 def inputs(shape: Shape, dtype: str = "bf16") -> tuple[Any, Any, Any]:
@@ -95,24 +103,13 @@ def inputs(shape: Shape, dtype: str = "bf16") -> tuple[Any, Any, Any]:
 
 
 def measured(shape: Shape, pool: Pool | None, dtype: str = "bf16") -> Row:
-    import torch
-
     import greenfast
 
     q, k, v = inputs(shape, dtype)
     settings = {"is_causal": shape.is_causal, "enable_gqa": shape.H_kv != shape.H}
     functions = {"greenfast": lambda: greenfast.attention(q, k, v, **settings)}
     notes: Row = {}
-    for name, function in peers(shape, q, k, v, notes).items():
-        try:
-            o = function()
-            torch.cuda.synchronize()
-            if why := differs(o, q, k, v, shape):
-                raise ValueError(why)
-        except Exception as error:  # a peer that does not serve the shape
-            notes[name] = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
-            continue
-        functions[name] = function
+    functions |= usable_peers(shape, dtype, q, k, v, notes)
     if pool is not None:
         functions |= pool.functions(shape, q, k, v, notes)
     explanation = greenfast.explain(greenfast.attention, q, k, v, **settings)
@@ -128,6 +125,30 @@ def measured(shape: Shape, pool: Pool | None, dtype: str = "bf16") -> Row:
         "times": times,
         "unavailable": notes,
     }
+
+
+def usable_peers(shape: Shape, dtype: str, q: Any, k: Any, v: Any, notes: Row) -> dict[str, Any]:
+    """Peers that serve the shape, and are right on it; `notes` takes the reasons of the others."""
+    import torch
+
+    functions = peers(shape, q, k, v, notes)
+    function, why = flash_attention_3(shape, dtype, q, k, v)
+    if function is None:
+        notes[FLASH_3] = why
+    else:
+        functions[FLASH_3] = function
+    usable = {}
+    for name, function in functions.items():
+        try:
+            o = function()
+            torch.cuda.synchronize()
+            if why := differs(o, q, k, v, shape):
+                raise ValueError(why)
+        except Exception as error:  # a peer that does not serve the shape
+            notes[name] = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+            continue
+        usable[name] = function
+    return usable
 
 
 def peers(shape: Shape, q: Any, k: Any, v: Any, notes: Row | None = None) -> dict[str, Any]:
@@ -165,24 +186,6 @@ def peers(shape: Shape, q: Any, k: Any, v: Any, notes: Row | None = None) -> dic
     return {**functions, FLASH_4: flash_4}
 
 
-@cache
-def flash_attention_4() -> tuple[Any, str]:
-    """FlashAttention-4's function, or None and why it cannot be called here."""
-    try:
-        return importlib.import_module("flash_attn.cute").flash_attn_func, ""
-    except Exception as error:  # its own imports fail in many ways beside other releases
-        return None, f"flash_attn.cute cannot be imported: {type(error).__name__}: {error}"[:200]
-
-
-def flash_attention_4_version() -> str | None:
-    if flash_attention_4()[0] is None:
-        return None
-    try:
-        return importlib.metadata.version("flash-attn-4")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
 def differs(o: Any, q: Any, k: Any, v: Any, shape: Shape) -> str:
     """Why an output is not attention of these inputs; empty when it is close to PyTorch's."""
     import torch
@@ -195,7 +198,7 @@ def differs(o: Any, q: Any, k: Any, v: Any, shape: Shape) -> str:
 
 
 FLASH_4 = "flash-attention-4"
-PEERS = ("torch-default", "torch-cudnn", "torch-flash", FLASH_4)
+PEERS = ("torch-default", "torch-cudnn", "torch-flash", FLASH_3, FLASH_4)
 
 
 def brief(row: Row) -> Row:

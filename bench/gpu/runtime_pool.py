@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from greenfast.search.space.space import Space
 from greenfast.search.toolchain import Toolchain
 
 TEMPLATES = ("decode", "mma", "wgmma")
+LARGEST_ERROR = {"torch.bfloat16": 0.02, "torch.float16": 0.004}  # of the norm, by type
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,19 @@ class Pool:
         print(f"pool: {len(self.sets)} kernels", flush=True)
 
     def functions(
-        self, shape: Shape, q: Any, k: Any, v: Any, notes: Row
+        self,
+        shape: Shape,
+        q: Any,
+        k: Any,
+        v: Any,
+        notes: Row,
+        labels: Container[str] | None = None,
     ) -> dict[str, Callable[[], Any]]:
-        """A call of each kernel that is compiled for the shape, and correct on it."""
+        """A call of each kernel that is compiled for the shape, and correct on it.
+
+        `labels`: of these kernels alone.
+        """
+        expected = _expected(q, k, v, shape)
         framework = framework_of(q)
         assert framework is not None  # PyTorch's
         facts = {name: framework.facts(item) for name, item in zip("qkv", (q, k, v), strict=True)}
@@ -120,12 +131,14 @@ class Pool:
             if (compiled["D"], compiled["mask"]) != (shape.D, shape.mask):
                 continue
             label = entry.label
+            if labels is not None and label not in labels:
+                continue
             state = prepare(kernels, call, 0)  # type: ignore[arg-type]
             if not isinstance(state, Prepared):
                 notes[label] = state.why[:160]
                 continue
             functions[label] = _call(state, framework, q, k, v)
-            if why := _wrong(functions[label](), q, k, v, shape):
+            if why := _wrong(functions[label](), expected):
                 notes[label] = why
                 del functions[label]
         return functions
@@ -164,12 +177,26 @@ def _call(state: Prepared, framework: Any, q: Any, k: Any, v: Any) -> Callable[[
     return function
 
 
-def _wrong(o: Any, q: Any, k: Any, v: Any, shape: Shape) -> str:
-    """Why the output differs from PyTorch's; empty when it is close. The gates did the rest."""
+def _expected(q: Any, k: Any, v: Any, shape: Shape) -> Any:
+    """PyTorch's output."""
     import torch
 
-    theirs = torch.nn.functional.scaled_dot_product_attention(
+    return torch.nn.functional.scaled_dot_product_attention(
         q, k, v, is_causal=shape.is_causal, enable_gqa=shape.H_kv != shape.H
     )
-    error = (o.float() - theirs.float()).norm() / theirs.float().norm()
-    return "" if error.item() < 0.02 else f"wrong: relative error {error.item():.3g}"
+
+
+def _wrong(o: Any, expected: Any) -> str:
+    """Why the output differs from PyTorch's; empty when it is close. The gates did the rest."""
+    error = ((o.float() - expected.float()).norm() / expected.float().norm()).item()
+    limit = LARGEST_ERROR[str(o.dtype)]
+    return "" if error < limit else f"wrong: relative error {error:.3g}"
+
+
+def own_times(row: Row) -> dict[str, float]:
+    """Of a row of times: those of our kernels, by label."""
+    return {
+        name: item["us"] if isinstance(item, dict) else item
+        for name, item in row["times"].items()
+        if name.partition(" ")[0] in TEMPLATES
+    }

@@ -12,11 +12,13 @@ GPU is needed; the cubins come from the installed NVRTC or from the bundles.
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -201,40 +203,65 @@ def rmsnorm_set(catalogue: Catalogue, toolchain: Toolchain) -> bytes:
 
 def joined(paths: Sequence[Path]) -> dict[str, bytes]:
     """One set of several bundles of an operation on one device; SystemExit where they differ."""
+    parts = [read_part(path.read_bytes(), str(path)) for path in paths]
+    first = parts[0].manifest
+    model = first["device"]["name"].removeprefix("NVIDIA ").split()[0].lower()
+    return {f"{first['kernel']['name']}-{model}.zip": joined_parts(parts)}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A bundle to be joined with others: its files, and the kernels and groups that it gives."""
+
+    name: str
+    files: Mapping[str, bytes]
+    manifest: Row
+    kernels: Sequence[Row]
+    groups: Sequence[Row]
+
+
+def read_part(data: bytes, name: str, gives: Callable[[Row], bool] = lambda compiled: True) -> Part:
+    """`gives`: whether kernels of these compile-time values are wanted."""
+    with zipfile.ZipFile(io.BytesIO(data)) as packed:
+        files = {item: packed.read(item) for item in packed.namelist()}
+    manifest, table = (json.loads(files[item]) for item in ("manifest.json", "dispatch.json"))
+    for item, digest in manifest["files"].items():
+        if hashlib.sha256(files[item]).hexdigest() != digest:
+            raise SystemExit(f"{name}: {item} does not match the manifest")
+    kernels = [row for row in manifest["kernels"] if gives(row["compiled"])]
+    groups = [row for row in table["groups"] if gives(row["compiled"])]
+    return Part(name, files, manifest, kernels, groups)
+
+
+def joined_parts(parts: Sequence[Part]) -> bytes:
     files: dict[str, bytes] = {}
     rows: list[Row] = []
     groups: list[Row] = []
-    first: Row = {}
-    for path in paths:
-        with zipfile.ZipFile(path) as packed:
-            content = {name: packed.read(name) for name in packed.namelist()}
-        manifest, table = (json.loads(content[name]) for name in ("manifest.json", "dispatch.json"))
-        for name, digest in manifest["files"].items():
-            if hashlib.sha256(content[name]).hexdigest() != digest:
-                raise SystemExit(f"{path}: {name} does not match the manifest")
-        first = first or manifest
-        if manifest["device"] != first["device"]:
-            raise SystemExit(f"{path}: tuned on {manifest['device']}, not on {first['device']}")
-        if files.setdefault("kernel.toml", content["kernel.toml"]) != content["kernel.toml"]:
-            raise SystemExit(f"{path}: another kernel.toml than that of {paths[0]}")
-        renamed = {
-            row["id"]: f"k{len(rows) + number}" for number, row in enumerate(manifest["kernels"])
-        }
-        for row in manifest["kernels"]:
-            files |= _moved(content, row, renamed[row["id"]])
+    first = parts[0]
+    for part in parts:
+        if part.manifest["device"] != first.manifest["device"]:
+            theirs, ours = (item.manifest["device"] for item in (part, first))
+            raise SystemExit(f"{part.name}: tuned on {theirs}, not on {ours}")
+        if part.files["kernel.toml"] != first.files["kernel.toml"]:
+            raise SystemExit(f"{part.name}: another kernel.toml than that of {first.name}")
+        renamed = {row["id"]: f"k{len(rows) + at}" for at, row in enumerate(part.kernels)}
+        for row in part.kernels:
+            files |= _moved(part.files, row, renamed[row["id"]])
             rows.append(_renumbered(row, renamed[row["id"]]))
-        for item in table["groups"]:
+        for item in part.groups:
             if any(item["compiled"] == known["compiled"] for known in groups):
-                raise SystemExit(f"{path}: a second group for {item['compiled']}")
+                raise SystemExit(f"{part.name}: a second group for {item['compiled']}")
             groups.append(_with_ids(item, renamed))
-        files |= {name: data for name, data in content.items() if name.endswith("reference.py")}
-    files["dispatch.json"] = json_bytes_of(dispatch(first["kernel"]["name"], groups))
-    manifest = {**first, "kernels": rows, "tuning": "joined"}
-    model = first["device"]["name"].removeprefix("NVIDIA ").split()[0].lower()
-    return {f"{first['kernel']['name']}-{model}.zip": sealed(files, manifest)}
+        shared = {"kernel.toml": part.files["kernel.toml"]}
+        files |= shared | {
+            name: data for name, data in part.files.items() if name.endswith("reference.py")
+        }
+    kernel = first.manifest["kernel"]["name"]
+    files["dispatch.json"] = json_bytes_of(dispatch(kernel, groups))
+    return sealed(files, {**first.manifest, "kernels": rows, "tuning": "joined"})
 
 
-def _moved(content: dict[str, bytes], row: Row, name: str) -> dict[str, bytes]:
+def _moved(content: Mapping[str, bytes], row: Row, name: str) -> dict[str, bytes]:
     folder = f"kernels/{row['id']}/"
     return {
         f"kernels/{name}/{path.removeprefix(folder)}": data

@@ -1,11 +1,14 @@
 """The same search on one GPU and on several GPUs of a machine: rates, idle shares, a killed child.
 
     python -m bench.gpu.two_gpus OUT.json [--seconds 120] [--gpus 0,1] [--strategy evolution]
+                                 [--workload mission] [--long-workload VALUES] [--no-killed]
 
 Each search has the same plan, seed and window, and compiles into a folder of its own. The search on
 several GPUs runs before the one on a single GPU, so caches of the operating system favour the
-latter. In a third search SIGKILL ends the measuring child of the last GPU half-way. Preparing the
-emulator and the children takes up to a minute more than --seconds.
+latter. In a third search SIGKILL ends the measuring child of the last GPU half-way. The result's
+`long` holds two more searches, of a workload that keeps a GPU busy for so long that it is the limit
+and not the processors (`--long-workload ""`: none). Preparing the emulator and the children takes
+up to a minute more than --seconds. The file is written after each workload.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +41,16 @@ from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import History
-from greenfast.search.targets import Target, TargetSettings, open_target
-from greenfast.search.targets.base import Runner
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.base import Runner, Target
 from greenfast.search.targets.cuda.several import SeveralGpus
 from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import Trial, performance_of
 
 SEED = 5
-SHARES = {"warm_up": 0.08, "several": 0.36, "one": 0.36, "killed": 0.2}  # of --seconds
+LONG_WORKLOAD = "B=1,H=1,S_q=16384,D=64,dtype=fp16"
+SHARES = {"warm_up": 1.0, "several": 4.5, "one": 4.5, "killed": 2.5}  # of --seconds, in parts
 MOST_TRIALS = 5000
 
 
@@ -81,8 +85,16 @@ def main() -> None:
     request |= {"strategy": options.strategy, "seed": SEED, "confirm": False}
     with tempfile.TemporaryDirectory(prefix="greenfast-two-gpus-") as folder:
         setting = with_checker(catalogue, request, 2 * usable_cores(), Path(folder))
+        part_s = options.seconds / _parts(options)
         try:
-            result = measured(setting, options.gpus, options.seconds)
+            result = measured(setting, options.gpus, part_s, killed=options.killed)
+            write_json(options.out, result)
+            if options.long_workload:
+                long = replace(
+                    setting, request={**setting.request, "workloads": (options.long_workload,)}
+                )
+                result["long"] = measured(long, options.gpus, part_s, killed=False)
+                del result["long"]["environment"]
         finally:
             if setting.checker is not None:
                 setting.checker.close()
@@ -101,7 +113,21 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--gpus", default="0,1", help="numbers, or `all`")
     parser.add_argument("--strategy", default="evolution")
     parser.add_argument("--workload", default="mission")
+    parser.add_argument("--long-workload", default=LONG_WORKLOAD, metavar="VALUES")
+    parser.add_argument(
+        "--no-killed", dest="killed", action="store_false", help="leave the third search out"
+    )
     return parser.parse_args()
+
+
+def _parts(options: argparse.Namespace) -> float:
+    """Parts of --seconds that all searches take together."""
+    whole = sum(SHARES.values())
+    return (
+        whole
+        - (0.0 if options.killed else SHARES["killed"])
+        + (whole - SHARES["killed"] if options.long_workload else 0.0)
+    )
 
 
 def _first(gpus: str) -> str:
@@ -122,24 +148,23 @@ def with_checker(
     return Setting(catalogue, request, checker, window)
 
 
-def measured(setting: Setting, gpus: str, seconds: float) -> Row:
-    """The result of all searches."""
+def measured(setting: Setting, gpus: str, part_s: float, *, killed: bool = True) -> Row:
+    """The result of all searches of a workload; `part_s`: of a part of SHARES."""
     one, several = f"cuda:{_first(gpus)}", f"cuda:{gpus}"
-    share = {name: part * seconds for name, part in SHARES.items()}
+    share = {name: parts * part_s for name, parts in SHARES.items()}
     searched(setting, one, share["warm_up"])
     with_several = searched(setting, several, share["several"])
     alone = searched(setting, one, share["one"])
-    killed = searched(setting, several, share["killed"], kills=True)
+    searches = {"several": with_several, "one": alone}
+    if killed:
+        searches["killed"] = searched(setting, several, share["killed"], kills=True)
     rate, alone_rate = (each.row["trials_per_minute"] for each in (with_several, alone))
     return {
         "environment": {**with_several.environment, "cores": usable_cores()},
         "plan": {**setting.request, "window": setting.window},
         "gain": round(rate / alone_rate, 3) if alone_rate else None,
         "ratios": ratios_compared(with_several.trials, alone.trials),
-        "rows": [
-            {"search": name, **search.row}
-            for name, search in (("several", with_several), ("one", alone), ("killed", killed))
-        ],
+        "rows": [{"search": name, **search.row} for name, search in searches.items()],
     }
 
 

@@ -1,7 +1,7 @@
 """How many evaluations does each strategy need, without presets or history?
 
     python -m bench.speed.search_quality SEARCHES.jsonl [--space FILE ...] [--seeds 20]
-        [--evaluations 200] [--strategy NAME ...] [--kernel-tuner FILE] [--save]
+        [--evaluations 200] [--strategy NAME ...] [--kernel-tuner FILE] [--keep] [--save]
     python -m bench.speed.search_quality --write-spaces SPACES.json [--space FILE ...]
 
 Every strategy searches every recording and every given space (a T4 file or Kernel Tuner cache) from
@@ -12,7 +12,8 @@ Optuna's samplers without help (`search_quality_optuna.py`).
 Searches are appended to SEARCHES.jsonl as they end, and a second run does those that are missing.
 `--kernel-tuner` adds the searches that `bench.speed.search_quality_kernel_tuner` wrote. A strategy
 of others may have fewer searches, at least 20 on every space: its figures come from those. A
-strategy that has too few is left out, with a message. The figures are those of
+strategy that has too few is left out, with a message. `--keep` takes its figures from the stored
+result, if that has the same spaces, evaluations and seeds. The figures are those of
 `search_quality_figures.py`.
 """
 
@@ -29,11 +30,12 @@ from typing import Any
 
 from bench.command_line import add_save, script_parser
 from bench.environment import publish
-from bench.results import Row
+from bench.results import Row, find_result
 from bench.speed.search_quality_figures import overall, summary
 from bench.speed.search_quality_optuna import SAMPLERS, sampled
 from bench.speed.search_quality_spaces import MeasuredSpace, measured_spaces
-from greenfast.search.strategies import STRATEGIES, Infeasible, Objective
+from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies.base import Infeasible, Objective
 
 TEMPLATE = "recorded"
 LEFT_OUT = ("exhaustive",)  # the order of a file means nothing
@@ -115,6 +117,17 @@ def complete_lines(rows: Iterable[Row], seeds: int, evaluations: int) -> list[Ro
     return [*lines, *means]
 
 
+def kept_lines(setting: Row, lines: Iterable[Row]) -> list[Row]:
+    """The stored figures of strategies that have none among the lines."""
+    stored_rows = find_result("search_quality")["rows"]
+    (before,) = (row for row in stored_rows if row["what"] == "setting")
+    for name in ("spaces", "evaluations", "seeds"):
+        if before[name] != setting[name]:
+            raise SystemExit(f"--keep: the stored result has other {name}")
+    known = {row["strategy"] for row in lines}
+    return [row for row in stored_rows if row.get("strategy") not in {None, *known}]
+
+
 def _complete_seeds(
     searches: Mapping[Search, Row], strategy: str, seeds: int, evaluations: int
 ) -> int:
@@ -135,6 +148,8 @@ def main() -> None:
     parser.add_argument("--evaluations", type=int, default=200)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--kernel-tuner", type=Path, metavar="FILE")
+    parser.add_argument("--no-searches", action="store_true", help="only sum up the files")
+    parser.add_argument("--keep", action="store_true")
     parser.add_argument("--write-spaces", type=Path, metavar="SPACES.json")
     options = parser.parse_args()
     least = LEAST_POINTS * options.evaluations
@@ -153,7 +168,7 @@ def main() -> None:
         for seed in range(options.seeds)
         for space in _spaces
     ]
-    missing = [search for search in searches if search not in done]
+    missing = [] if options.no_searches else [each for each in searches if each not in done]
     with ProcessPoolExecutor(options.cores) as pool, options.searches.open("a") as file:
         for row in pool.map(search_of, missing):
             file.write(json.dumps(row) + "\n")
@@ -168,6 +183,8 @@ def main() -> None:
     }
     rows = [*stored(options.searches), *others]
     figures = complete_lines(rows, options.seeds, options.evaluations)
+    if options.keep:
+        figures += kept_lines(setting, figures)
     publish("search_quality", [setting, *figures], save=options.save)
 
 

@@ -23,7 +23,7 @@ from bench.command_line import add_save, script_parser
 from bench.environment import environment
 from bench.results import ROOT, Row, find_result, write_result
 from greenfast.db.store import Store
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 from tests import store_values as values
 
 TRIALS = 100

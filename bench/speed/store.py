@@ -21,7 +21,8 @@ from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
-from greenfast.search.strategies import STRATEGIES, Objective, Proposal
+from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies.base import Objective, Proposal
 from tests import store_values as values
 
 TRIALS = 1000

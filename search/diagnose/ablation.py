@@ -19,6 +19,7 @@ from enum import StrEnum
 
 from greenfast.search.acceptance import weights_of
 from greenfast.search.diagnose.ablation_points import Arm, Pooled, retuned_points
+from greenfast.search.diagnose.defaults import RETUNED
 from greenfast.search.errors import Fault
 from greenfast.search.gates.base import Subject
 from greenfast.search.kernels.expressions import Value
@@ -53,7 +54,6 @@ from greenfast.search.verdict import (
 )
 
 FAMILY_CONFIDENCE = 0.95  # of all intervals of an ablation together
-RETUNED = 4  # points tried again for an arm that matters
 CHANGED_SHARE = 0.01  # a counter that changes by less is not named
 
 

@@ -28,6 +28,7 @@ _GROUPS_OF_WORDS = frozenset(
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _CLASSES = ("struct", "class", "union", "enum")
 _CONSTANTS = ("const", "constexpr", "constinit")
+_CONSTANT_FUNCTIONS = ("constexpr", "consteval")  # a `const` there is its class's or its result's
 _SKIPPED = ("marker", "pragma")
 
 
@@ -158,8 +159,9 @@ class _Head:
             if text == ";":
                 index += 1
                 break
-            if text == "}" or (text == ":" and index == self.begin + 1):
-                index += 1  # a stray brace, or `public:`
+            is_label = text == ":" and index == self.begin + 1 and self.class_at < 0
+            if text == "}" or is_label:  # a stray brace, or `public:`; not `enum : int`
+                index += 1
                 break
             after = self._step(index)
             if after < 0:
@@ -228,11 +230,12 @@ class _Head:
     def _parenthesis(self, index: int) -> int:
         reader, close = self.reader, self.reader.closing(index)
         if self.parameters is None and not self.has_value and self.words:
-            pointer = reader.text(index + 1) in ("*", "&") and reader.text(close + 1) == "("
-            if pointer:  # of a function: its name stands inside
-                self.names += [
-                    token.text for token in reader.tokens[index:close] if token.kind == "name"
-                ]
+            inside = reader.tokens[index + 1 : close]
+            is_pointer = any(token.text in ("*", "&", "&&") for token in inside)
+            if is_pointer and reader.text(close + 1) in ("(", "["):  # its name stands inside
+                self.names += [token.text for token in inside if token.kind == "name"]
+                if all(token.text != "(" for token in inside):  # else a function returns one
+                    return reader.closing(close + 1) + 1
             else:
                 self.parameters = (index + 1, close)
                 self.name_at = index - 1
@@ -283,7 +286,7 @@ class _Head:
         reader = self.reader
         kind, names = self._kind(), list(self.names)
         if kind == "function":
-            names = self._function_names()
+            names = names or self._function_names()
         elif kind in ("variable", "alias", "class", "enum") and not self.has_value:
             self._declares(end - 1)
             names = list(self.names)
@@ -295,6 +298,7 @@ class _Head:
             names += [
                 token.text for token in reader.tokens[slice(*self.body)] if token.kind == "name"
             ]
+        constants = _CONSTANT_FUNCTIONS if kind == "function" else _CONSTANTS
         return Declaration(
             kind,
             self.first,
@@ -302,7 +306,7 @@ class _Head:
             self.scopes,
             tuple(dict.fromkeys(names)),
             frozenset(self.attributes),
-            any(word in _CONSTANTS for word in self.words),
+            any(word in constants for word in self.words),
             self.template,
             self.parameters if kind == "function" else None,
             self.body,

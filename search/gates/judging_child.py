@@ -27,8 +27,9 @@ from greenfast.search.gates.judges import Commission
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.known_outputs import KnownOutputs
 from greenfast.search.oracle.problem import Problem
-from greenfast.search.oracle.reference import CaseData, case_data, keep_at_most
+from greenfast.search.oracle.reference import CaseData, case_data, keep_at_most, share_outputs
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets.base import Execution, Failure, GateLimits, Inspect, Rival, Runner
@@ -42,6 +43,7 @@ from greenfast.search.verdict import Timing
 
 KEPT_BYTES = 2**28  # of case data
 KEPT_IMAGES_BYTES = 2**27  # in files
+KEPT_OUTPUTS_BYTES = 2**27  # in files that all workers of a folder read
 NO_SOURCE = RenderedSource("", "", (), "", (), False)
 
 
@@ -147,7 +149,11 @@ def judged(request: Mapping[str, Any], target: AskingTarget) -> dict[str, Any]:
 def main() -> None:
     parent = Parent(int(sys.argv[1]), int(sys.argv[2]))
     keep_at_most(KEPT_BYTES)
-    folder = Path(tempfile.mkdtemp(prefix=f"worker-{os.getpid()}-", dir=sys.argv[3]))
+    shared = Path(sys.argv[3])
+    known = shared / "outputs"
+    known.mkdir(exist_ok=True)
+    share_outputs(KnownOutputs(known, KEPT_OUTPUTS_BYTES))
+    folder = Path(tempfile.mkdtemp(prefix=f"worker-{os.getpid()}-", dir=shared))
     target = AskingTarget(parent, folder)
     while (request := parent.request()) is not None:
         parent.reply(judged(request, target))

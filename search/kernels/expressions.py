@@ -35,6 +35,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil_div": lambda a, b: -(-a // b),
     "round_up": lambda a, multiple: -(-a // multiple) * multiple,
 }
+_GLOBALS = {"__builtins__": {}, **_FUNCTIONS}  # no expression can assign, so all share it
 _NODES = (
     ast.Expression,
     ast.BinOp,
@@ -92,7 +93,7 @@ class Expression:
                         raise OverflowError(f"{name} is beyond 2**64")
                 elif type(value) is str and name in compiled.numbers:
                     raise TypeError(f"{name} is text, and arithmetic needs a number")
-            result = eval(compiled.code, {"__builtins__": {}, **_FUNCTIONS}, values)
+            result = eval(compiled.code, _GLOBALS, values)
         except (NameError, KeyError) as error:
             missing = error if isinstance(error, NameError) else f"name {error} is not defined"
             raise SpecError(

@@ -9,7 +9,7 @@ from greenfast.search.acceptance import weights_of
 from greenfast.search.loop.behaviour import behaviour_of
 from greenfast.search.loop.objectives import others_of
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
-from greenfast.search.strategies import Infeasible, Objective, Told
+from greenfast.search.strategies.base import Infeasible, Objective, Told
 from greenfast.search.timing import weighted_mean
 from greenfast.search.verdict import (
     Accepted,

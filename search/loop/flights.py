@@ -18,7 +18,7 @@ from typing import Any
 from greenfast.search.loop.evaluate import Evaluated
 from greenfast.search.loop.memory import Recalled
 from greenfast.search.render import RenderedSource
-from greenfast.search.strategies import Proposal, Told
+from greenfast.search.strategies.base import Proposal, Told
 from greenfast.search.verdict import Verdict
 
 BEHIND = 4  # times the window: trials that are not recorded, with those that only wait for it

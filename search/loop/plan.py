@@ -23,7 +23,7 @@ from greenfast.search.recordings.shelf import find_recording
 from greenfast.search.recordings.space import RecordedSpace
 from greenfast.search.space.candidate import Candidate, complete_parameters
 from greenfast.search.space.space import Space, device_refusal
-from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies import DEFAULT_STRATEGY, STRATEGIES
 from greenfast.search.strategies.objectives import TIME
 from greenfast.search.targets import check_target_name
 from greenfast.search.targets.base import GateLimits
@@ -32,7 +32,6 @@ from greenfast.search.targets.replay import on_record, require_recorded
 from greenfast.search.text import shortened
 
 DEFAULT_TARGET = "emulator:h200"
-DEFAULT_STRATEGY = "evolution"  # docs/search.md has the figures behind the choice
 EXHAUSTIVE = "exhaustive"  # the strategy that lists its spaces
 DEFAULT_TRIALS = 40
 LARGEST_TRIALS = 1_000_000

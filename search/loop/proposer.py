@@ -15,7 +15,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.loop.near_negatives import NearNegativesLast
 from greenfast.search.render import RenderedSource, RenderFailed
 from greenfast.search.space.candidate import Candidate
-from greenfast.search.strategies import Proposal, Strategy, Told
+from greenfast.search.strategies.base import Proposal, Strategy, Told
 
 Rendered = RenderedSource | RenderFailed
 

@@ -45,10 +45,7 @@ from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
-from greenfast.search.strategies import (
-    Past,
-    Proposal,
-)
+from greenfast.search.strategies.base import Past, Proposal
 from greenfast.search.verdict import (
     Accepted,
     Faulted,

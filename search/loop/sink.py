@@ -12,7 +12,7 @@ from greenfast.search.loop.spending import Spent
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.status import SearchStatus
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 from greenfast.search.verdict import CheckEvidence, GateResult, Trial
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.space.candidate import Candidate, preset_candidate
-from greenfast.search.strategies import STRATEGIES, Options, Strategy
+from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies.base import Options, Strategy
 
 
 def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:

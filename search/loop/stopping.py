@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from greenfast.search.acceptance import weights_of
 from greenfast.search.errors import UsageError
-from greenfast.search.strategies import Objective, Told
+from greenfast.search.strategies.base import Objective, Told
 from greenfast.search.timing import weighted_mean
 from greenfast.search.verdict import Timing, Verdict, performance_of
 

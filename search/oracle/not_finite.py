@@ -82,20 +82,26 @@ def not_finite_cases(
     return tuple(case for case in cases if is_taken(case))
 
 
+def planted_inputs(seed: int, put: Planted, inputs: Inputs) -> dict[str, np.ndarray]:
+    """The inputs of the recipe alone, with the value in its place."""
+    place = _place(inputs[put.argument].shape, seed)
+    with np.errstate(all="ignore"):
+        return _with(inputs, put.argument, place, put.value)
+
+
 def with_planted(
     seed: int, put: Planted, inputs: Inputs, outputs: Outputs, reference: Reference
-) -> tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:
-    """Inputs with the value in its place, and for each output the fields of Expected.
+) -> dict[str, dict[str, np.ndarray]]:
+    """For each output the fields of Expected, with the value in its place.
 
     `inputs` and `outputs` are those of the recipe alone.
     """
     place = _place(inputs[put.argument].shape, seed)
     before = float(inputs[put.argument][place])
     with np.errstate(all="ignore"):
-        changed = _with(inputs, put.argument, place, put.value)
-        expected = reference(changed)
+        expected = reference(_with(inputs, put.argument, place, put.value))
         moved = reference(_with(inputs, put.argument, place, -before - math.copysign(1.0, before)))
-        return changed, {
+        return {
             name: _expected(fields, expected[name], moved[name]) for name, fields in outputs.items()
         }
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from greenfast.search.children import serve_requests
-from greenfast.search.oracle.not_finite import planted, with_planted
+from greenfast.search.oracle.not_finite import planted, planted_inputs, with_planted
 from greenfast.search.oracle.reference import described_module
 from greenfast.search.oracle.reference_children import Part
 
@@ -45,9 +45,8 @@ def _written(
 
         outputs = reference(inputs)
         if put is not None:
-            inputs, outputs = with_planted(
-                case["seed"], put, inputs, plain_fields(outputs), reference
-            )
+            outputs = with_planted(case["seed"], put, inputs, plain_fields(outputs), reference)
+            inputs = planted_inputs(case["seed"], put, inputs)
         fields = [
             (name, field, array)
             for name, expected in outputs.items()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 TIME = "time"
 OBJECTIVES = (TIME, "registers", "shared_memory", "error")  # lower is better
 Values = tuple[float, ...]  # of one outcome, in the order of the objectives
@@ -20,6 +18,8 @@ def front_of(outcomes: Sequence[Values]) -> list[int]:
     """Positions of the outcomes that no other dominates, sorted by their values."""
     if not outcomes:
         return []
+    import numpy as np  # here: the command line's help needs only the names above
+
     rows = np.array(outcomes, float)
     front: list[int] = []
     for place in np.lexsort(rows.T[::-1]).tolist():  # a dominating outcome sorts before

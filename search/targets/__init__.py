@@ -6,12 +6,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from greenfast.search.devices.facts import device_names
 from greenfast.search.errors import UsageError, unknown_name
-from greenfast.search.recordings.shelf import recording_names
-from greenfast.search.targets.base import Target
 from greenfast.search.targets.gpu_names import check_gpus, names_several
+
+if TYPE_CHECKING:
+    from greenfast.search.targets.base import Target
 
 RUN_DEADLINE_S = 30.0
 
@@ -61,6 +63,8 @@ FAMILIES: dict[str, Callable[[str, TargetSettings], Target]] = {
 
 def check_target_name(name: str) -> tuple[str, str]:
     """`family:which` taken apart; UsageError with the known targets when there is no such thing."""
+    from greenfast.search.recordings.shelf import recording_names
+
     family, separator, which = name.partition(":")
     if family not in FAMILIES or not separator:
         raise unknown_name(

@@ -24,7 +24,7 @@ from greenfast.search.space.candidate import (
     preset_candidate,
 )
 from greenfast.search.space.space import Space
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 from greenfast.search.verdict import (
     Faulted,
     Reason,

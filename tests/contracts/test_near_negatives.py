@@ -8,7 +8,8 @@ from greenfast.search.devices.facts import device
 from greenfast.search.loop.near_negatives import MOST_IN_A_ROW, NearNegatives, NearNegativesLast
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
-from greenfast.search.strategies import STRATEGIES, Objective, Past, Proposal
+from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies.base import Objective, Past, Proposal
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from greenfast.db.sink import StoreSink
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.sink import Control, Ended
 from greenfast.search.loop.spending import Spent
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 
 
 class TestClaims:

@@ -6,7 +6,7 @@ import pytest
 import store_values as values
 
 from greenfast.search.errors import Fault, UsageError
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 from greenfast.search.verdict import Outcome, Reason, Stage, gate_result
 
 

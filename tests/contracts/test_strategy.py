@@ -13,7 +13,8 @@ from greenfast.db.convert import candidate_json, candidate_of
 from greenfast.search.devices.facts import device
 from greenfast.search.space.candidate import OriginKind, preset_candidate
 from greenfast.search.space.space import Space
-from greenfast.search.strategies import STRATEGIES, Infeasible, Objective, Past, Proposal
+from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies.base import Infeasible, Objective, Past, Proposal
 from greenfast.search.strategies.nsga2 import POPULATION, OrderedParents
 
 DRIVEN_SEED = 11

@@ -10,7 +10,8 @@ from optuna.trial import TrialState
 
 from greenfast.search.devices.facts import device
 from greenfast.search.space.space import Space
-from greenfast.search.strategies import STRATEGIES, Infeasible, Objective, Past
+from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies.base import Infeasible, Objective, Past
 from greenfast.search.strategies.optuna_study import kept_trials
 from greenfast.search.strategies.tpe import Tpe
 

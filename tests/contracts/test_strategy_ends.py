@@ -17,7 +17,8 @@ from greenfast.search.kernels.expressions import expression
 from greenfast.search.kernels.spec import Constraint, Parameter
 from greenfast.search.space import lattice
 from greenfast.search.space.space import Space
-from greenfast.search.strategies import STRATEGIES, Infeasible, Objective, Options, Past
+from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies.base import Infeasible, Objective, Options, Past
 
 DRAWING = sorted(set(STRATEGIES) - {"exhaustive"})  # which lists its space, or is refused
 

@@ -12,7 +12,8 @@ import pytest
 from bench.speed.search_quality import searched
 from bench.speed.search_quality_spaces import MeasuredSpace
 from greenfast.search.kernels.spec import Parameter
-from greenfast.search.strategies import STRATEGIES, Infeasible, Objective
+from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies.base import Infeasible, Objective
 
 
 def _parameter(name, kind, values):

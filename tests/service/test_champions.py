@@ -8,7 +8,7 @@ import pytest
 import store_values as values
 from service_home import axpy, one_sentence
 
-from greenfast.app.cli.search import show_search
+from greenfast.app.cli.search_report import show_search
 from greenfast.app.settings import Settings
 from greenfast.app.views.progress import search_detail
 from greenfast.app.wiring import Services

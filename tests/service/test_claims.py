@@ -43,7 +43,7 @@ WORK = """
 import sys, time
 import store_values as values
 from greenfast.db.store import Store
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 store = Store.open(sys.argv[1])
 claim = store.claim("first", float(sys.argv[2]))
 for number in range(3):

@@ -16,7 +16,7 @@ from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
 from greenfast.db.store import Store
 from greenfast.search.loop.sink import Ended
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 
 LOOKS = ("search", "counts", "trials", "best")
 

@@ -9,7 +9,7 @@ import pytest
 import store_values as values
 from service_home import until
 
-from greenfast.app.cli.search import show_search
+from greenfast.app.cli.search_report import show_search
 from greenfast.app.views.progress import ordinal, search_detail
 from greenfast.db.store import Store
 

@@ -104,3 +104,22 @@ def test_a_volatile_store_follows_what_its_thread_has_read(emulator, where):
     results = runs(emulator, ADDS_TO_IT % (fence, where, "v[0] = 2;"), **sizes)
     assert all_find(results, "race")
     assert "the reading side has no fence" in results[0].findings[0].sentence
+
+
+# One block could serve the whole queue before another starts, so that no two meet at the lock.
+QUEUE = """
+    if (t) return;
+    while (atomicAdd(w, 1) < 8) {
+        while (atomicCAS(w + 1, 0, 1)) { }
+        __threadfence();
+        c[0] += 1;
+        %s
+        atomicExch(w + 1, 0);
+    }
+"""
+
+
+def test_blocks_share_a_queue_in_a_seeded_order(emulator):
+    options = {"grid": 3, "orders": ("seeded:1",), "workers": 1}
+    only_right(runs(emulator, QUEUE % "__threadfence();", **options))
+    assert all_find(runs(emulator, QUEUE % "", **options), "race")

@@ -18,6 +18,9 @@ TEXT = """
 #include <cuda/ptx>
 namespace cg = cooperative_groups;
 
+__device__ int index[4], random;  // names of C's library that NVRTC does not declare
+struct select { float gamma; };
+
 __device__ void of_wide_tiles(const int* x, int* out, int bug) {
     __shared__ int meeting[128];
     const int t = threadIdx.x;

@@ -169,6 +169,17 @@ def test_an_error_of_a_machine_is_the_same_here(error):
     assert getattr(again, "log", "") == getattr(error, "log", "")
 
 
+def test_an_array_larger_than_its_memory_travels_as_its_elements():
+    gap = np.broadcast_to(np.uint8(7), 3 * 2**30)  # between the parts of a tensor with far strides
+    rows = np.broadcast_to(np.arange(5000, dtype=np.int64), (4000, 5000))
+    parcel, arrays = packed({"gap": gap, "rows": rows})
+    assert len(parcel.data) + sum(array.nbytes for array in arrays.values()) < 100_000
+    again = unpacked(parcel, arrays)
+    assert again["gap"].shape == gap.shape and again["gap"].dtype == gap.dtype
+    assert again["gap"][-1] == 7
+    assert np.array_equal(again["rows"], rows)
+
+
 def test_a_large_array_or_text_is_beside_the_parcel_once_and_a_small_one_in_it():
     large, text = np.arange(2**15, dtype=np.int32), "x" * 2**15
     value = {"a": large, "b": (large, [text]), "small": np.ones(3), "code": b"\x00" * 2**15}

@@ -12,7 +12,8 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import expression
 from greenfast.search.kernels.spec import Constraint, Parameter
 from greenfast.search.space.space import Space
-from greenfast.search.strategies import STRATEGIES, Infeasible, Objective, Past
+from greenfast.search.strategies import STRATEGIES
+from greenfast.search.strategies.base import Infeasible, Objective, Past
 
 NAMES = tuple(f"p{number}" for number in range(13))
 

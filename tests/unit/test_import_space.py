@@ -261,7 +261,7 @@ def test_an_import_that_fails_leaves_the_space_that_it_would_replace(home, monke
 
     before = files()
     assert any(each.name == "kernel.toml" for each in before)
-    monkeypatch.setattr("greenfast.app.cli.import_space.imported_recording", lambda *_: 1 / 0)
+    monkeypatch.setattr("greenfast.search.recordings.imported.imported_recording", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         import_space(path, replace=True)
     assert files() == before

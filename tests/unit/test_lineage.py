@@ -16,7 +16,7 @@ from greenfast.app.views.lineage import MOST_ANCESTORS, lineage
 from greenfast.app.wiring import Services
 from greenfast.search.errors import UsageError
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 
 ELSEWHERE = "e" * 64
 # The parents of each trial, by number.

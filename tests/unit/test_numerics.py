@@ -26,7 +26,7 @@ from greenfast.search.space.candidate import (
     complete_parameters,
     preset_candidate,
 )
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Green, Outcome, Reason, Rejected, Stage, gate_result
 

@@ -27,16 +27,8 @@ from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.start import make_strategy
 from greenfast.search.space.candidate import Origin, OriginKind
 from greenfast.search.space.space import Space
-from greenfast.search.strategies import (
-    SEVERAL_OBJECTIVES,
-    STRATEGIES,
-    WITH_POPULATION,
-    Infeasible,
-    Objective,
-    Options,
-    Past,
-    Proposal,
-)
+from greenfast.search.strategies import SEVERAL_OBJECTIVES, STRATEGIES, WITH_POPULATION
+from greenfast.search.strategies.base import Infeasible, Objective, Options, Past, Proposal
 from greenfast.search.strategies.nsga2 import POPULATION, OrderedParents
 from greenfast.search.strategies.objectives import Front, dominates, front_of
 from greenfast.search.verdict import Reason, Rejected, Stage

@@ -165,8 +165,16 @@ def test_declarations_end_where_they_end():
         "template <class T, int = (3 > 2)> struct S { T t; void host(FILE* f); }; int host = 4;\n"
         "Foo::Foo(int x) : a{x}, b(x) { }\n"
         "static const int table[] = {1, 2}, more = 3;\n"
+        "enum : unsigned { EMPTY, FULL };\n"
+        "__attribute__((device)) float (*chosen(int i))(float) { return 0; }\n"
+        "struct P { float (*f)(float); int (P::*g)(int); int (&h)[2]; Host list() const; };\n"
     )
     assert [kernel.name for kernel in code.kernels] == ["a", "n::b"]
     assert [each.kind for each in code.declarations] == [
-        "function", "function", "class", "variable", "function", "variable"
+        "function", "function", "class", "variable", "function", "variable", "enum", "function",
+        "class",
     ]  # fmt: skip
+    enumeration, function, pointers = code.declarations[-3:]
+    assert {"EMPTY", "FULL"} <= set(enumeration.names) and "chosen" in function.names
+    members = code.mentions(pointers)
+    assert {"f", "g", "h"} <= members and not {"Host", "list"} & members  # its host's stay out

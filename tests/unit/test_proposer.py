@@ -18,7 +18,7 @@ from greenfast.search.loop.sink import Control, Ended, History
 from greenfast.search.loop.start import make_strategy
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
-from greenfast.search.strategies import Infeasible, Objective, Proposal
+from greenfast.search.strategies.base import Infeasible, Objective, Proposal
 from greenfast.search.targets import TargetSettings, open_target
 
 RECORDING = "mission-mma-h200"

@@ -59,8 +59,9 @@ def test_without_ray_the_user_is_told_the_extra(monkeypatch):
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """Ray's folder: its sockets' paths must be short."""
+    """Ray's folder, in which it looks for one named ray: its sockets' paths must be short."""
     folder = tempfile.mkdtemp(prefix="gf-ray-", dir="/tmp")
+    Path(folder, "ray").mkdir()
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -71,6 +72,7 @@ def machines(home, artifacts, tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="the package ray is not installed")
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RAY_TMPDIR", home)
     monkeypatch.setenv(node.CACHE_VARIABLE, str(artifacts))
     monkeypatch.setenv(ray_machines.FOLDER, str(tmp_path))
     from ray.cluster_utils import Cluster
@@ -79,7 +81,7 @@ def machines(home, artifacts, tmp_path, monkeypatch):
 
     def start(gpus=0, opened=None):
         size = {"num_cpus": 1, "num_gpus": gpus, "object_store_memory": STORE_BYTES}
-        head = {**size, "include_dashboard": False, "temp_dir": home}
+        head = {**size, "include_dashboard": False}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         started.append(cluster)
         second = cluster.add_node(**size)

@@ -14,7 +14,7 @@ from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import Control, Ended, History, Pending
-from greenfast.search.strategies import Proposal
+from greenfast.search.strategies.base import Proposal
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Faulted, GateResult, Green, Rejected, Trial
 

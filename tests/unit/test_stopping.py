@@ -18,7 +18,7 @@ from greenfast.search.loop.start import make_strategy
 from greenfast.search.loop.stopping import Stopping
 from greenfast.search.space.candidate import Origin, OriginKind
 from greenfast.search.space.space import Space
-from greenfast.search.strategies import Infeasible, Objective
+from greenfast.search.strategies.base import Infeasible, Objective
 
 
 def _learn(rule, *logs):

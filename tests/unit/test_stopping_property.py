@@ -10,7 +10,7 @@ import pytest
 import store_values as values
 
 from greenfast.search.loop.stopping import Stopping
-from greenfast.search.strategies import Infeasible, Objective
+from greenfast.search.strategies.base import Infeasible, Objective
 
 BOUND_US = 10.0
 

@@ -17,7 +17,7 @@ def test_the_measurement_of_several_gpus_runs_on_stand_ins(monkeypatch, tmp_path
     request = {"kernel": "axpy", "templates": ("right",), "strategy": "random", "seed": 5}
     request |= {"target": "cuda:0", "confirm": False}
     setting = two_gpus.Setting(catalogue, request, None, 4)
-    result = two_gpus.measured(setting, "0,1", 14.0)
+    result = two_gpus.measured(setting, "0,1", 14.0 / sum(two_gpus.SHARES.values()))
     rows = {row["search"]: row for row in result["rows"]}
     assert (rows["one"]["target"], rows["several"]["target"]) == ("cuda:0", "cuda:0,1")
     for name in ("one", "several", "killed"):

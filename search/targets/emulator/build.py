@@ -58,6 +58,7 @@ from greenfast.search.targets.emulator.flags import (
     HOOK_FLAGS,
     INLINING_FLAGS,
     KERNEL_FLAGS,
+    LINE_TABLE_FLAGS,
     NATIVE_FLAGS,
     SELDOM_RUN,
     WHOLE_ACCESS_FLAGS,
@@ -146,6 +147,7 @@ class EmulatorBuild:
             WHOLE_ACCESS_FLAGS[self.compiler.kind],
             INLINING_FLAGS[self.compiler.kind],
             CHECKED_FLAGS[self.compiler.kind],
+            LINE_TABLE_FLAGS[self.compiler.kind],
         )
         flags = (
             (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks),
@@ -316,6 +318,7 @@ class EmulatorBuild:
             *self.compiler.machine_flags,
             *self.compiler.poison_flags,
             *KERNEL_FLAGS,
+            *LINE_TABLE_FLAGS[self.compiler.kind],
             *INLINING_FLAGS[self.compiler.kind],
             *ERROR_LIMIT_FLAGS[self.compiler.kind],
             *(() if flavour == "plain" else HOOK_FLAGS[self.compiler.kind]),

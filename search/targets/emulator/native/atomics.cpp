@@ -177,6 +177,9 @@ void perform(const Atomic& atomic, bool block_wide, const void* site) {
     if (checker) checker->after_atomic(address, block_wide, changed);
     if (changed) {
         worker.block().progresses();
+        // Else the first block would serve a whole queue before a second one starts.
+        if (checker && worker.launch().order.is_seeded() && !worker.shared().contains(address))
+            return worker.block().pause_for_others();
     } else {
         std::uint64_t value = 0;
         std::memcpy(&value, atomic.before, bytes);

@@ -135,6 +135,12 @@ void Block::pause() {
     run_next();
 }
 
+void Block::pause_for_others() {
+    checker_.settle();
+    worker_.gives_way();
+    current_->context.switch_to(outside_);
+}
+
 void Block::progresses() {
     progressed_ = true;
     worker_.progresses();

@@ -67,6 +67,7 @@ public:
         }
     }
     void pause();  // gives way to the other threads, and then to other blocks
+    void pause_for_others();  // other blocks get their turn now, though this thread could go on
     void progresses();  // it did what others may wait for
     [[noreturn]] void exit_thread();
     [[noreturn]] void abandon();  // drop the whole block where it stands

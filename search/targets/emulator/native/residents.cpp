@@ -16,6 +16,8 @@ constexpr std::uint64_t standstill_rounds = 200;
 constexpr double standstill_s = 0.5;
 // A cluster starts beside others when each of them waited in vain so often.
 constexpr unsigned patience_rounds = 3;
+// So many run beside each other where they give way at atomics, though none waits.
+constexpr std::size_t clusters_beside = 4;
 constexpr std::size_t spare_bytes = std::size_t(256) << 20;
 
 double thread_seconds() {
@@ -36,7 +38,8 @@ void Worker::run_blocks(const Launch& launch) {
     residents.free = {cluster_};
     busy(launch, true);
     while (!launch.stop) {
-        Cluster* next = next_waiting(launch, residents);
+        Cluster* next = next_beside(launch, residents);
+        if (!next) next = next_waiting(launch, residents);
         if (!next && !(next = start_next(launch, residents))) {
             if (residents.waiting.empty()) break;
             look_for_deadlock(launch, residents);
@@ -70,6 +73,13 @@ void Worker::report_timeout(const void* site) {
     fault.site = site;
     fault.waiting = block().waiting_beside(self);
     record(std::move(fault));
+}
+
+// A new cluster where the last one gave way without waiting; null: enough of them run beside each other.
+Cluster* Worker::next_beside(const Launch& launch, Residents& residents) {
+    if (!gives_way_) return nullptr;
+    gives_way_ = false;
+    return residents.waiting.size() < clusters_beside ? start_next(launch, residents) : nullptr;
 }
 
 // The waiting cluster that has its turn now; null when it is a new one's.
@@ -121,7 +131,7 @@ void Worker::take_turns(const Launch& launch, Residents& residents, Cluster& clu
     Cluster::State state = cluster.advance(launch);
     bool progressed = state != Cluster::State::waits;
     if (progressed) progresses();
-    while (state == Cluster::State::progressed && !launch.stop) state = cluster.advance(launch);
+    while (state == Cluster::State::progressed && !gives_way_ && !launch.stop) state = cluster.advance(launch);
     if (!cluster.counts()) counting_.events = counted;
     if (progressed) launch.progress++;
     residents.idle = progressed ? 0 : residents.idle + 1;

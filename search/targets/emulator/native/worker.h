@@ -64,6 +64,9 @@ public:
         if (!is_busy_) busy(*launch_, true);
     }
 
+    // The running cluster could go on, and others have their turn first.
+    void gives_way() { gives_way_ = true; }
+
     static constexpr unsigned guarded_stacks = 8192;
     static bool any_fault() { return any_fault_; }
     static void start_run();
@@ -79,6 +82,7 @@ private:
         double since_s = 0;
     };
     Cluster* start_next(const Launch& launch, Residents& residents);
+    Cluster* next_beside(const Launch& launch, Residents& residents);
     Cluster* next_waiting(const Launch& launch, Residents& residents);
     bool has_room(const Launch& launch, const Residents& residents) const;
     void take_turns(const Launch& launch, Residents& residents, Cluster& cluster);
@@ -94,6 +98,7 @@ private:
     Cluster* cluster_;                                // the running one
     Block* block_;                                    // the running one, or the last that ran
     bool is_busy_ = false;
+    bool gives_way_ = false;
     double deadline_s_ = 0, used_s_ = 0, began_s_ = 0;
     Counting counting_;
     const Launch* launch_ = nullptr;

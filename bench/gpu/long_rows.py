@@ -1,0 +1,178 @@
+"""The winners of hopper_rows beside every peer, in one interleaved run, without a search.
+
+    python -m bench.gpu.long_rows build ROWS.zip [--kept FOLDER]                anywhere
+    python -m bench.gpu.long_rows measure ROWS.zip OUT.json [--seconds 60]      on a GPU
+
+`build` renders and compiles, for each row of bench.gpu.hopper_rows, the winner that
+h200/hopper_rows holds, or the baseline where no search of the row is stored. `measure` needs
+greenfast's runtime alone: it times those kernels in CUDA graphs in turns with PyTorch's backends,
+FlashAttention-3 and FlashAttention-4, as far as they are there. A ratio is the median over rounds;
+its interval holds the middle half.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bench.command_line import require_gpu, script_parser
+from bench.gpu.graph_times import samples_us
+from bench.gpu.hopper_rows import ATTENTION, DECODE
+from bench.gpu.runtime_shapes import Shape
+from bench.results import Row, read_result, write_json
+
+DTYPE, GPU = "bf16", "h200"
+ROUNDS = 31
+OURS = "greenfast"
+
+
+def main() -> int:
+    parser = script_parser(__doc__)
+    parser.add_argument("work", choices=("build", "measure"))
+    parser.add_argument("bundle", type=Path, metavar="ROWS.zip")
+    parser.add_argument("out", type=Path, nargs="?", metavar="OUT.json")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
+    options = parser.parse_args()
+    if options.work == "build":
+        options.bundle.write_bytes(built_rows(options.kept))
+        return 0
+    if options.out is None:
+        parser.error("OUT.json is missing")
+    require_gpu()
+    return measure(options.bundle, options.out, options.seconds)
+
+
+def planned() -> list[tuple[Shape, str]]:
+    """Shape and baseline of each row whose mask every peer has."""
+    plans = [(_shape(values), baseline) for values, baseline in (*ATTENTION, *DECODE)]
+    return [(shape, baseline) for shape, baseline in plans if shape.mask != "causal_bottom_right"]
+
+
+def row_shapes() -> list[Shape]:
+    return [shape for shape, _ in planned()]
+
+
+def _shape(values: str) -> Shape:
+    given = dict(item.split("=") for item in values.split(","))
+    mask = given.pop("mask", "none")
+    size = {name: int(value) for name, value in given.items()}
+    size = {"H_kv": size["H"], "S_kv": size["S_q"], **size}
+    return Shape(name=values, mask=mask, tuned=True, **size)
+
+
+# ---- anywhere ----
+
+
+def built_rows(kept: Path | None) -> bytes:
+    """A bundle of one kernel a row; each is used on exactly its sizes."""
+    from bench.gpu.set_files import Built, Entry, built, bundle_bytes
+    from greenfast.search.cores import usable_cores
+    from greenfast.search.devices.facts import device
+    from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+    from greenfast.search.toolchain import Toolchain
+
+    catalogue = Catalogue([REPOSITORY_TEMPLATES])
+    kernel = catalogue.kernel("attention")
+    stored = {
+        row["workload"]: row
+        for row in read_result("h200/hopper_rows")["rows"]
+        if row["kernel"] == kernel.name
+    }
+    kernels: list[Built] = []
+    rules: dict[tuple[int, str], list[Row]] = {}
+    with TemporaryDirectory(prefix="greenfast-rows-") as folder:
+        toolchain = Toolchain(kept or Path(folder), usable_cores())
+        try:
+            for shape, baseline in planned():
+                template, _, preset = baseline.partition(":")
+                row = stored.get(f"{shape.name},dtype={DTYPE}")
+                presets = {item.name: item for item in kernel.template(template).presets}
+                parameters = row["parameters"] if row else dict(presets[preset].parameters)
+                compiled = {"D": shape.D, "dtype": DTYPE, "mask": shape.mask}
+                entry = Entry(template, parameters, compiled, "", shape.name)
+                use = f"k{len(kernels)}"
+                kernels.append(built(catalogue, kernel, entry, device(GPU), toolchain))
+                rules.setdefault((shape.D, shape.mask), []).append(_rule(shape, use))
+                same = bool(row) and row["source_digest"] == kernels[-1].source_digest
+                print(f"{shape.name}: {baseline if not row else 'winner'}, same source: {same}")
+        finally:
+            toolchain.close()
+    groups = [
+        {
+            "compiled": {"D": width, "dtype": DTYPE, "mask": mask},
+            "region": {},
+            "rules": [*items, {"when": [], "use": "library"}],
+            "outside": "library",
+            "workloads": [],
+            "regret": {},
+        }
+        for (width, mask), items in rules.items()
+    ]
+    return bundle_bytes(
+        kernel, kernels, groups, device(GPU), name="rows", toolchain=dict(toolchain.identity)
+    )
+
+
+def _rule(shape: Shape, use: str) -> Row:
+    sizes = {name: getattr(shape, name) for name in ("B", "H", "H_kv", "S_q", "S_kv")}
+    when = [{"value": name, "above": size - 1, "at_most": size} for name, size in sizes.items()]
+    return {"when": when, "use": use}
+
+
+# ---- on a GPU ----
+
+
+def measure(bundle: Path, out: Path, seconds: float) -> int:
+    import torch
+
+    import greenfast
+    from bench.gpu.runtime_calls import environment
+
+    kernels = greenfast.load(bundle)
+    began, rows = time.perf_counter(), []
+    for shape in row_shapes():
+        if time.perf_counter() - began > seconds:
+            print("no time is left", flush=True)
+            break
+        with torch.no_grad():
+            rows.append(measured(shape, kernels))
+        print(json.dumps({**rows[-1], "samples": None}), flush=True)
+        write_json(out, {"environment": environment(), "rows": rows})
+    return 0
+
+
+def measured(shape: Shape, kernels: Any) -> Row:
+    from bench.gpu.runtime_calls import inputs, usable_peers
+
+    q, k, v = inputs(shape, DTYPE)
+    notes: Row = {}
+    others = usable_peers(shape, DTYPE, q, k, v, notes)
+    explanation = kernels.explain(q, k, v, mask=shape.mask)
+    functions = {OURS: lambda: kernels(q, k, v, mask=shape.mask), **others}
+    samples = samples_us(functions, rounds=ROUNDS)
+    return {
+        "workload": f"{shape.name},dtype={DTYPE}",
+        "kernel": explanation.kernel,
+        "us": {name: statistics.median(values) for name, values in samples.items()},
+        "ratios": {
+            name: ratio(samples[OURS], values) for name, values in samples.items() if name != OURS
+        },
+        "unavailable": notes,
+        "samples": {name: [round(us, 3) for us in values] for name, values in samples.items()},
+    }
+
+
+def ratio(ours: list[float], theirs: list[float]) -> list[float]:
+    """Median over rounds, and the middle half."""
+    ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return [middle, low, high]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
