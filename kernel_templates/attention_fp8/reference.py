@@ -38,6 +38,7 @@ LEAST_P_SCALE = {"e4m3": 2.0**6, "e5m2": 2.0**8}
 # of a score's sum a step, and 2^-11.6 of O's: twice this value, which `rounded` counts and the Frobenius bound doubles.
 ACCUMULATOR_STEP = {"sim": 0.0, "e4m3": 2.0**-12, "e5m2": 2.0**-12}
 ACCUMULATED_AT_ONCE = 32
+ADDER_BITS = 13                                                  # below the largest addend, of those sums
 SMALL_WEIGHT_DROP = {"sim": 6.0, "e4m3": 8.0, "e5m2": 12.0}      # of a score: e^-8 is 2^-11.5, e4m3's last step 2^-9
 
 
@@ -289,20 +290,57 @@ def attention(dims: Dims, options: Mapping[str, str], inputs: Arrays, visible: n
 # Each is given `values` (tile_q, tile_kv, and those of kernel.toml's [probes]) and `got`, in float64: NaN where nothing
 # was written, and infinity for a NaN that was. "value", "bound" and "got" have one shape; "compared" marks what counts.
 
+def adder_error(left: np.ndarray, right: np.ndarray, stored: Held) -> np.ndarray:
+    """What the adder may lose of left [rows, n] times right [columns, n], which are what codes stand for, without scales.
+
+    A step adds 32 products to the sum so far. Each of these 33 addends is cut ADDER_BITS below the largest of them, and
+    the new sum below itself: chains of such steps on random codes lose what an H200's wgmma does, to 0.2 bits of the
+    mean (bench/results/h200/fp8.json). Most products have few bits and lose nothing. The sum so far is taken to be as
+    large as that of any steps in a row, so that it does not matter with which step a walk begins and ends. Twice the
+    loss, because PTX leaves the adder open.
+    """
+    lost = np.zeros((len(left), len(right)))
+    if not stored.step:
+        return lost
+    total, least, most = lost, lost, lost
+    steps = [slice(first, first + ACCUMULATED_AT_ONCE) for first in range(0, left.shape[1], ACCUMULATED_AT_ONCE)]
+    for step in steps:
+        total = total + left[:, step] @ right[:, step].T
+        least, most = np.minimum(least, total), np.maximum(most, total)
+    for step in steps:
+        products = [np.abs(np.multiply.outer(*pair)) for pair in zip(left[:, step].T, right[:, step].T, strict=True)]
+        sums = most - least + lost                              # and what they have lost so far
+        unit = last_place(np.maximum.reduce([sums, *products]))
+        cut_sums = unit + 2.0 * last_place(sums + ACCUMULATED_AT_ONCE * unit)
+        lost = lost + 2.0 * (cut_sums + np.add.reduce([np.fmod(product, unit) for product in products]))
+    return lost
+
+
+def last_place(largest: np.ndarray) -> np.ndarray:
+    """The unit of the adder's last place below the largest addend."""
+    return np.exp2(np.frexp(largest)[1] - 1.0 - ADDER_BITS)
+
+
 def heads(dims: Dims, options: Mapping[str, str], inputs: Arrays) -> Iterator[tuple[tuple[int, int], HeadScores]]:
     """((batch, head), its scores), of the numbers that the codes stand for."""
-    share = softmax_scale(dims) * product_error(dims["D"], held(options))
-    for at, head in plain.heads(dims, options, {name: dequantised(inputs, name, options["format"]) for name in "qk"}):
-        yield at, replace(head, error=share * head.size)
+    form = options["format"]
+    codes, scales = ({name: read(name) for name in "qk"} for read in (
+        lambda name: decode(inputs[name], form), lambda name: inputs[f"{name}_scale"].astype(np.float64)))
+    numbers = {name: codes[name] * scales[name][..., None, None] for name in "qk"}
+    for (b, h), head in plain.heads(dims, options, numbers):
+        key_head = h * dims["H_kv"] // dims["H"]
+        lost = adder_error(codes["q"][b, h], codes["k"][b, key_head], held(options))
+        scale = softmax_scale(dims) * scales["q"][b, h] * scales["k"][b, key_head]
+        yield (b, h), replace(head, error=head.error + scale * lost)
 
 
 def probe_qk(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Mapping[str, float],
              got: np.ndarray) -> Arrays:
     """q . k before scale and mask; hidden keys are not compared."""
     found = {"value": np.zeros(got.shape), "bound": np.zeros(got.shape), "compared": np.zeros(got.shape, bool)}
-    share = product_error(dims["D"], held(options))
     for at, head in heads(dims, options, inputs):
-        found["value"][at], found["bound"][at], found["compared"][at] = head.product, share * head.size, head.seen
+        found["value"][at], found["compared"][at] = head.product, head.seen
+        found["bound"][at] = head.error / softmax_scale(dims)
     return found
 
 
@@ -356,10 +394,17 @@ def probe_pv(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Map
              got: np.ndarray) -> Arrays:
     """sum_key P V with P = probe_weight where the row sees the key; the parts, which are the first axis, added up."""
     visible, numbers = visible_keys(dims, options["mask"]), dequantised(inputs, "v", options["format"])
-    share = (visible + 8) * FLOAT32_STEP + -(-visible // ACCUMULATED_AT_ONCE) * held(options).step
+    rows, keys = np.arange(dims["S_q"])[:, None], np.arange(dims["S_kv"])[None]
+    weight = np.where(keys < visible[:, None], plain.probe_weight(rows, keys), 0.0)
     found = plain.probe_pv(dims, options, {"v": numbers}, values, got)
     size = plain.probe_pv(dims, options, {"v": np.abs(numbers)}, values, got)["value"]           # sum P |v|
-    return {**found, "bound": share[:, None] * size}
+    bound = (visible + 8)[:, None] * FLOAT32_STEP * size
+    codes = decode(inputs["v"], options["format"])
+    for b in range(dims["B"]):
+        for h in range(dims["H"]):
+            at = b, h * dims["H_kv"] // dims["H"]
+            bound[b, h] += inputs["v_scale"][at] * adder_error(weight, codes[at].T, held(options))
+    return {**found, "bound": bound}
 
 
 def probe_single_tile(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Mapping[str, float],

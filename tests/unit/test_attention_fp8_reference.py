@@ -271,3 +271,55 @@ def test_a_wrong_kernel_fails(form, bug, recipe):
     mask = "causal_top_left" if bug == "mask one off" else "none"
     dims = dims_of(33, 3 * TILE_KV + 1, heads=6, kv_heads=3)
     assert not accepts(dims, options_of(form, mask=mask), recipe, 0, bug)
+
+
+# ---- probes ----
+
+
+def cut(numbers: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """Numbers without their bits 13 places below the largest addend's."""
+    unit = np.where(largest > 0.0, fp8.last_place(largest), 1.0)
+    return np.trunc(numbers / unit) * unit
+
+
+def hopper_product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """left right^T as an H200's wgmma was seen to add: 32 products at once, each addend cut."""
+    total = np.zeros((len(left), len(right)))
+    for first in range(0, left.shape[1], 32):
+        step = slice(first, first + 32)
+        terms = left[:, None, step] * right[None, :, step]
+        largest = np.maximum(np.abs(terms).max(axis=2), np.abs(total))
+        total = cut(terms, largest[..., None]).sum(axis=2) + cut(total, largest)
+        total = cut(total, np.abs(total))
+    return total
+
+
+HARD = ("normal", "rising", "dominant_key", "small_weights", "extreme_codes")
+
+
+@pytest.mark.parametrize("form", ["e4m3", "e5m2"])
+def test_probes_allow_what_an_adder_of_13_bits_loses_and_little_more(form):
+    dims, options, values = dims_of(33, 97), options_of(form), {"tile_q": 16, "tile_kv": 16}
+    weight = fp8.plain.probe_weight(np.arange(33)[:, None], np.arange(97)[None])
+    for recipe in HARD:
+        inputs = fp8.make_inputs(dims, options, recipe, 0, TILES)
+        q, k, v = (fp8.decode(inputs[name], form)[0] for name in "qkv")
+        scales = [inputs[f"{name}_scale"][0].astype(np.float64) for name in "qkv"]
+        scores = [hopper_product(q[h], k[h]) * scales[0][h] * scales[1][h] for h in range(2)]
+        sums = [hopper_product(weight, v[h].T) * scales[2][h] for h in range(2)]
+        for stage, got in (("qk", np.array([scores])), ("pv", np.array([[sums]]))):
+            judged = getattr(fp8, f"probe_{stage}")(dims, options, inputs, values, got)
+            error = np.abs(judged.get("got", got) - judged["value"])
+            assert (error <= judged["bound"]).all(), (recipe, stage)
+            size = np.abs(judged["value"]).mean()
+            assert np.median(judged["bound"]) < 0.01 * size, (recipe, stage)
+
+
+@pytest.mark.parametrize("form", ["e4m3", "e5m2"])
+def test_a_probe_finds_one_product_that_is_left_out(form):
+    dims, options = dims_of(33, 97), options_of(form)
+    inputs = fp8.make_inputs(dims, options, "normal", 0, TILES)
+    q, k = (fp8.dequantised(inputs, name, form)[0] for name in "qk")
+    got = np.array([[hopper_product(q[h][:, 1:], k[h][:, 1:]) for h in range(2)]])
+    judged = fp8.probe_qk(dims, options, inputs, {}, got)
+    assert (np.abs(got - judged["value"]) > judged["bound"]).mean() > 0.9
