@@ -37,12 +37,15 @@ from greenfast.search.targets.emulator.compiler_process import (
 from greenfast.search.targets.emulator.device_preprocessor import (
     HOST_MACROS,
     MACROS,
+    MOST_CHARACTERS,
+    MOST_JUDGED_CHARACTERS,
     PREPROCESSED,
     STAMP_MACROS,
     STUBS,
     headers_of_cuda,
     host_macros,
     preprocess_command,
+    refused_length,
     refused_question,
     stub_names,
     with_answers,
@@ -304,7 +307,9 @@ class EmulatorBuild:
             )
             if failed is not None:
                 return refused_question(failed.log) or failed
-            return (work / PREPROCESSED).read_text(errors="replace")
+            text = (work / PREPROCESSED).read_text(errors="replace")
+            most = MOST_JUDGED_CHARACTERS if is_judged else MOST_CHARACTERS
+            return refused_length(text, most) or text
 
     @contextmanager
     def _work_folder(self) -> Iterator[Path]:
