@@ -37,6 +37,7 @@ UNIT = re.compile(
 STATUS_COLUMNS = ("status", "validity", "invalidity", "valid", "is_valid", "feasible")
 CORRECT = ("", "ok", "correct", "valid", "true", "1", "success", "no error")
 INCORRECT = {"false": "invalid", "0": "invalid"}
+KERNEL_COLUMNS = ("kernel name", "kernel", "name")
 PREFIXES = ("config.", "configuration.", "param.", "parameter.")
 # Columns that describe a run. Others are parameters, unless --parameters names them.
 OF_THE_RUN = frozenset(
@@ -142,10 +143,12 @@ def _table(form: str, lines: list[list[str]], parameters: tuple[str, ...]) -> Co
     chosen = _columns(titles, time_column, parameters)
     unit = _unit(titles[time_column]) if objective == "time" else ""
     status_column = next((i for i, t in enumerate(titles) if t.lower() in STATUS_COLUMNS), None)
+    kernel_column = next((i for i, t in enumerate(titles) if t.lower() in KERNEL_COLUMNS), None)
+    least = 1 + max(time_column, status_column or 0, kernel_column or 0, *chosen.values())
     rows: list[dict[str, Any]] = []
     kernels: dict[str, None] = {}
     for number, line in enumerate(lines[1:], start=2):
-        if len(line) < max((time_column, *chosen.values())) + 1:
+        if len(line) < least:
             raise NotReadable(f"line {number} has {len(line)} of {len(titles)} columns")
         if [each.strip() for each in line] == titles:
             continue  # CLTune repeats its heading
@@ -154,7 +157,8 @@ def _table(form: str, lines: list[list[str]], parameters: tuple[str, ...]) -> Co
         failure = "correct" if status in CORRECT else INCORRECT.get(status, status)
         time = _time(line[time_column], number)
         rows.append(row_of(configuration, time, unit, failure, objective))
-        kernels[_kernel(titles, line)] = None
+        kernels["" if kernel_column is None else line[kernel_column].strip()] = None
+    form = form if objective == "time" else "ATF table"
     return Converted(form, document_of({"kernel_name": single(kernels, "kernels")}, rows))
 
 
@@ -204,12 +208,6 @@ def _describes_the_run(title: str) -> bool:
 def _unit(title: str) -> str:
     match = TIME_COLUMN.match(title)
     return (match["unit"] if match else None) or CLTUNE_UNIT
-
-
-def _kernel(titles: list[str], line: list[str]) -> str:
-    lowered = [title.lower() for title in titles]
-    column = next((lowered.index(t) for t in ("kernel name", "kernel", "name") if t in lowered), -1)
-    return line[column].strip() if column >= 0 else ""
 
 
 def _time(text: str, number: int) -> float | None:

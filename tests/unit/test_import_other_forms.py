@@ -115,6 +115,7 @@ def test_the_columns_of_a_table_can_be_named(read):
     [
         ("a,b\n1,2\n", "no column for the time"),
         ("a,time\n1,2\n3\n", "line 3 has 1 of 2 columns"),
+        ("a,time,status\n1,2\n", "line 2 has 2 of 3 columns"),
         ("a,time\n1,2x\n", "line 2 has the time '2x'"),
         ("a;time\n1;3,5\n", "decimals with a point"),
         ('{"a": 1}\n{"a": 2}\n', "no column for the time"),
