@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
@@ -77,6 +78,7 @@ from greenfast.search.targets.emulator.source_text import Refused, device_text
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
 from greenfast.search.toolchain.includes import refused_include
 
+log = logging.getLogger("greenfast.emulator")
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE / "native"
 INCLUDE = HERE / "include"
@@ -176,6 +178,11 @@ class EmulatorBuild:
         with _locked(self.folder.with_suffix(".lock")):
             if self.executable.exists():
                 return
+            log.warning(
+                "compiling the emulator with %s; this happens once for a data folder and takes up "
+                "to a minute or two of processor time",
+                self.compiler.kind,
+            )
             fresh = Path(tempfile.mkdtemp(prefix=".fresh-", dir=self.folder.parent))
             try:
                 with ThreadPoolExecutor() as pool:
