@@ -18,6 +18,8 @@ OVERHEAD, TABLE, CALLS, MODELS = (
     f"h200/runtime_{name}" for name in ("overhead", "table", "calls", "end_to_end")
 )
 
+REGRET = "h200/rule_regret"
+
 
 def overhead() -> str:
     lines = [
@@ -78,6 +80,22 @@ def shapes() -> str:
     return f"{table(titles, lines)}\n\n{_from(TABLE)}"
 
 
+def regret() -> str:
+    lines = [
+        (
+            row["dtype"],
+            {"points": "a point left out", "drawn": "a drawn shape"}[row["of"]],
+            f"{row['cases']:,}",
+            row["above_1"],
+            row["above_1.05"],
+            f"{row['worst'][-1][0]:.2f} ({row['worst'][-1][1]})",
+        )
+        for row in rows(REGRET)
+    ]
+    titles = ("type", "case", "cases", "slower than PyTorch", "by more than 5 %", "worst")
+    return f"{table(titles, lines)}\n\n{source_of(REGRET)}."
+
+
 def models() -> str:
     lines = []
     for row in rows(MODELS):
@@ -101,7 +119,7 @@ def models() -> str:
 
 def pages() -> dict[Path, str]:
     sections = {"overhead": overhead, "calls": calls, "shapes": shapes}
-    sections["models"] = models
+    sections |= {"models": models, "regret": regret}
     return {PAGE: filled_page(PAGE, "runtime_page", sections)}
 
 
