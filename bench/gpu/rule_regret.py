@@ -16,7 +16,7 @@ from bench.command_line import add_save, script_parser
 from bench.gpu.grid_rules import Judged, Ratios, judged, leaves_out, ratios_of, scores
 from bench.gpu.grid_shapes import Place, key, place_of
 from bench.gpu.grid_times import result_of
-from bench.results import Row, find_result, write_result
+from bench.results import Row, find_result, read_result, write_result
 
 DTYPES = ("bf16", "fp16")
 AXES = range(3)
@@ -36,7 +36,9 @@ def main() -> None:
     for row in rows:
         print(row)
     if options.save:
-        write_result("h200/rule_regret", {"rows": rows})
+        measured = read_result(f"h200/{result_of('runtime_grid', DTYPES[-1])}")["environment"]
+        environment = {name: measured[name] for name in ("date", "gpu", "torch")}
+        write_result("h200/rule_regret", {"environment": environment, "rows": rows})
 
 
 Found = tuple[float, str, str]  # our time over the library's, the shape, the kernel
