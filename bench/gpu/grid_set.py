@@ -2,27 +2,23 @@
 
     python -m bench.gpu.grid_set [--dtype bf16] [--out SET.zip] [--kept FOLDER] [--all]
 
-Needs no GPU. It reads h200/runtime_grid and h200/runtime_pool (for fp16 those with _fp16 behind),
-and gives a point's cell a kernel where that takes at most 0.97 of the time of PyTorch's default,
-which would run in its place, and is no slower than 1.05 of it on the points beside. A few percent
-are given up for fewer kernels. Where no grid was measured, those of the sixty shapes decide that
-may be tuned on (with --all: all), each for itself, and for shapes near by with the same ratio of
-heads, and B H, S_q and S_kv within a factor of 1.5. All other shapes go to the library. Kernels and
-rules of the other type stay in SET.zip as they are. --kept is a folder for compiled kernels.
+Needs no GPU. It reads h200/runtime_grid, runtime_between and runtime_pool (for fp16 those with
+_fp16 behind). bench.gpu.grid_rules gives cells of the grids a kernel. Those of the sixty shapes
+that may be tuned on (with --all: all), prefill and cross-attention, have a rule each. All other
+shapes go to the library. Kernels and rules of the other type stay in SET.zip as they are. --kept is
+a folder for compiled kernels.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import exp, log
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.command_line import script_parser
-from bench.gpu.grid_shapes import Cell, Place, beside, cells, key, place_of
+from bench.gpu.grid_rules import Judged, judged, rules_of, uses
+from bench.gpu.grid_shapes import Place, key
 from bench.gpu.grid_times import FALLBACK, result_of
 from bench.gpu.runtime_calls import PEERS
 from bench.gpu.runtime_pool import own_times, pool_points, valid_entry
@@ -34,10 +30,8 @@ from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.toolchain import Toolchain
 
-WON = 0.97  # of the library's time, at most
-NEVER_ABOVE = 1.05  # of the library's time, on the points beside
-GIVEN_UP = 1.03  # for fewer kernels
-NEAR = 1.5
+EXACTLY_WON = 0.97  # of the library's time, at most, on a shape that was measured itself
+BEYOND = 1.5  # how far the region goes beyond what was measured
 
 
 def main() -> int:
@@ -47,110 +41,41 @@ def main() -> int:
     parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
     parser.add_argument("--all", action="store_true", help="make rules from all sixty shapes")
     options = parser.parse_args()
-    rows = read_result(f"h200/{result_of('runtime_grid', options.dtype)}")["rows"]
-    content, report = grid_set(rows, sixty(options.dtype, options.all), options.dtype, options.kept)
+    content, report = grid_set(
+        judged(options.dtype), sixty(options.dtype, options.all), options.dtype, options.kept
+    )
     options.out.write_bytes(with_others(content, options.out, options.dtype))
     print(json.dumps(report))
     return 0
 
 
-@dataclass(frozen=True)
-class Judged:
-    """A measured cell: by label, the ratio to the library's time; 1 where none is measured."""
-
-    cell: Cell
-    row: Row
-    ratios: dict[str, float]
-    scores: dict[str, float]  # of the labels that may serve it
-
-    @property
-    def best(self) -> float:
-        return min(self.scores.values(), default=1.0)
-
-
-def judged(rows: Sequence[Row]) -> list[Judged]:
-    by_place = {key(cell): cell for cell in cells()}
-    known = {place: row for row in rows if (place := place_of(row)) in by_place}
-    ratios = {
-        place: {name: us / row["times"][FALLBACK] for name, us in own_times(row).items()}
-        for place, row in known.items()
-    }
-    result = []
-    for place, row in known.items():
-        near = [ratios[other] for other in beside(place) if other in ratios]
-        scores = {
-            name: score(own, [item.get(name, 1.0) for item in near])
-            for name, own in ratios[place].items()
-            if own <= WON and all(item.get(name, 1.0) <= NEVER_ABOVE for item in near)
-        }
-        result.append(Judged(by_place[place], row, ratios[place], scores))
-    return result
-
-
-def score(own: float, near: Sequence[float]) -> float:
-    """The geometric mean with the points beside; the point itself counts twice."""
-    return exp((2 * log(own) + sum(map(log, near))) / (2 + len(near)))
-
-
-def uses(group: Sequence[Judged]) -> dict[Place, str]:
-    """A label for each cell that a kernel serves: as few labels as serve all nearly as well."""
-    left = [item for item in group if item.scores]
-    label_of: dict[Place, str] = {}
-    while left:
-        served: dict[str, list[Judged]] = defaultdict(list)
-        for item in left:
-            for name, score in item.scores.items():
-                if score <= GIVEN_UP * item.best:
-                    served[name].append(item)
-        label = max(sorted(served), key=lambda name: len(served[name]))
-        label_of |= {key(item.cell): label for item in served[label]}
-        left = [item for item in left if key(item.cell) not in label_of]
-    return label_of
-
-
-def rules_of(group: Sequence[Judged], ids: dict[str, str]) -> list[Row]:
-    """Rules in the order of the grids; neighbours along the last axis are joined."""
-    served = uses(group)
-    rules: list[Row] = []
-    last: Place | None = None
-    for item in sorted(group, key=lambda item: key(item.cell)):
-        place = key(item.cell)
-        if place not in served:
-            continue
-        use, when = ids[served[place]], [dict(part) for part in item.cell.when]
-        if rules and rules[-1]["use"] == use and last == before(place):
-            for joined, part in zip(rules[-1]["when"], when, strict=True):
-                joined["at_most"] = max(joined["at_most"], part["at_most"])
-        else:
-            rules.append({"when": when, "use": use})
-        last = place
-    return rules
-
-
-def before(place: Place) -> Place:
-    """The neighbour before on the last axis."""
-    family, width, at = place
-    return family, width, (*at[:-1], at[-1] - 1)
-
-
 def sixty(dtype: str = "bf16", every: bool = False) -> list[Row]:
-    """Of the sixty shapes, those that may be tuned on and that lie on no grid that was measured."""
+    """Of the sixty shapes, those that may be tuned on and on which every template was timed.
+
+    The bf16 times are older than the template `decode`, which few query rows are for.
+    """
     return [
         row
         for row in read_result(f"h200/{result_of('runtime_pool', dtype)}")["rows"]
-        if (every or row["tuned"])
-        and row["shape"].startswith(("prefill", "cross"))
-        and row["dims"]["S_q"] > 1
+        if (every or row["tuned"]) and (_has_decode(row) or _has_many_rows(row))
     ]
 
 
+def _has_decode(row: Row) -> bool:
+    return any(name.startswith("decode ") for name in row["times"])
+
+
+def _has_many_rows(row: Row) -> bool:
+    return row["shape"].startswith(("prefill", "cross")) and row["dims"]["S_q"] > 1
+
+
 def grid_set(
-    rows: Sequence[Row], singles: Sequence[Row], dtype: str, kept: Path | None
+    everything: Sequence[Judged], singles: Sequence[Row], dtype: str, kept: Path | None
 ) -> tuple[bytes, Row]:
     """The bundle, and what it serves. `singles`: measured shapes beside the grids."""
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     kernel = catalogue.kernel("attention")
-    points, everything = pool_points(kernel), judged(rows)
+    points = pool_points(kernel)
     kernels: list[Built] = []
     groups: list[Row] = []
     served = 0
@@ -158,14 +83,14 @@ def grid_set(
         toolchain = Toolchain(kept or Path(folder), usable_cores())
         try:
             toolchain.require_right()
-            kinds = sorted({kind_of(row) for row in (*rows, *singles)})
+            kinds = sorted({kind_of(row) for row in (*(item.row for item in everything), *singles)})
             for width, mask in kinds:
                 group = [item for item in everything if kind_of(item.row) == (width, mask)]
                 alone = [row for row in singles if kind_of(row) == (width, mask)]
                 by_cell = uses(group)
                 served += len(by_cell)
-                near = [rule for row in alone if (rule := rule_of(row)) is not None]
-                labels = sorted({*by_cell.values(), *(rule["use"] for rule in near)})
+                won = [label for row in alone if (label := won_by(row)) is not None]
+                labels = sorted({*by_cell.values(), *won})
                 ids = {label: f"k{len(kernels) + at}" for at, label in enumerate(labels)}
                 compiled = {"D": width, "dtype": dtype, "mask": mask}
                 for label in labels:
@@ -209,24 +134,19 @@ def dispatch_group(
     alone: Sequence[Row],
     ids: dict[str, str],
 ) -> Row:
-    near = sorted(
-        (rule for row in alone if (rule := rule_of(row)) is not None),
-        key=lambda rule: rule["ratio"],
-    )
     return {
         "compiled": compiled,
         "region": region_of([item.row["dims"] for item in group] + [row["dims"] for row in alone]),
         "rules": [
             *(exactly(row, ids) for row in alone),
             *rules_of(group, ids),
-            *({"when": rule["when"], "use": ids[rule["use"]]} for rule in near),
             {"when": [], "use": "library"},
         ],
         "outside": "library",
         "workloads": [
             workload_of(item, served[key(item.cell)], ids)
             for item in group
-            if key(item.cell) in served
+            if item.is_own and key(item.cell) in served
         ]
         + [single_of(row, ids) for row in alone],
         "regret": {},
@@ -238,10 +158,10 @@ def kind_of(row: Row) -> tuple[int, str]:
 
 
 def region_of(measured: Sequence[Row]) -> Row:
-    """Up to NEAR beyond what was measured; of B and H it is the product that counts."""
+    """Up to BEYOND times what was measured; of B and H it is the product that counts."""
     heads = max(dims["B"] * dims["H"] for dims in measured)
     most = {name: max(dims[name] for dims in measured) for name in ("S_q", "S_kv")}
-    return {name: [1, int(NEAR * most.get(name, heads))] for name in DIMS}
+    return {name: [1, int(BEYOND * most.get(name, heads))] for name in DIMS}
 
 
 def workload_of(item: Judged, label: str, ids: dict[str, str]) -> Row:
@@ -262,40 +182,27 @@ def peer_us(row: Row) -> float:
     return float(min(row["times"][name]["us"] for name in PEERS if name in row["times"]))
 
 
-def rule_of(row: Row) -> Row | None:
-    """The rule of a shape and those near it, with its kernel's label; None for the library."""
+def won_by(row: Row) -> str | None:
+    """The label of the fastest kernel on the shape; None where the library stays."""
     times = own_times(row)
     label = min(times, key=lambda name: times[name], default=None)
-    if label is None or times[label] > WON * row["times"][FALLBACK]["us"]:
+    if label is None or times[label] > EXACTLY_WON * row["times"][FALLBACK]["us"]:
         return None
-    dims = row["dims"]
-    sizes = {"B * H": dims["B"] * dims["H"], "S_q": dims["S_q"], "S_kv": dims["S_kv"]}
-    when = [
-        {"value": value, "above": below(size), "at_most": int(size * NEAR)}
-        for value, size in sizes.items()
-    ]
-    ratio = dims["H"] // dims["H_kv"]
-    when.append({"value": "H // H_kv", "above": ratio - 1, "at_most": ratio})
-    return {"when": when, "use": label, "ratio": times[label] / peer_us(row)}
-
-
-def below(size: int) -> int:
-    """The largest number that is too far below `size`."""
-    return int(-(-size // NEAR)) - 1
+    return label
 
 
 def exactly(row: Row, ids: dict[str, str]) -> Row:
-    """What was measured on a shape comes before what is guessed for its neighbours."""
-    rule, dims = rule_of(row), row["dims"]
+    """What was measured on a shape comes before what is expected of its cell."""
+    label, dims = won_by(row), row["dims"]
     return {
         "when": [{"value": name, "above": dims[name] - 1, "at_most": dims[name]} for name in DIMS],
-        "use": ids[rule["use"]] if rule else "library",
+        "use": ids[label] if label else "library",
     }
 
 
 def single_of(row: Row, ids: dict[str, str]) -> Row:
-    times, rule = own_times(row), rule_of(row)
-    use = ids[rule["use"]] if rule else "library"
+    times, label = own_times(row), won_by(row)
+    use = ids[label] if label else "library"
     return {
         "name": row["shape"],
         "dims": row["dims"],
@@ -303,7 +210,7 @@ def single_of(row: Row, ids: dict[str, str]) -> Row:
         "use": use,
         "times_us": {ids[label]: time for label, time in times.items() if label in ids},
         "best_us": min([peer_us(row), *times.values()]),
-        "ratio": rule["ratio"] if rule else 1.0,
+        "ratio": times[label] / peer_us(row) if label else 1.0,
         "peers": [name for name in PEERS if name in row["times"]],
     }
 

@@ -5,8 +5,9 @@
 
 --recorded renders the recorded winners again, requires the very sources that were measured, and
 gives each the shapes on which it was measured to be faster than what would run in its place.
-Several bundles become one set: their kernels and groups are joined, and evidence is left out. No
-GPU is needed; the cubins come from the installed NVRTC or from the bundles.
+Several bundles become one set: their kernels and groups are joined; evidence and templates, which
+only the emulator needs, are left out. No GPU is needed; the cubins come from the installed NVRTC or
+from the bundles.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from greenfast.search.toolchain import Toolchain
 
 SETS = ROOT / "greenfast" / "runtime" / "sets"
 GPU = "h200"
-LEFT_OUT = ("evidence.json", "environment.json")
+LEFT_OUT = ("evidence.json", "environment.json", "template.toml", "template.cu.j2")
 DIMS = ("B", "H", "H_kv", "S_q", "S_kv")
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bench.gpu.long_rows import OURS
+from bench.gpu.runtime_calls import PEERS
 from bench.pages.hopper_limits import limits
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
 from bench.results import Row, find_result
@@ -27,11 +29,35 @@ AIMS = {
     "B=8,H=16,S_q=577,D=64": 0.85,
     "B=32,H=12,S_q=128,D=64": 0.85,
 }
+LONG = "h200/long_rows"
 RESULT, FP8, APART = "h200/hopper_rows", "h200/fp8_sweep", "candidates_and_twins"
 
 
 def attention() -> str:
     return _section("attention")
+
+
+def beside() -> str:
+    """The stored winners in one run with every peer."""
+    measured = rows(LONG)
+    if not measured:
+        return "Not measured yet."
+    peers = [name for name in PEERS if any(name in row["us"] for row in measured)]
+    lines = []
+    for row in measured:
+        best = min((name for name in peers if name in row["us"]), key=lambda name: row["us"][name])
+        middle, low, high = row["ratios"][best]
+        lines.append(
+            (
+                f"`{row['workload'].removesuffix(',dtype=bf16')}`",
+                f"{row['us'][OURS]:.1f}",
+                *(f"{row['us'][name]:.1f}" if name in row["us"] else "" for name in peers),
+                f"{middle:.3f} [{low:.3f}, {high:.3f}] of {best}",
+            )
+        )
+    environment = find_result(LONG)["environment"]
+    text = table(("workload", "ours, us", *peers, "ours / best peer"), lines)
+    return f"{text}\n\n{environment['gpu']}, {environment['date']}, L2 hot; {source_of(LONG)}."
 
 
 def behind() -> str:
@@ -112,7 +138,13 @@ def apart() -> str:
 
 
 def pages() -> dict[Path, str]:
-    sections = {"attention": attention, "limits": behind, "fp8": fp8, "apart": apart}
+    sections = {
+        "attention": attention,
+        "beside": beside,
+        "limits": behind,
+        "fp8": fp8,
+        "apart": apart,
+    }
     return {PAGE: filled_page(PAGE, "hopper_page", sections)}
 
 

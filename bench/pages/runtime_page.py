@@ -5,10 +5,12 @@ python -m bench.pages.runtime_page [--save]
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import exp, log
 from pathlib import Path
 
+from bench.gpu.drawn_calls import ratio
 from bench.gpu.runtime_calls import PEERS
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
 from bench.results import Row, find_result
@@ -17,6 +19,9 @@ PAGE = DOCS / "runtime.md"
 OVERHEAD, TABLE, CALLS, MODELS = (
     f"h200/runtime_{name}" for name in ("overhead", "table", "calls", "end_to_end")
 )
+
+REGRET, TABLE_FP16 = "h200/rule_regret", "h200/runtime_table_fp16"
+DRAWN = "h200/drawn_calls"
 
 
 def overhead() -> str:
@@ -60,14 +65,22 @@ def _ended(died: int) -> str:
 
 
 def shapes() -> str:
-    timed = [row for row in rows(TABLE) if "times" in row]
+    return _shapes(TABLE)
+
+
+def shapes_fp16() -> str:
+    return _shapes(TABLE_FP16) if rows(TABLE_FP16) else "Not measured yet."
+
+
+def _shapes(name: str) -> str:
+    timed = [row for row in rows(name) if "times" in row]
     lines = []
-    for name, chosen in _families(timed):
+    for family, chosen in _families(timed):
         ratios = [_ratio(row) for row in chosen]
         worst = max(zip(ratios, chosen, strict=True), key=lambda pair: pair[0])
         lines.append(
             (
-                name,
+                family,
                 len(chosen),
                 sum(row["kernel"] is not None for row in chosen),
                 f"{_mean(ratios):.3f}",
@@ -75,7 +88,66 @@ def shapes() -> str:
             )
         )
     titles = ("shapes", "number", "by a kernel", "time / best peer, geometric mean", "worst")
-    return f"{table(titles, lines)}\n\n{_from(TABLE)}"
+    return f"{table(titles, lines)}\n\n{_peers(timed)} {_from(name)}"
+
+
+def _peers(timed: list[Row]) -> str:
+    """How many shapes each peer served, and on how many it was the best."""
+    served = Counter(peer for row in timed for peer in PEERS if peer in row["times"])
+    best = Counter(
+        min((peer for peer in PEERS if peer in row["times"]), key=lambda name: _us(row, name))
+        for row in timed
+    )
+    parts = [f"{peer} {served[peer]} ({best[peer]})" for peer in PEERS if served[peer]]
+    said = "Shapes that a peer served, and in brackets those on which it was the best: "
+    return f"{said}{', '.join(parts)}."
+
+
+def _us(row: Row, name: str) -> float:
+    return float(row["times"][name]["us"])
+
+
+def drawn() -> str:
+    """The set as called between the sizes that were measured, beside its fallback."""
+    called = rows(DRAWN)
+    if not called:
+        return "Not measured yet."
+    lines = []
+    for dtype in dict.fromkeys(row["dtype"] for row in called):
+        chosen = [row for row in called if row["dtype"] == dtype]
+        timed = [row for row in chosen if "times" in row]
+        ratios = {row["shape"]: ratio(row) for row in timed}
+        worst = max(ratios, key=lambda shape: ratios[shape])
+        lines.append(
+            (
+                dtype,
+                len(chosen),
+                len(timed),
+                f"{_mean([*ratios.values()]):.3f}",
+                sum(value > 1 for value in ratios.values()),
+                sum(value > 1.05 for value in ratios.values()),
+                f"{ratios[worst]:.2f} ({worst})",
+            )
+        )
+    titles = ("type", "shapes", "by a kernel", "time / PyTorch's default, geometric mean")
+    more = ("slower", "by more than 5 %", "worst")
+    return f"{table((*titles, *more), lines)}\n\n{_from(DRAWN)}"
+
+
+def regret() -> str:
+    lines = [
+        (
+            row["dtype"],
+            {"points": "a point left out", "drawn": "a drawn shape"}[row["of"]],
+            f"{row['cases']:,}",
+            row["above_1"],
+            row["above_1.05"],
+            f"{row['worst'][-1][0]:.2f} ({row['worst'][-1][1]})",
+        )
+        for row in rows(REGRET)
+    ]
+    titles = ("type", "case", "cases", "slower than PyTorch", "by more than 5 %", "worst")
+    return f"{table(titles, lines)}\n\n{source_of(REGRET)}."
 
 
 def models() -> str:
@@ -101,7 +173,7 @@ def models() -> str:
 
 def pages() -> dict[Path, str]:
     sections = {"overhead": overhead, "calls": calls, "shapes": shapes}
-    sections["models"] = models
+    sections |= {"models": models, "regret": regret, "fp16": shapes_fp16, "drawn": drawn}
     return {PAGE: filled_page(PAGE, "runtime_page", sections)}
 
 

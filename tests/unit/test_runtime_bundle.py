@@ -70,7 +70,7 @@ def test_loading_and_explaining_import_no_package_of_the_service():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     said, modules = process.stdout.strip().splitlines()
-    assert said.startswith("attention: mma 64d692f10e7b of attention-h200, because")
+    assert said.startswith("attention: mma 1de68881838b of attention-h200, because")
     assert set(SERVICE) & set(modules.split()) == set()
 
 
@@ -218,12 +218,14 @@ def test_a_launch_that_contradicts_the_operation_is_refused(tmp_path):
 
 def test_explain_tells_the_rule_the_measurement_and_the_way_back():
     said = greenfast.explain("attention", B=2, H=8, S_q=256, D=64, dtype="bf16")
-    assert said.kernel == "mma 64d692f10e7b"
+    assert said.kernel == "mma 1de68881838b"
     assert "177 < S_q <= 286" in said.why
     outside = greenfast.explain("attention", B=2, H=8, S_q=40960, D=64, dtype="bf16")
     assert outside.kernel is None
     assert "which was measured" in str(outside)
-    for settings in ({"D": 96}, {"D": 64, "dtype": "fp16"}):
+    half = greenfast.explain("attention", B=2, H=8, S_q=256, D=64, dtype="fp16")
+    assert half.kernel is not None and half.kernel != said.kernel
+    for settings in ({"D": 96}, {"D": 64, "dtype": "fp8"}):
         other = greenfast.explain("attention", B=2, H=8, S_q=256, **settings)
         assert other.kernel is None
     elsewhere = greenfast.explain("attention", gpu="NVIDIA L4", B=2, H=8, S_q=256, D=64)
@@ -234,23 +236,41 @@ def test_explain_tells_the_rule_the_measurement_and_the_way_back():
         greenfast.explain("softmax")
 
 
-def test_the_shipped_kernels_are_those_that_won_a_measured_shape():
-    from bench.gpu.grid_set import judged, kind_of, rule_of, sixty, uses
-    from bench.results import read_result
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_the_shipped_kernels_are_those_that_won_a_measured_shape(dtype):
+    from bench.gpu.grid_rules import judged, uses
+    from bench.gpu.grid_set import kind_of, sixty, won_by
 
-    groups = greenfast.load(files_path("attention-h200.zip")).kernels
-    cells = judged(read_result("h200/runtime_grid")["rows"])
-    won = {
-        (*kind_of(row), rule["use"])
-        for row in sixty(every=False)
-        if (rule := rule_of(row)) is not None
-    }
+    kernels = greenfast.load(files_path("attention-h200.zip")).kernels
+    programs = [item for item in kernels.programs.values() if item.compiled["dtype"] == dtype]
+    cells = judged(dtype)
+    won = {(*kind_of(row), label) for row in sixty(dtype) if (label := won_by(row)) is not None}
     for kind in {kind_of(cell.row) for cell in cells}:
         labels = uses([cell for cell in cells if kind_of(cell.row) == kind]).values()
         won |= {(*kind, label) for label in labels}
-    assert len(groups.programs) == len(won) > 20
-    archs = {arch for program in groups.programs.values() for arch in program.cubins}
+    assert len(programs) == len(won) > 20
+    archs = {arch for program in programs for arch in program.cubins}
     assert archs == {"sm_90", "sm_90a"}
+
+
+def test_a_point_that_lies_off_a_multiple_of_128_keys_says_little_about_one():
+    """Libraries are much faster at such lengths, so an uneven point's kernel has to win by far."""
+    from bench.gpu.grid_rules import Judged, conditions
+    from bench.gpu.grid_shapes import cells
+
+    cell = next(
+        cell for cell in cells() if cell.shape.S_kv % 128 and 256 in range(*cell_keys(cell))
+    )
+    texts = {
+        ratio: [part["value"] for part in conditions(Judged(cell, {}, True, {"k": ratio}, {}), "k")]
+        for ratio in (0.6, 0.9)
+    }
+    assert "S_kv % 128" in texts[0.9] and "S_kv % 128" not in texts[0.6]
+
+
+def cell_keys(cell):
+    (keys,) = (part for part in cell.when if part["value"] == "S_kv")
+    return keys["above"] + 1, keys["at_most"] + 1
 
 
 def files_path(name):

@@ -1,0 +1,152 @@
+"""Which kernel serves which cell of the grids, judged by measured times (grid_times).
+
+A cell's kernel has to win by a margin on the cell's point, on the points beside it and on the drawn
+shapes inside of the cell, because what lies between them was not measured.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log
+
+from bench.gpu.grid_shapes import Cell, Place, beside, cells, key, place_of
+from bench.gpu.grid_times import FALLBACK, result_of
+from bench.gpu.runtime_pool import own_times
+from bench.results import Row, find_result, read_result
+
+WON = 0.93  # of the library's time, at most
+NEVER_ABOVE = 0.98  # of the library's time, on the points beside
+GIVEN_UP = 1.03  # for fewer kernels
+# Libraries are at their best where the keys are a multiple of this; a point that is none says
+# little about those in its cell unless the kernel wins by far.
+ALIGNED, WON_BY_FAR = 128, 0.7
+Ratios = dict[str, float]  # by label: our time over the library's
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A cell of the grids, with what was measured on its point and around it."""
+
+    cell: Cell
+    row: Row
+    is_own: bool  # the row is of this type, not the other type's in its place
+    ratios: Ratios
+    scores: Ratios  # of the labels that may serve it
+
+    @property
+    def best(self) -> float:
+        return min(self.scores.values(), default=1.0)
+
+
+def judged(dtype: str) -> list[Judged]:
+    """All cells with a measured point, by the stored results."""
+    rows = read_result(f"h200/{result_of('runtime_grid', dtype)}")["rows"]
+    inside = find_result(f"h200/{result_of('runtime_between', dtype)}").get("rows", ())
+    others = read_result("h200/runtime_grid")["rows"] if dtype != "bf16" else ()
+    return judged_rows(rows, inside, others)
+
+
+def judged_rows(
+    rows: Sequence[Row], inside: Sequence[Row] = (), others: Sequence[Row] = ()
+) -> list[Judged]:
+    """`inside`: shapes drawn in cells. `others`: of another type, where `rows` has nothing."""
+    by_place = {key(cell): cell for cell in cells()}
+    known = {place: row for row in others if (place := place_of(row)) in by_place}
+    ratios = {place: ratios_of(row) for place, row in known.items()}
+    own = {place: row for row in rows if (place := place_of(row)) in by_place}
+    for place, row in own.items():
+        known[place] = row
+        ratios[place] = {**ratios.get(place, {}), **ratios_of(row)}
+    drawn: dict[Place, list[Ratios]] = defaultdict(list)
+    for row in inside:
+        drawn[place_of(row)].append(ratios_of(row))
+    return [
+        Judged(
+            by_place[place], row, place in own, ratios[place], scores(place, ratios, drawn[place])
+        )
+        for place, row in known.items()
+    ]
+
+
+def ratios_of(row: Row) -> Ratios:
+    return {name: us / row["times"][FALLBACK] for name, us in own_times(row).items()}
+
+
+def scores(place: Place, ratios: Mapping[Place, Ratios], drawn: Sequence[Ratios]) -> Ratios:
+    """Of the labels that win on the point and never lose around it; missing times count as 1."""
+    near = [ratios[other] for other in beside(place) if other in ratios]
+    return {
+        name: score(own, [item.get(name, 1.0) for item in near])
+        for name, own in ratios[place].items()
+        if own <= WON
+        and all(item.get(name, NEVER_ABOVE) <= NEVER_ABOVE for item in near)
+        and all(item.get(name, NEVER_ABOVE) <= NEVER_ABOVE for item in drawn)
+    }
+
+
+def score(own: float, near: Sequence[float]) -> float:
+    """The geometric mean with the points beside; the point itself counts twice."""
+    return exp((2 * log(own) + sum(map(log, near))) / (2 + len(near)))
+
+
+def uses(group: Sequence[Judged]) -> dict[Place, str]:
+    """A label for each cell that a kernel serves: as few labels as serve all nearly as well."""
+    left = [item for item in group if item.scores]
+    label_of: dict[Place, str] = {}
+    while left:
+        served: dict[str, list[Judged]] = defaultdict(list)
+        for item in left:
+            for name, score in item.scores.items():
+                if score <= GIVEN_UP * item.best:
+                    served[name].append(item)
+        label = max(sorted(served), key=lambda name: len(served[name]))
+        label_of |= {key(item.cell): label for item in served[label]}
+        left = [item for item in left if key(item.cell) not in label_of]
+    return label_of
+
+
+def rules_of(group: Sequence[Judged], ids: Mapping[str, str]) -> list[Row]:
+    """Rules in the order of the grids; neighbours along the last axis are joined."""
+    served = uses(group)
+    rules: list[Row] = []
+    last: Place | None = None
+    for item in sorted(group, key=lambda item: key(item.cell)):
+        place = key(item.cell)
+        if place not in served:
+            continue
+        use, when = ids[served[place]], conditions(item, served[place])
+        if rules and rules[-1]["use"] == use and last == before(place) and joins(rules[-1], when):
+            for joined, part in zip(rules[-1]["when"], when, strict=True):
+                joined["at_most"] = max(joined["at_most"], part["at_most"])
+        else:
+            rules.append({"when": when, "use": use})
+        last = place
+    return rules
+
+
+def joins(rule: Row, when: Sequence[Row]) -> bool:
+    """Whether both have conditions on the same values."""
+    return [part["value"] for part in rule["when"]] == [part["value"] for part in when]
+
+
+def conditions(item: Judged, label: str) -> list[Row]:
+    when = [dict(part) for part in item.cell.when]
+    (keys,) = (part for part in when if part["value"] == "S_kv")
+    aligned = keys["at_most"] // ALIGNED * ALIGNED
+    if aligned > keys["above"] and leaves_out(item, label, aligned):
+        when.append({"value": f"S_kv % {ALIGNED}", "above": 0, "at_most": ALIGNED - 1})
+    return when
+
+
+def leaves_out(item: Judged, label: str, keys: int) -> bool:
+    """Whether so many keys are too unlike the point's: the library may like them better."""
+    is_aligned = item.cell.shape.S_kv % ALIGNED == 0
+    return keys % ALIGNED == 0 and not is_aligned and item.ratios[label] > WON_BY_FAR
+
+
+def before(place: Place) -> Place:
+    """The neighbour before on the last axis."""
+    family, width, at = place
+    return family, width, (*at[:-1], at[-1] - 1)
