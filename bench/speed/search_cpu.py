@@ -41,6 +41,7 @@ from bench.gpu.two_gpus import Setting, gpus_of, search_context, with_checker
 from bench.results import ROOT, Row
 from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
+from greenfast.search.cpu_time import process_s
 from greenfast.search.gates import judges
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.loop.plan import SearchRequest, make_plan
@@ -113,6 +114,7 @@ class _Measurement:
     period: Period
     own_cpu_s: float
     loop_cpu_s: float  # of the thread that runs the loop
+    workers_cpu_s: float  # of the processes that judge outputs, their start included
     functions: Row  # of the profile; empty without one
 
 
@@ -181,9 +183,15 @@ def _searched(
         if profiler is not None:
             profiler.end()
     functions = profiler.rows(len(trials)) if profiler is not None else {}
+    period, workers_cpu_s = Period(begin_s, end_s), _workers_cpu_s()
     return _Measurement(
-        result, trials, spans, Period(begin_s, end_s), own_cpu_s, loop_cpu_s, functions
+        result, trials, spans, period, own_cpu_s, loop_cpu_s, workers_cpu_s, functions
     )
+
+
+def _workers_cpu_s() -> float:
+    used = judges.judges_in_use()
+    return sum(process_s(worker.process.pid) for worker in used.pool.all) if used else 0.0
 
 
 def _row(options: argparse.Namespace, measurement: _Measurement, busy_s: list[float]) -> Row:
@@ -203,6 +211,7 @@ def _row(options: argparse.Namespace, measurement: _Measurement, busy_s: list[fl
         "trials": count,
         "own_cpu_ms": _ms(measurement.own_cpu_s, count),
         "loop_cpu_ms": _ms(measurement.loop_cpu_s, count),
+        "workers_cpu_ms": _ms(measurement.workers_cpu_s, count),
         "wall_ms": _ms(wall_s, count),
         "trials_per_minute": round(60 * count / wall_s, 1),
         "gpu_idle_share": [round(1 - each / wall_s, 3) for each in busy_s],

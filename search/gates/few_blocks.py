@@ -37,9 +37,12 @@ def few_blocks_case(subject: Subject, cases: Sequence[Case]) -> tuple[Case, Reso
         space = Space(template, subject.compiled, small)
         if not _same_text(point, few) or space.why_not(point.parameters):
             return None
-        shrunk = {case: _shrinks(subject.kernel, template, case, point, few) for case in cases}
-        most = max(shrunk, key=lambda case: shrunk[case], default=None)
-        if most is not None and shrunk[most] > 1.0:
+        shrunk = {  # cases with other seeds have the same grids
+            case.dims: _shrinks(subject.kernel, template, case, point, few)
+            for case in {case.dims: case for case in cases}.values()
+        }
+        most = max(cases, key=lambda case: shrunk[case.dims], default=None)
+        if most is not None and shrunk[most.dims] > 1.0:
             plural = "s" if count > 1 else ""
             return replace(most, name=f"{most.name}_on_{count}_multiprocessor{plural}"), few
     return None

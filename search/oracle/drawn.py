@@ -18,7 +18,7 @@ import statistics
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Value
@@ -125,25 +125,23 @@ def _drawn(
     draws = random.Random(f"sizes/{secret}/{kernel.name}")
     known = {case.dims for case in derived}
     padded_flop = _padded_flop(kernel, derived)
-    budget_flop = max(DRAWN_SHARE * sum(map(padded_flop, derived)), LEAST_FLOP)
+    derived_flop = sum(padded_flop(case.dims, case.options) for case in derived)
+    budget_flop = max(DRAWN_SHARE * derived_flop, LEAST_FLOP)
     host = _usual(derived)
     layouts = sorted({case.layout for case in derived})
     cases: list[Case] = []
     all_dims = _drawn_dims(kernel, compiled, derived, draws, lambda: len(cases) == DRAWN_CASES - 1)
     for attempt, dims in enumerate(all_dims):
         items = tuple((dim.name, dims[dim.name]) for dim in kernel.dims)
-        case = Case(
-            f"drawn_{len(cases) + 1}",
-            items,
-            host.options,
-            host.inputs,
-            draws.choice(layouts),
-            seed + len(cases),
-            (),
-        )
-        if items in known or (attempt < ATTEMPTS / 2 and _flop(kernel, case) < budget_flop / 8):
+        layout = draws.choice(layouts)  # in each attempt, so that a secret always draws the same
+        least_flop = budget_flop / 8 if attempt < ATTEMPTS / 2 else 0.0
+        if items in known or _flop(kernel, items, host.options) < least_flop:
             continue  # too small to tell much, as long as there is a choice
-        if padded_flop(case) > budget_flop or not _fits(kernel, case):
+        if padded_flop(items, host.options) > budget_flop:
+            continue
+        name, case_seed = f"drawn_{len(cases) + 1}", seed + len(cases)
+        case = Case(name, items, host.options, host.inputs, layout, case_seed, ())
+        if not _fits(kernel, case):
             continue
         known.add(items)
         cases.append(case)
@@ -159,11 +157,11 @@ def _usual(cases: Iterable[Case]) -> Case:
     return max(cases, key=lambda case: recipes.count(case.inputs))
 
 
-def _flop(kernel: KernelSpec, case: Case) -> float:
-    return float(kernel.work_flop(case.values(kernel)))
+def _flop(kernel: KernelSpec, dims: Items, options: Items) -> float:
+    return float(kernel.work_flop(kernel.values_of(dict(dims), dict(options))))
 
 
-def _padded_flop(kernel: KernelSpec, derived: Sequence[Case]) -> Callable[[Case], float]:
+def _padded_flop(kernel: KernelSpec, derived: Sequence[Case]) -> Callable[[Items, Items], float]:
     """The work of a case as blocks do it: a short dim costs about as much as a tile.
 
     Tiles are taken for as long as the checks' usual sizes.
@@ -173,9 +171,9 @@ def _padded_flop(kernel: KernelSpec, derived: Sequence[Case]) -> Callable[[Case]
         for dim in kernel.dims
     }
 
-    def padded(case: Case) -> float:
-        dims = tuple((name, max(int(size), usual[name])) for name, size in case.dims)
-        return _flop(kernel, replace(case, dims=dims))
+    def padded(dims: Items, options: Items) -> float:
+        least = tuple((name, max(int(size), usual[name])) for name, size in dims)
+        return _flop(kernel, least, options)
 
     return padded
 
@@ -254,7 +252,7 @@ def _fits(kernel: KernelSpec, case: Case) -> bool:
         for argument in kernel.arguments
         if argument.kind != "scalar"
     )
-    if elements > DRAWN_ELEMENTS or not _flop(kernel, case) > 0:
+    if elements > DRAWN_ELEMENTS or not _flop(kernel, case.dims, case.options) > 0:
         return False
     module = kernel_module(kernel)
     try:

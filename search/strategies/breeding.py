@@ -7,6 +7,7 @@ a feature moves together with its settings. Ordered values change mostly to a ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,6 +46,11 @@ class Breeder:
         self._ordered = np.array([is_ordered(parameter) for parameter in parameters], bool)
         self._varied = np.flatnonzero(self._counts > 1)
         self._group_of = parameter_groups(parameters)
+        self._conditions = [
+            Condition(space, place)
+            for place, parameter in enumerate(parameters)
+            if parameter.when is not None
+        ]
 
     def children(self, parents: Codes, rng: np.random.Generator, count: int) -> Children:
         """Different children of `parents`, the better ones first; some may be invalid or known."""
@@ -56,7 +62,7 @@ class Breeder:
         mutants = (fathers == mothers) | (rng.random(count) < ALSO_MUTATED)
         codes[mutants] = self._mutated(codes[mutants], rng)
         codes = self._completed(codes)
-        _, first = np.unique(codes, axis=0, return_index=True)
+        _, first = np.unique(numbers(codes, self._counts), return_index=True)
         return Children(codes, mothers, fathers).kept(np.sort(first))
 
     def _crossed(self, mothers: Codes, fathers: Codes, rng: np.random.Generator) -> Codes:
@@ -87,24 +93,55 @@ class Breeder:
 
     def _completed(self, codes: Codes) -> Codes:
         """The rows with the default of each parameter whose `when` does not hold."""
-        parameters = self._space.template.parameters
-        places = {parameter.name: place for place, parameter in enumerate(parameters)}
-        for place, parameter in enumerate(parameters):
-            if parameter.when is None:
-                continue
-            names = [name for name in sorted(parameter.when.names) if name in places]
-            rows, kind = np.unique(
-                codes[:, [places[name] for name in names]], axis=0, return_inverse=True
-            )
-            active = []
-            for row in rows.tolist():
-                values = dict(self._space.compiled)
-                for name, code in zip(names, row, strict=True):
-                    values[name] = parameters[places[name]].values[code]
-                active.append(bool(parameter.when(values)))
-            inactive = ~np.array(active, bool)[kind.reshape(-1)]
-            codes[inactive, place] = parameter.values.index(parameter.default)
+        for condition in self._conditions:
+            codes[~condition.holds(codes), condition.place] = condition.default
         return codes
+
+
+class Condition:
+    """The `when` of a parameter on rows of positions; each combination of values is asked once."""
+
+    def __init__(self, space: Space, place: int) -> None:
+        parameters = space.template.parameters
+        parameter = parameters[place]
+        assert parameter.when is not None, "the parameter has no condition"
+        self.place, self.default = place, parameter.values.index(parameter.default)
+        self._when, self._compiled = parameter.when, dict(space.compiled)
+        self._places = [
+            at for at, each in enumerate(parameters) if each.name in parameter.when.names
+        ]
+        self._parameters = [parameters[at] for at in self._places]
+        self._counts = np.array([len(each.values) for each in self._parameters], np.int64)
+        self._known: dict[int, bool] = {}
+
+    def holds(self, codes: Codes) -> np.ndarray:
+        """[rows]: whether it holds."""
+        rows = codes[:, self._places]
+        found, first, kind = np.unique(
+            numbers(rows, self._counts), return_index=True, return_inverse=True
+        )
+        for number, row in zip(found.tolist(), first.tolist(), strict=True):
+            if number not in self._known:
+                self._known[number] = self._asked(rows[row].tolist())
+        known = [self._known[number] for number in found.tolist()]
+        return np.array(known, bool)[kind.reshape(-1)]
+
+    def _asked(self, row: list[int]) -> bool:
+        values = dict(self._compiled)
+        for parameter, code in zip(self._parameters, row, strict=True):
+            values[parameter.name] = parameter.values[code]
+        return bool(self._when(values))
+
+
+def numbers(codes: Codes, counts: np.ndarray) -> np.ndarray:
+    """[points]: a number of each, equal for equal points; `counts` of values in each column.
+
+    A point of too many combinations for 64 bits becomes a number by its order.
+    """
+    if math.prod(counts.tolist()) >= 2**63:
+        return np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
+    steps = np.append(np.cumprod(counts[:0:-1])[::-1], 1) if len(counts) else counts
+    return codes @ steps.astype(np.int64)
 
 
 def parameter_groups(parameters: Sequence[Parameter]) -> np.ndarray:
@@ -115,7 +152,8 @@ def parameter_groups(parameters: Sequence[Parameter]) -> np.ndarray:
         condition = [] if parameter.when is None else parameter.when.names
         for name in condition:
             if name in places:
-                joined, kept = groups[place], groups[places[name]]
+                # The lowest number stays: names come in another order in each process.
+                kept, joined = sorted((groups[place], groups[places[name]]))
                 groups = [kept if group == joined else group for group in groups]
     return np.unique(groups, return_inverse=True)[1].reshape(-1)
 

@@ -76,10 +76,11 @@ class Ranker:
         places, targets = known.points[right], standardised(known.logs[right])
         factor = self._fitted(places, targets, steps)
         if len(pending):
-            expected, _ = _predicted(places, pending, factor, self._scaled)
+            expected = _means(_nearness(places, pending, self._scaled), factor)
             places, targets = np.vstack([places, pending]), np.append(targets, expected)
             factor = self._factor(places, targets)
-        mean, deviation = _predicted(places, points, factor, self._scaled)
+        nearness = _nearness(places, points, self._scaled)
+        mean, deviation = _means(nearness, factor), _deviations(nearness, factor)
         return expected_improvement(mean, deviation, float(targets.min()))
 
     def chance(self, known: Outcomes, points: Array, steps: int) -> Array:
@@ -87,7 +88,7 @@ class Ranker:
         right = np.isfinite(known.logs).astype(float)
         share = right.mean()
         factor = self._fitted(known.points, right - share, steps)
-        mean, _ = _predicted(known.points, points, factor, self._scaled)
+        mean = _means(_nearness(known.points, points, self._scaled), factor)
         chance: Array = np.clip(mean + share, LEAST_CHANCE, 1.0)
         return chance
 
@@ -203,13 +204,22 @@ def _matern(squares: Array) -> Array:
     return values
 
 
-def _predicted(
-    places: Array, points: Array, factor: _Factor, scaled: Scaling
-) -> tuple[Array, Array]:
-    """Mean and deviation of each point."""
-    single = np.float32  # thousands of points: half the time, and enough to rank them
-    nearness = _matern(_between(scaled(places).astype(single), scaled(points).astype(single)))
-    mean = factor.weights.astype(single) @ nearness
-    spread = factor.root.astype(single) @ nearness
+# Thousands of points are in single precision: half the time, and enough to rank them.
+
+
+def _nearness(places: Array, points: Array, scaled: Scaling) -> Array:
+    """[places, points]: the covariance of each two."""
+    single = np.float32
+    return _matern(_between(scaled(places).astype(single), scaled(points).astype(single)))
+
+
+def _means(nearness: Array, factor: _Factor) -> Array:
+    means: Array = factor.weights.astype(np.float32) @ nearness
+    return means
+
+
+def _deviations(nearness: Array, factor: _Factor) -> Array:
+    spread = factor.root.astype(np.float32) @ nearness
     known = np.einsum("ij,ij->j", spread, spread)
-    return mean, np.sqrt(factor.scale * np.maximum(1 - known, 1e-6))
+    deviations: Array = np.sqrt(factor.scale * np.maximum(1 - known, 1e-6))
+    return deviations

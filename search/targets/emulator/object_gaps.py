@@ -24,6 +24,9 @@ def with_gaps(assembly: Iterable[str]) -> Iterator[str]:
     """The lines of `assembly` with a gap before and behind each object that has a name."""
     thread_local, alignment, label, inside = False, 1, "", False
     for line in assembly:
+        if not inside and line.startswith("\t") and not line.startswith("\t."):
+            yield line  # an instruction, as most lines are
+            continue
         if inside and not _DATA.match(line):
             yield f"\t.zero\t{GAP_BYTES}\n"
             inside = False

@@ -25,7 +25,7 @@ def with_own_frames_passed(assembly: Iterable[str]) -> Iterator[str]:
         yield from lines
         return
     for number, line in enumerate(lines):
-        if not _HOOK.match(line):
+        if "__tsan_" not in line or not _HOOK.match(line):
             yield line
             continue
         yield (
