@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +28,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 ENDINGS = (
     ".gz",
     ".json",
+    ".jsonl",
     ".csv",
     ".tsv",
     ".txt",
@@ -106,29 +105,35 @@ def import_space(
     require_free(known, folder, replace)
     known_parameters = parameters_of(space)
     title = shortened(one_line(f"{space.kernel or known} on {space.device or 'a GPU'}"), 90)
-    with whole_or_as_before(folder, settings.data):
-        write_kernel(spaces, known, kernel_texts(known, space, known_parameters, title))
-        imported = imported_recording(known, file, space, known_parameters, load_kernel(folder))
-        recording.parent.mkdir(parents=True, exist_ok=True)
-        write(recording, imported)
+    with tempfile.TemporaryDirectory(prefix="importing-", dir=settings.data) as beside:
+        made = write_kernel(
+            Path(beside), known, kernel_texts(known, space, known_parameters, title)
+        )
+        imported = imported_recording(known, file, space, known_parameters, load_kernel(made))
+        write(Path(beside) / recording.name, imported)
+        put(made, folder, Path(beside) / recording.name, recording)
     report(known, space, as_json)
     return 0
 
 
-@contextmanager
-def whole_or_as_before(folder: Path, data: Path) -> Iterator[None]:
-    """The folder that this block makes, or after an error the one that was there before."""
-    with tempfile.TemporaryDirectory(prefix="replaced-", dir=data) as aside:
-        before = Path(aside) / folder.name
-        if folder.is_dir():
-            folder.rename(before)
-        try:
-            yield
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            if before.is_dir():
-                before.rename(folder)
-            raise
+def put(made: Path, folder: Path, made_recording: Path, recording: Path) -> None:
+    """Move a finished space to its place, or leave the one that was there before.
+
+    All that takes long is done, so a process that is killed hardly ever leaves a part.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    recording.parent.mkdir(parents=True, exist_ok=True)
+    before = made.with_name(".before")
+    if folder.is_dir():
+        folder.rename(before)
+    try:
+        made.rename(folder)
+        made_recording.rename(recording)
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        if before.is_dir():
+            before.rename(folder)
+        raise
 
 
 def own_name(file: Path, name: str | None) -> str:

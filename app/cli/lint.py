@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,8 +44,9 @@ def lint(
     """Check a kernel's files without running a candidate, and print every problem.
 
     It reads kernel.toml and the templates, looks for names that nothing uses, renders every preset
-    and a sample of points, calls reference.py at small sizes and judges it, and compares the
-    arguments of compiled entries with kernel.toml.
+    and a sample of points, calls reference.py at small sizes and judges it, compiles a few
+    candidates that show the parameters' values, and compares the arguments of their entries with
+    kernel.toml.
 
     Exit codes: 0 no problem, 2 at least one.
     """
@@ -54,12 +55,13 @@ def lint(
     with opened_services() as services:
         folders = _folders(kernel or [], services.catalogue)
         toolchain = usable_toolchain(lambda: services.toolchain)
-        reports = {
-            folder: sorted_problems(
-                lint_kernel(folder, _headers(services, folder), device(gpu), toolchain)
-            )
-            for folder in folders
-        }
+        reports: dict[Path, Sequence[Problem]] = {}
+        for folder in folders:
+            headers = _headers(services, folder)
+            found = sorted_problems(lint_kernel(folder, headers, device(gpu), toolchain))
+            reports[folder] = found
+            if not as_json:
+                _show(folder, found)
     problems = [problem for report in reports.values() for problem in report]
     if as_json:
         print_json(
@@ -68,22 +70,18 @@ def lint(
                 "problems": [asdict(problem) for problem in problems],
             }
         )
-    else:
-        _show(reports)
+    elif problems:
+        print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
     if toolchain is None:
         say("greenfast: no CUDA compiler here, so the entries' arguments were not compared")
     return EXIT_PROBLEMS if problems else 0
 
 
-def _show(reports: Mapping[Path, Sequence[Problem]]) -> None:
-    for folder, problems in reports.items():
-        for problem in problems:
-            print(f"{visible(problem.sentence)} [{problem.code}]")
-        if not problems:
-            print(f"{visible(folder.name)}: no problems")
-    count = sum(map(len, reports.values()))
-    if count:
-        print(f"{count} problem{'s' if count > 1 else ''}")
+def _show(folder: Path, problems: Sequence[Problem]) -> None:
+    for problem in problems:
+        print(f"{visible(problem.sentence)} [{problem.code}]", flush=True)
+    if not problems:
+        print(f"{visible(folder.name)}: no problems", flush=True)
 
 
 def _folders(names: list[str], catalogue: Catalogue) -> tuple[Path, ...]:

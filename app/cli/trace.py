@@ -19,6 +19,7 @@ from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, print_json, table
 from greenfast.app.views.terminal import say
 from greenfast.search.errors import Fault, UsageError
+from greenfast.search.text import visible
 from greenfast.traced import TraceResult, check_ending, write_workloads
 
 TRACER = Path(greenfast.__file__).with_name("tracing.py")
@@ -75,7 +76,8 @@ def trace(
     else:
         show_trace(traced)
     if code:
-        say(f"greenfast: the program ended with {code}; what it had called is written")
+        what = "; what it had called is written" if paths else ""
+        say(f"greenfast: the program ended with {code}{what}")
     return 1 if code or not paths else 0
 
 
@@ -101,6 +103,8 @@ def traced_command(program: list[str], result: Path) -> list[str]:
         rest = [words[at][2:], *words[at + 1 :]] if len(words[at]) > 2 else words[at + 1 :]
     if not rest:
         raise UsageError(f"nothing follows {how}", code="bad_program", mend="python PROGRAM.py")
+    if how == "path" and not Path(rest[0]).exists():
+        raise UsageError(f"there is no file {visible(rest[0])}", code="bad_program")
     return [*words[:at], str(TRACER), str(result), how, *rest]
 
 

@@ -11,7 +11,6 @@ library in nvidia-cutlass-dsl-libs.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib
 import importlib.metadata
@@ -22,8 +21,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.command_line import script_parser
 from bench.gpu.flash_4 import CALLS, VERSION, call_name
-from bench.gpu.runtime_shapes import Shape, shapes
+from bench.gpu.long_rows import row_shapes
+from bench.gpu.runtime_shapes import shapes
 
 ENVIRONMENT = {
     "FLASH_ATTENTION_ARCH": "sm_90",
@@ -46,9 +47,7 @@ void CuteDSLRT_TVMFFISetRaisedCudaError(raise_t raise, int32_t code) {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runtime", type=Path, required=True)
     parser.add_argument("--cudart", type=Path, required=True)
@@ -84,7 +83,7 @@ def compiled() -> dict[str, Path]:
 
     type(cache).__contains__ = noted
     found = {}
-    for shape in (*shapes(), *long_shapes()):
+    for shape in (*shapes(), *row_shapes()):
         for dtype in (torch.bfloat16, torch.float16):
             with FakeTensorMode():
                 q, k, v = (
@@ -100,12 +99,6 @@ def compiled() -> dict[str, Path]:
             name = call_name(given[0].shape, given[1].shape, str(dtype), shape.is_causal)
             found[name] = cache.cache_path / f"{cache._key_to_hash(used[-1])}.o"
     return found
-
-
-def long_shapes() -> list[Shape]:
-    from bench.gpu.long_rows import row_shapes
-
-    return row_shapes()
 
 
 def library_name(path: Path) -> str:

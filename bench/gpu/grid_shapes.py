@@ -7,9 +7,10 @@ no points of a grid: a point with the same sizes moves down by a sixteenth.
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from math import floor, sqrt
+from dataclasses import dataclass, replace
+from math import exp, floor, log, sqrt
 
 from bench.gpu.runtime_shapes import Shape, shapes
 from bench.results import Row
@@ -18,6 +19,7 @@ OUTSIDE = 1.5  # how far a cell at the border goes beyond its point
 MOST_FLOP = 0.6e12  # of a point
 MOST_KEY_BYTES = 2 << 30  # K and V of a point, bf16
 HEADS = 32  # of a batch entry, where there are so many
+ROUND_LENGTHS = (1, 16, 64, 128)  # what drawn lengths are multiples of
 
 
 Place = tuple[int, int, tuple[int, ...]]  # family, D, indices on the axes
@@ -158,3 +160,46 @@ def _flop(shape: Shape) -> float:
 
 def _key_bytes(shape: Shape) -> int:
     return 4 * shape.B * shape.H_kv * shape.S_kv * shape.D
+
+
+# ---- shapes inside of cells ----
+
+
+def drawn_shapes(count: int, seed: int) -> Iterator[tuple[Cell, Shape]]:
+    """Shapes inside of random cells; none is as large as one that is not tuned on."""
+    numbers, everywhere = random.Random(seed), cells()
+    for _ in range(count):
+        cell = numbers.choice(everywhere)
+        shape = drawn(cell, numbers)
+        if shape == apart(shape):
+            yield cell, shape
+
+
+def drawn(cell: Cell, numbers: random.Random) -> Shape:
+    """A shape inside of the cell; the point itself where no count of heads fits."""
+    bounds = {part["value"]: (part["above"], part["at_most"]) for part in cell.when}
+    shape, step = cell.shape, numbers.choice(ROUND_LENGTHS)
+    ratio = shape.H // shape.H_kv
+    count = _multiple(_log_uniform(numbers, *bounds["B * H"]), ratio, *bounds["B * H"])
+    if count % ratio:
+        return shape
+    h = max(h for h in range(1, HEADS + 1) if count % h == 0 and h % ratio == 0)
+    keys = _multiple(_log_uniform(numbers, *bounds["S_kv"]), step, *bounds["S_kv"])
+    queries = keys
+    if FAMILIES[cell.family].queries:
+        queries = _multiple(_log_uniform(numbers, *bounds["S_q"]), step, *bounds["S_q"])
+    sizes = {"B": count // h, "H": h, "H_kv": h // ratio, "S_q": queries, "S_kv": keys}
+    name = f"between {count // h}x{h}/{h // ratio} {queries}x{keys} D{shape.D}"
+    return replace(shape, name=name, **sizes)
+
+
+def _log_uniform(numbers: random.Random, above: int, at_most: int) -> int:
+    """Evenly on a log scale."""
+    low, high = log(above + 1), log(at_most + 1)
+    return min(at_most, int(exp(numbers.uniform(low, high))))
+
+
+def _multiple(size: int, step: int, above: int, at_most: int) -> int:
+    """A multiple of `step` close to the size, if one is inside of the bounds."""
+    rounded = max(step, round(size / step) * step)
+    return rounded if above < rounded <= at_most else size

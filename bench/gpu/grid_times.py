@@ -14,17 +14,16 @@ a grid's file also has the points of before.
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.command_line import require_gpu, script_parser
 from bench.gpu import runtime_calls
 from bench.gpu.graph_times import times_us
-from bench.gpu.grid_shapes import FAMILIES, Cell, Place, apart, beside, cells, key, place_of
+from bench.gpu.grid_shapes import Cell, Place, beside, cells, drawn_shapes, key, place_of
 from bench.gpu.runtime_calls import environment, inputs, peers
 from bench.gpu.runtime_pool import Point, Pool, own_times, pool_points
 from bench.gpu.runtime_shapes import Shape, shapes
@@ -37,8 +36,6 @@ CLOSE = 1.05  # of the fastest kernel on one of the sixty shapes
 FALLBACK = "torch-default"
 ROUNDS = 7
 WRITTEN_AFTER = 50  # points
-HEADS = 32  # of a batch entry of a drawn shape, where there are so many
-ROUND_LENGTHS = (1, 16, 64, 128)  # what drawn lengths are multiples of
 
 
 @dataclass(frozen=True)
@@ -145,36 +142,6 @@ def measured_before(dtype: str) -> tuple[list[Row], list[Row]]:
     return rows, [*result.get("before", ()), environment_before]
 
 
-def drawn(cell: Cell, numbers: random.Random) -> Shape:
-    """A shape inside of the cell; the point itself where no count of heads fits."""
-    bounds = {part["value"]: (part["above"], part["at_most"]) for part in cell.when}
-    shape, step = cell.shape, numbers.choice(ROUND_LENGTHS)
-    ratio = shape.H // shape.H_kv
-    count = _multiple(_between(numbers, *bounds["B * H"]), ratio, *bounds["B * H"])
-    if count % ratio:
-        return shape
-    h = max(h for h in range(1, HEADS + 1) if count % h == 0 and h % ratio == 0)
-    keys = _multiple(_between(numbers, *bounds["S_kv"]), step, *bounds["S_kv"])
-    queries = keys
-    if FAMILIES[cell.family].queries:
-        queries = _multiple(_between(numbers, *bounds["S_q"]), step, *bounds["S_q"])
-    sizes = {"B": count // h, "H": h, "H_kv": h // ratio, "S_q": queries, "S_kv": keys}
-    name = f"between {count // h}x{h}/{h // ratio} {queries}x{keys} D{shape.D}"
-    return replace(shape, name=name, **sizes)
-
-
-def _between(numbers: random.Random, above: int, at_most: int) -> int:
-    """Evenly on a log scale."""
-    low, high = math.log(above + 1), math.log(at_most + 1)
-    return min(at_most, int(math.exp(numbers.uniform(low, high))))
-
-
-def _multiple(size: int, step: int, above: int, at_most: int) -> int:
-    """A multiple of `step` close to the size, if one is inside of the bounds."""
-    rounded = max(step, round(size / step) * step)
-    return rounded if above < rounded <= at_most else size
-
-
 # ---- measuring ----
 
 
@@ -193,13 +160,10 @@ def measure_shapes(run: Run) -> None:
 
 def measure_between(run: Run, count: int, seed: int) -> None:
     """Drawn shapes; each row has the place of its cell."""
-    numbers, everywhere = random.Random(seed), cells()
     rows: list[Row] = []
-    for _ in range(count):
-        cell = numbers.choice(everywhere)
-        shape = drawn(cell, numbers)
-        if shape != apart(shape) or not run.has_time:
-            continue
+    for cell, shape in drawn_shapes(count, seed):
+        if not run.has_time:
+            break
         rows.append(measured(run, cell, shape))
     if rows:
         result = {"environment": environment(), "seed": seed, "rows": rows}

@@ -32,6 +32,7 @@ from greenfast.search.toolchain.signature import passed_arguments, signature_fau
 
 SAMPLED_POINTS = 8  # of each template and compile-time choice, beside the presets
 MOST_CHOICES = 4  # of compile-time values, beside those that a preset needs
+MOST_COMPILED = 6  # candidates of each template
 SEED = 0
 _PLACE = re.compile(r"(?P<file>[\w./-]+\.(?:toml|py|j2))(?::(?P<line>\d+))?")
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -223,12 +224,12 @@ def _template_problems(
                     + (f" for {shown}" if shown else ""),
                 )
             )
-        to_compile = toolchain
+        to_compile = _every_value(candidates)[: 1 if number else MOST_COMPILED]
         for candidate in candidates:
+            compiler = toolchain if candidate in to_compile else None
             problem = _candidate_problem(
-                kernel, template, candidate, compiled, include_dirs, device, to_compile
+                kernel, template, candidate, compiled, include_dirs, device, compiler
             )
-            to_compile = None  # the first one tells whether the arguments are right
             if problem is not None:
                 problems.append(problem)
     problems = _told_once(problems)
@@ -239,6 +240,20 @@ def _template_problems(
             if reason is not None
         )
     return problems
+
+
+def _every_value(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The first candidate, then those that add most values of parameters: few show them all."""
+    left, chosen = list(candidates), list[Candidate]()
+    seen: set[tuple[str, Value]] = set()
+    while left:
+        best = max(left, key=lambda each: len(set(each.parameters) - seen)) if chosen else left[0]
+        if chosen and not set(best.parameters) - seen:
+            break
+        chosen.append(best)
+        seen |= set(best.parameters)
+        left.remove(best)
+    return chosen
 
 
 def _told_once(problems: Iterable[Problem]) -> list[Problem]:

@@ -77,8 +77,8 @@ def _shape(entry: Table, dims: tuple[Dim, ...]) -> tuple[str, ...]:
             raise SpecError(
                 f"{entry.where}: shape holds the number {size}, and a shape is made of dims",
                 code="literal_shape",
-                mend=f'give it a name: under [dims] write W = {{ time = "compile", '
-                f'values = [{size}], default = "{size}" }}, and here "W"',
+                mend=f'give it a name: under [dims] write size_{size} = {{ time = "compile", '
+                f'values = [{size}], default = "{size}" }}, and here "size_{size}"',
             )
         if size not in names:
             raise SpecError(

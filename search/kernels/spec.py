@@ -301,12 +301,14 @@ class KernelSpec:
                 return workload
         if sentence := dict(self.broken_workloads).get(name):
             raise SpecError(sentence, code="bad_workload")
-        raise unknown_name(
+        unknown = unknown_name(
             "workload",
             name,
             [workload.name for workload in self.workloads],
             where=f"kernel {self.name}",
         )
+        unknown.mend += f"; or values, such as {self.workload_form.example}"
+        raise unknown
 
     def named(self, workload: Workload) -> Workload:
         """The kernel's own workload of the same values, where it has one."""

@@ -67,8 +67,14 @@ def read_workloads(path: Path, kernel: KernelSpec) -> tuple[WeightedWorkload, ..
 
 def workload_of(row: Mapping[str, Any], kernel: KernelSpec, where: str) -> WeightedWorkload:
     """The workload of a row with ROW_KEYS; UsageError that begins with `where`."""
-    faults = [f"unknown key {visible(key)!r}" for key in row if key not in ROW_KEYS]
+    faults: list[str] = []
     values: dict[str, object] = {}
+    for key in row:
+        if key in kernel.workload_form.names:
+            faults.append(f"{key} belongs under {'dims' if _is_dim(kernel, key) else 'options'}")
+            values[key] = row[key]
+        elif key not in ROW_KEYS:
+            faults.append(f"unknown key {visible(key)!r}")
     for key in ("dims", "options"):
         part = row.get(key) or {}
         if isinstance(part, Mapping):
@@ -93,11 +99,15 @@ def workload_of(row: Mapping[str, Any], kernel: KernelSpec, where: str) -> Weigh
     return WeightedWorkload(workload, float(weight))
 
 
+def _is_dim(kernel: KernelSpec, name: str) -> bool:
+    return name in (dim.name for dim in kernel.dims)
+
+
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
     text, ending = _text(path), path.suffix.lower()
     try:
         if ending == ".csv":
-            rows: Any = [_csv_row(row) for row in csv.DictReader(io.StringIO(text), strict=True)]
+            rows: Any = _csv_rows(text)
         else:
             rows = tomllib.loads(text) if ending == ".toml" else json.loads(text)
     except (ValueError, csv.Error, RecursionError) as error:
@@ -108,8 +118,9 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
     if isinstance(rows, Mapping):
         rows = rows.get("workloads")
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        form = "[[workloads]] tables" if ending == ".toml" else '[{"dims": {...}}, ...]'
         raise UsageError(
-            f"{_shown(path)}: a list of workloads is needed, in TOML written [[workloads]]",
+            f"{_shown(path)}: a list of workloads is needed, written {form}",
             code="bad_workloads_file",
         )
     if len(rows) > MOST_WORKLOADS:
@@ -118,6 +129,15 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             code="bad_workloads_file",
         )
     yield from rows
+
+
+def _csv_rows(text: str) -> list[dict[str, Any]]:
+    """The rows below the first line, which names the columns."""
+    rows = csv.DictReader(io.StringIO(text), strict=True)
+    for separator in ";\t":
+        if any(separator in name for name in rows.fieldnames or ()):
+            raise ValueError(f"columns are separated by commas, not by {separator!r}")
+    return [_csv_row(row) for row in rows]
 
 
 def _csv_row(row: Mapping[str | None, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ LONGEST_TEXT = 1000
 _LABEL = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _LABELLED = re.compile(r"([^(]*)\((.*)\)\Z", re.DOTALL)
 _WHOLE = re.compile(r"[+-]?\d{1,30}\Z", re.ASCII)
+_SPACED = re.compile(r"\s\w+\s*=")  # a value that goes on with another name
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class WorkloadForm:
         `where` begins the sentence of the UsageError for values that do not fit the kernel; it
         names every value that is wrong.
         """
-        faults = [f"{name} is unknown" for name in values if name not in self.names]
+        faults = [self._unknown(name) for name in values if name not in self.names]
         if label and not _LABEL.match(label):
             faults.append(f"the name {_shown(label)!r}; names are small letters, digits and _")
         faults += [fault for dim in self.dims if (fault := self._size_fault(dim, values))]
@@ -131,11 +132,11 @@ class WorkloadForm:
         values: dict[str, object] = {}
         for part in filter(str.strip, body.split(",")):
             name, equals, value = (word.strip() for word in part.partition("="))
-            if not equals or not name or not value:
+            if not equals or not name or not value or _SPACED.search(value):
                 raise UsageError(
                     f"{shown}: {visible(part.strip())!r} is not NAME=VALUE",
                     code="bad_workload",
-                    mend=f"write for example {self.example}",
+                    mend=f"write for example {self.example}, with commas between",
                 )
             if name in values:
                 raise UsageError(f"{shown}: {visible(name)} is given twice", code="bad_workload")
@@ -146,6 +147,11 @@ class WorkloadForm:
     def names(self) -> tuple[str, ...]:
         """Of dims and options, in the kernel's order."""
         return (*(dim.name for dim in self.dims), *(option.name for option in self.options))
+
+    def _unknown(self, name: str) -> str:
+        """The sentence for a name that is no dim and no option; another spelling is suggested."""
+        meant = next((each for each in self.names if each.lower() == name.lower()), None)
+        return f"{name} is unknown" + (f", did you mean {meant}?" if meant else "")
 
     @property
     def example(self) -> str:
@@ -183,6 +189,8 @@ class WorkloadForm:
             return f"{dim.name}={_shown(size)} is not a whole number"
         if dim.values and size not in dim.values:
             return f"{dim.name}={size} is not one of {', '.join(map(str, dim.values))}"
+        if size == 0 and 0 in dim.values and smallest:
+            return f"{dim.name}=0, and only dims of empty_dims may be 0; a switch is an option"
         if not smallest <= size <= LARGEST_DIM:
             return f"{dim.name}={size} is not between {smallest} and {LARGEST_DIM}"
         return ""

@@ -75,6 +75,11 @@ class Flights:
     def __bool__(self) -> bool:
         return bool(self._queue)
 
+    @property
+    def futures(self) -> tuple[Future[Evaluated], ...]:
+        """Of the trials that are not recorded."""
+        return tuple(flight.future for flight in self._queue)
+
     def has_room(self, asked: int) -> bool:
         """Whether another trial may begin beside `asked` whose proposals are to come."""
         if len(self._queue) + asked >= self.most:

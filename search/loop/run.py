@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from greenfast.search.dispatch.times import is_correct
 from greenfast.search.errors import Fault
@@ -162,8 +162,8 @@ class SearchRun:
                     result = self._closed(executor, result)
                 return replace(self._with_remarks(result), spent=self._meter.spent())
             finally:
-                if flights:  # cancelled, interrupted or broken: their results are no longer needed
-                    self._interrupt()
+                # Cancelled, interrupted or broken: their results are no longer needed.
+                self._end_all(flights.futures)
 
     def _loop(self, executor: LocalExecutor, flights: Flights) -> RunResult:
         asked: deque[_Asked] = deque()  # proposals to come, each with room for it
@@ -245,8 +245,7 @@ class SearchRun:
                         return RunResult(Ended.PAUSED, "paused before its winner was confirmed")
                 wait((future,), CONTROL_INTERVAL_S)
         finally:
-            if not future.done():
-                self._interrupt()
+            self._end_all((future,))
         done = future.result()
         for number, judged in done.settled:
             self.sink.settle(number, judged)
@@ -256,6 +255,14 @@ class SearchRun:
             self.sink.beside(peer)
         sentences = (done.sentence, weakness_sentence(self.weak_tests))
         return replace(result, closing="; ".join(filter(None, sentences)))
+
+    def _end_all(self, futures: Sequence[Future[Any]]) -> None:
+        """Interrupt until none is at work: one that was between two children starts the next."""
+        for future in futures:
+            future.cancel()
+        while not all(future.done() for future in futures):
+            self._interrupt()
+            wait(futures, CONTROL_INTERVAL_S)
 
     def _interrupt(self) -> None:
         self.stop.set()

@@ -1,8 +1,8 @@
 """Measured spaces of other tuners: Kernel Tuner's cache, the T4 result format, and older forms.
 
-Files are plain or in gzip; foreign_forms.py turns the older forms into T4. A file is read as
-configurations with one figure each, or the reason why there is none. What the file does not say
-(restrictions, baseline, code) is not made up.
+Files are plain or in gzip; foreign_forms.py and foreign_tables.py turn other forms into T4. A file
+is read as configurations with one figure each, or the reason why there is none. What the file does
+not say (restrictions, baseline, code) is not made up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from greenfast.search.recordings.foreign_forms import (
     Converted,
     NotReadable,
     converted_json,
-    converted_table,
     holds_runs,
     merged_runs,
 )
@@ -37,6 +36,7 @@ from greenfast.search.recordings.foreign_objectives import (
     value_of,
     values_of,
 )
+from greenfast.search.recordings.foreign_tables import converted_table
 from greenfast.search.text import one_line, shortened
 from greenfast.search.verdict import Reason, Stage
 
@@ -136,7 +136,7 @@ def bad(path: Path, why: str) -> UsageError:
     return UsageError(
         f"{path.name} cannot be imported: {shortened(one_line(why))}",
         code="space_damaged",
-        mend="copy it again from its source",
+        mend="correct it, or copy it again from its source",
     )
 
 

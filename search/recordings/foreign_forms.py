@@ -1,16 +1,13 @@
-"""Results of other tuners that are neither T4 nor a Kernel Tuner cache, read as T4 documents.
+"""JSON of other tuners that is neither T4 nor a Kernel Tuner cache, read as T4 documents.
 
-KTT's JSON, the JSON and tables of CLTune and CLBlast, and tables with a column for each parameter
-and one for the time (KTT's and BAT's CSV). A table may hold several runs of a configuration: the
-mean of its times counts, and a configuration that failed once has failed.
+KTT's JSON, and that of CLTune and CLBlast; foreign_tables.py reads tables. A file may hold several
+runs of a configuration: the mean of its times counts, and a configuration that failed once has
+failed.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,64 +24,9 @@ KTT_OBJECTIVES = (["TotalDuration"], "TotalDuration")
 CLTUNE_UNIT = "ms"
 DEVICE_KEYS = ("device", "device_name", "clblast_device_name")
 
-DELIMITERS = (";", "\t", ",")
-# A column of times: its name, and the unit in brackets or after an underscore.
-TIME_COLUMN = re.compile(
-    r"(?:kernel[ _])?(?:total[ _])?(?:time|runtime|duration|computation duration|latency|objective)"
-    r"(?:[ _]*[\[(]?(?P<unit>s|ms|us|ns|seconds|milliseconds|microseconds|nanoseconds)[\])]?)?\Z",
-    re.IGNORECASE,
-)
-STATUS_COLUMNS = ("status", "validity", "invalidity")
-CORRECT = ("", "ok", "correct", "valid", "true", "1", "success", "no error")
-PREFIXES = ("config.", "configuration.", "param.", "parameter.")
-# Columns that describe a run. Others are parameters, unless --parameters names them.
-OF_THE_RUN = frozenset(
-    (
-        "name",
-        "kernel",
-        "device",
-        "gpu",
-        "threads",
-        "index",
-        "iteration",
-        "run",
-        "seed",
-        "timestamp",
-        "date",
-        "error",
-        "correctness",
-        "global_size",
-        "local_size",
-        "maximum_work_group_size",
-        "local_memory_size",
-        "private_memory_size",
-        "constant_memory_size",
-        "registers_count",
-        "registers",
-        "kernel_name",
-        "device_name",
-        "times",
-        "runtimes",
-        "compile_time",
-        "verification_time",
-        "benchmark_time",
-        "strategy_time",
-        "framework_time",
-        "total_time",
-        "algorithm_time",
-        "arg_time",
-        "compilation_time",
-    )
-)
-INTEGER = re.compile(r"-?[0-9]{1,18}\Z")
-DECIMAL = re.compile(r"-?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?\Z")
-
 
 class NotReadable(ValueError):
     """The file has the look of a known format, and breaks its rules: one sentence."""
-
-
-LFS_POINTER = "version https://git-lfs."
 
 
 @dataclass(frozen=True)
@@ -119,12 +61,12 @@ def _ktt(metadata: Mapping[str, Any], results: list[Any]) -> Converted:
             configuration[str(pair["Name"])] = pair["Value"]
         status = str(result.get("Status") or "")
         rows.append(
-            _row(configuration, result.get("TotalDuration"), unit, KTT_STATUS.get(status, status))
+            row_of(configuration, result.get("TotalDuration"), unit, KTT_STATUS.get(status, status))
         )
         kernels[str(result.get("KernelName") or "")] = None
-    facts = {"kernel_name": _single(kernels, "kernels"), "device": metadata.get("Device")}
+    facts = {"kernel_name": single(kernels, "kernels"), "device": metadata.get("Device")}
     version = str(metadata.get("KttVersion") or "without version")
-    return Converted(f"KTT {version}", _document(facts, rows))
+    return Converted(f"KTT {version}", document_of(facts, rows))
 
 
 def _is_cltune(row: Any) -> bool:
@@ -141,134 +83,29 @@ def _cltune(content: Mapping[str, Any], results: list[Any]) -> Converted:
         ),
         "",
     )
-    facts = {"kernel_name": _single(kernels, "kernels"), "device": device}
-    rows = [_row(row["parameters"], row["time"], CLTUNE_UNIT, "") for row in results]
-    return Converted("CLTune JSON", _document(facts, rows))
+    facts = {"kernel_name": single(kernels, "kernels"), "device": device}
+    rows = [row_of(row["parameters"], row["time"], CLTUNE_UNIT, "") for row in results]
+    return Converted("CLTune JSON", document_of(facts, rows))
 
 
-def converted_table(text: str, parameters: tuple[str, ...] = ()) -> Converted | None:
-    """A table with a heading; None for a text that is none.
-
-    `parameters` names the columns of the configuration. Without it they are all columns that do not
-    describe the run, or those that begin with `config.`
-    """
-    if text.startswith(LFS_POINTER):
-        raise NotReadable("it is the pointer of Git LFS, not the file: run `git lfs pull`")
-    heading = text.partition("\n")[0].strip("\r\ufeff")
-    delimiter = next((each for each in DELIMITERS if each in heading), None)
-    if delimiter is None or heading.lstrip()[:1] in "{[<":
-        return None
-    try:
-        lines = [line for line in csv.reader(io.StringIO(text), delimiter=delimiter) if any(line)]
-    except csv.Error as error:
-        raise NotReadable(f"its table is damaged ({error})") from error
-    titles = [title.strip() for title in lines[0]]
-    time_column = _time_column(titles)
-    chosen = _columns(titles, time_column, parameters)
-    unit = _unit(titles[time_column])
-    status_column = next((i for i, t in enumerate(titles) if t.lower() in STATUS_COLUMNS), None)
-    rows: list[dict[str, Any]] = []
-    kernels: dict[str, None] = {}
-    for number, line in enumerate(lines[1:], start=2):
-        if len(line) < max((time_column, *chosen.values())) + 1:
-            raise NotReadable(f"line {number} has {len(line)} of {len(titles)} columns")
-        if [each.strip() for each in line] == titles:
-            continue  # CLTune repeats its heading
-        status = "" if status_column is None else line[status_column].strip()
-        configuration = {name: _value(line[column]) for name, column in chosen.items()}
-        failure = "correct" if status.lower() in CORRECT else status.lower()
-        rows.append(_row(configuration, _time(line[time_column], number), unit, failure))
-        kernels[_kernel(titles, line)] = None
-    facts = {"kernel_name": _single(kernels, "kernels")}
-    return Converted("CLTune table" if delimiter == ";" else "table", _document(facts, rows))
-
-
-def _time_column(titles: list[str]) -> int:
-    columns = [number for number, title in enumerate(titles) if TIME_COLUMN.match(title)]
-    if not columns:
-        raise NotReadable(
-            "its table has no column for the time, such as time, time_ms or duration (us)"
-        )
-    return columns[0]
-
-
-def _columns(titles: list[str], time_column: int, asked: tuple[str, ...]) -> dict[str, int]:
-    """The columns of the parameters, by the parameter's name."""
-    if len(set(titles) - {""}) < len([title for title in titles if title]):
-        raise NotReadable("two columns of its table have the same name")
-    if asked:
-        unknown = [name for name in asked if name not in titles]
-        if unknown:
-            raise NotReadable(f"its table has no column {', '.join(unknown)}")
-        return {name: titles.index(name) for name in asked}
-    prefixed = {
-        title.partition(".")[2]: number
-        for number, title in enumerate(titles)
-        if title.lower().startswith(PREFIXES)
-    }
-    plain = {
-        title: number
-        for number, title in enumerate(titles)
-        if title and number != time_column and not _describes_the_run(title)
-    }
-    columns = prefixed or plain
-    if not columns:
-        raise NotReadable("its table has no column for a parameter")
-    return columns
-
-
-def _describes_the_run(title: str) -> bool:
-    key = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
-    counter = "." in title and "__" in title  # a hardware counter, as the profiler names it
-    return key in OF_THE_RUN or key in STATUS_COLUMNS or counter
-
-
-def _unit(title: str) -> str:
-    match = TIME_COLUMN.match(title)
-    return (match["unit"] if match else None) or CLTUNE_UNIT
-
-
-def _kernel(titles: list[str], line: list[str]) -> str:
-    lowered = [title.lower() for title in titles]
-    column = next((lowered.index(t) for t in ("kernel name", "kernel", "name") if t in lowered), -1)
-    return line[column].strip() if column >= 0 else ""
-
-
-def _time(text: str, number: int) -> float | None:
-    """The figure of a line; None where the tuner wrote a word or nothing for a failure."""
-    text = text.strip()
-    if DECIMAL.match(text):
-        return float(text)
-    if any(character.isdigit() for character in text):
-        raise NotReadable(f"line {number} has the time {text[:40]!r}")
-    return None
-
-
-def _value(text: str) -> int | float | bool | str:
-    text = text.strip()
-    if INTEGER.match(text):
-        return int(text)
-    if DECIMAL.match(text):
-        return float(text)
-    return {"true": True, "false": False}.get(text.lower(), text)
-
-
-def _single(names: Mapping[str, Any], what: str) -> str:
+def single(names: Mapping[str, Any], what: str) -> str:
     if len(names) > 1:
         raise NotReadable(f"it holds several {what} ({', '.join(list(names)[:4])}): split it")
     return next(iter(names), "")
 
 
-def _row(configuration: Mapping[str, Any], time: Any, unit: str, failure: str) -> dict[str, Any]:
+def row_of(
+    configuration: Mapping[str, Any], time: Any, unit: str, failure: str, objective: str = "time"
+) -> dict[str, Any]:
     return {
         "configuration": dict(configuration),
-        "measurements": [{"name": "time", "value": time, "unit": unit}],
-        "objectives": ["time"],
+        "measurements": [{"name": objective, "value": time, "unit": unit}],
+        "objectives": [objective],
         "invalidity": failure or "correct",
     }
 
 
-def _document(facts: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+def document_of(facts: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"metadata": dict(facts), "results": merged_runs(rows)}
 
 

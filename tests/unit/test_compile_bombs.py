@@ -22,6 +22,11 @@ ENDED = {"timeout", "memory", "crash"}
 # The text, and the reasons that it may end for.
 BOMBS = {
     "2^30 tokens": ("#define M0 1+\n" + LADDER + "int x = M15 0;\n", ENDED),
+    # 16 MiB, which our own process would read
+    "2^23 tokens of 600 bytes": (
+        "".join(f"#define N{n} N{n - 1} N{n - 1}\n" for n in range(1, 24)) + "int x[] = {N23};\n",
+        {"compile", "refused", *ENDED},
+    ),
     "includes itself": ("#include __FILE__\n", {"compile"}),
     "endless templates": (
         "template <int N> struct A { static constexpr int v = A<N + 1>::v; };\nint x = A<0>::v;\n",
@@ -45,7 +50,7 @@ BOMBS = {
     ),
     "nested parentheses": (f"int x = {'(' * 200_000}1{')' * 200_000};\n", ENDED),
 }
-QUICK = ("includes itself", "endless templates")
+QUICK = ("includes itself", "endless templates", "2^23 tokens of 600 bytes")
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,10 @@ KTT_TABLE = (
     "dram__sectors_read.sum,Registers count\n"
     "sum,77.4,1024,32,32,262299,12\nsum,63.5,1024,64,64,2,12\n"
 )
+ATF_TABLE = """timestamp;evaluations;cost;WG;CACHED
+2024-01-01;0;81;32;true
+2024-01-01;1;64;64;false
+"""
 BAT_TABLE = (
     "timestamp,config.x,config.y,correctness,validity,objective,error\n"
     "2023,1,a,1.0,Correct,5.5,no error\n2023,2,a,1.0,Runtime,10000.0,bad launch\n"
@@ -86,8 +90,13 @@ def test_cltune_results_are_read_in_milliseconds(read, content):
         (KTT_TABLE, ("SIZE",), [77.4, 63.5]),
         (BAT_TABLE, ("x", "y"), [5500.0, None]),
         ("a\tb\ttime_us\n1\tx\t2\n2\tx\t-\n", ("a", "b"), [2.0, None]),
+        (ATF_TABLE, ("WG", "CACHED"), [81.0, 64.0]),
+        ("a,GFLOPS,Power [W],runtime (us)\n1,9,80,2\n2,8,90,3\n", ("a",), [2.0, 3.0]),
+        ("a,Time,Valid\n1,2,True\n2,2,False\n", ("a",), [2000.0, None]),
+        ('{"a": 1, "time_us": 2}\n{"a": 2, "time_us": null}\n', ("a",), [2.0, None]),
+        ('[{"a": true, "time_us": 2}, {"a": false, "time_us": 3}]', ("a",), [2.0, 3.0]),
     ],
-    ids=["KTT", "BAT", "plain"],
+    ids=["KTT", "BAT", "plain", "ATF", "measurements", "validity", "JSON lines", "JSON list"],
 )
 def test_a_table_is_read_by_its_heading(read, text, parameters, figures):
     space = read(text)
@@ -106,7 +115,10 @@ def test_the_columns_of_a_table_can_be_named(read):
     [
         ("a,b\n1,2\n", "no column for the time"),
         ("a,time\n1,2\n3\n", "line 3 has 1 of 2 columns"),
+        ("a,time,status\n1,2\n", "line 2 has 2 of 3 columns"),
         ("a,time\n1,2x\n", "line 2 has the time '2x'"),
+        ("a;time\n1;3,5\n", "decimals with a point"),
+        ('{"a": 1}\n{"a": 2}\n', "no column for the time"),
         ("a,a,time\n1,2,3\n", "two columns"),
         ("time,kernel\n1,f\n", "no column for a parameter"),
         ("kernel,a,time\nf,1,3\ng,1,3\n", "several kernels (f, g)"),

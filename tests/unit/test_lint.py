@@ -104,6 +104,13 @@ def test_a_template_with_other_arguments_is_found_where_there_is_a_compiler(lint
     assert {problem.code for problem in problems} == {"signature"}
 
 
+def test_what_only_one_value_of_a_parameter_shows_is_compiled(linted, toolchain):
+    change = ("block.cu.j2", "    sum = block_sum(sum);", "{% if unroll == 4 %}more;{% endif %}")
+    problems = linted(change, toolchain=toolchain)
+    assert [problem.code for problem in problems] == ["compile_error"]
+    assert '"more" is undefined' in problems[0].message
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["attention", "attention_fp8", "rmsnorm"])
 def test_the_shipped_kernels_have_no_problem(name, toolchain):

@@ -78,14 +78,17 @@ def test_without_device_times_the_weights_are_counts(catalogue):
 @pytest.mark.parametrize(
     ("words", "before", "after"),
     [
-        (["model.py", "5"], ["python3"], ["path", "model.py", "5"]),
+        (["m.py", "5"], ["python3"], ["path", "m.py", "5"]),
         (["PY", "-u", "-X", "dev", "m.py"], ["PY", "-u", "-X", "dev"], ["path", "m.py"]),
         (["PY", "-m", "pkg.run", "-m", "x"], ["PY"], ["-m", "pkg.run", "-m", "x"]),
         (["PY", "-mpkg"], ["PY"], ["-m", "pkg"]),
         (["PY", "-c", "print(1)", "a"], ["PY"], ["-c", "print(1)", "a"]),
     ],
 )
-def test_the_tracer_stands_in_front_of_the_program(tmp_path, words, before, after):
+def test_the_tracer_stands_in_front_of_the_program(tmp_path, monkeypatch, words, before, after):
+    (tmp_path / "m.py").touch()
+    monkeypatch.chdir(tmp_path)
+
     def real(word):
         return sys.executable if word == "PY" else word
 
@@ -95,7 +98,15 @@ def test_the_tracer_stands_in_front_of_the_program(tmp_path, words, before, afte
 
 
 @pytest.mark.parametrize(
-    "words", [["ls"], ["python-is-not-here"], [sys.executable], [sys.executable, "-m"], ["./x"]]
+    "words",
+    [
+        ["ls"],
+        ["python-is-not-here"],
+        [sys.executable],
+        [sys.executable, "-m"],
+        [sys.executable, "not_here.py"],
+        ["./x"],
+    ],
 )
 def test_what_is_no_python_program_is_refused(tmp_path, words):
     with pytest.raises(UsageError) as refused:

@@ -64,6 +64,8 @@ def test_a_workload_has_one_name_from_which_it_is_read_again(attention, text, na
         ("\x1b[31m=3", "\\x1b[31m is unknown"),
         ("B=" + "9" * 2000, "longer than 1000 characters"),
         ("=", "'=' is not NAME=VALUE"),
+        ("B=8 H=16", "'B=8 H=16' is not NAME=VALUE (write for example B=8"),
+        ("b=8,H=16,S_q=5,D=64", "b is unknown, did you mean B?"),
     ],
 )
 def test_a_wrong_workload_is_refused_with_what_is_wrong(attention, text, part):
@@ -187,6 +189,9 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
         ("mine.json", b'[{"dims": {"B": true}}]', "B=True is not a whole number"),
         ("mine.json", b'[{"dims": {}, "weight": NaN}]', "the weight nan"),
         ("mine.json", b"[]", "no workload is in it"),
+        ("mine.json", b'{"dims": {}}', 'needed, written [{"dims": {...}}, ...]'),
+        ("mine.json", b'[{"B": 1, "H": 2, "S_q": 3, "D": 64}]', "row 1: B belongs under dims"),
+        ("mine.csv", b"B;H;S_q;D\n1;2;3;64\n", "columns are separated by commas, not by ';'"),
         ("mine.csv", b"\xff\xfe", "it is not UTF-8 text"),
         ("mine.json", b" " * (2**20 + 1), "larger than 1 MiB"),
         ("missing.toml", None, "cannot be read: No such file"),

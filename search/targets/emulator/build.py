@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
@@ -37,12 +38,15 @@ from greenfast.search.targets.emulator.compiler_process import (
 from greenfast.search.targets.emulator.device_preprocessor import (
     HOST_MACROS,
     MACROS,
+    MOST_CHARACTERS,
+    MOST_JUDGED_CHARACTERS,
     PREPROCESSED,
     STAMP_MACROS,
     STUBS,
     headers_of_cuda,
     host_macros,
     preprocess_command,
+    refused_length,
     refused_question,
     stub_names,
     with_answers,
@@ -74,6 +78,7 @@ from greenfast.search.targets.emulator.source_text import Refused, device_text
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
 from greenfast.search.toolchain.includes import refused_include
 
+log = logging.getLogger("greenfast.emulator")
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE / "native"
 INCLUDE = HERE / "include"
@@ -173,6 +178,11 @@ class EmulatorBuild:
         with _locked(self.folder.with_suffix(".lock")):
             if self.executable.exists():
                 return
+            log.warning(
+                "compiling the emulator with %s; this happens once for a data folder and takes up "
+                "to a minute or two of processor time",
+                self.compiler.kind,
+            )
             fresh = Path(tempfile.mkdtemp(prefix=".fresh-", dir=self.folder.parent))
             try:
                 with ThreadPoolExecutor() as pool:
@@ -304,7 +314,9 @@ class EmulatorBuild:
             )
             if failed is not None:
                 return refused_question(failed.log) or failed
-            return (work / PREPROCESSED).read_text(errors="replace")
+            text = (work / PREPROCESSED).read_text(errors="replace")
+            most = MOST_JUDGED_CHARACTERS if is_judged else MOST_CHARACTERS
+            return refused_length(text, most) or text
 
     @contextmanager
     def _work_folder(self) -> Iterator[Path]:

@@ -34,6 +34,9 @@ BUILT_IN_MACROS = word_set("""
     __COUNTER__ __INCLUDE_LEVEL__ __TIMESTAMP__ __BASE_FILE__ __has_attribute __has_builtin
     __has_cpp_attribute __has_feature __has_include __has_include_next alloca
 """)
+# Our own process reads the tokens: a text of 700 bytes can expand to millions of them.
+MOST_JUDGED_CHARACTERS = 4 << 20
+MOST_CHARACTERS = 32 << 20  # of a file with its own includes
 _DEFINE = re.compile(r"#define (\w+)")
 _QUESTION = re.compile(
     r"^(.*?):(\d+):\d+: note: in expansion of macro "
@@ -42,7 +45,8 @@ _QUESTION = re.compile(
 )
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if\b.*$", re.MULTILINE)
 _HAS_INCLUDE = re.compile(r"\b__has_include[ \t]*\([ \t]*<([\w./]+)>[ \t]*\)")
-_MARKER = re.compile(r'# \d+ "([^"]*)"')
+_MARKER = re.compile(r'# (\d+) "([^"\n]*)"')
+_MARKED = re.compile(rf"^{_MARKER.pattern}.*$", re.MULTILINE)
 
 
 def headers_of_cuda(include: Path) -> frozenset[str]:
@@ -160,12 +164,25 @@ def refused_question(log: str) -> Refused | None:
     return Refused(Place(question[1], int(question[2])), reason)
 
 
+def refused_length(text: str, most: int) -> Refused | None:
+    """The refusal of a preprocessed text of more than `most` characters, with its line there."""
+    if len(text) <= most:
+        return None
+    place = Place("kernel.cu", 1)
+    markers = list(_MARKED.finditer(text, 0, most))
+    if markers:
+        last = markers[-1]
+        lines = text.count("\n", last.end(), most)
+        place = Place(last[2], max(1, int(last[1]) + lines - 1))
+    return Refused(place, f"macros and includes make more than {most >> 20} Mi characters of it")
+
+
 def host_macros(definitions: str, include: Path) -> frozenset[str]:
     """The reserved macros in the output of `g++ -E -dD` that are not from the stand-in headers."""
     names, is_host = set(BUILT_IN_MACROS), True
     for line in definitions.splitlines():
         if marker := _MARKER.match(line):
-            is_host = not marker[1].startswith(f"{include}/")
+            is_host = not marker[2].startswith(f"{include}/")
         elif is_host and (define := _DEFINE.match(line)) and define[1].startswith("_"):
             names.add(define[1])
     return frozenset(names)
