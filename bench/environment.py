@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.results import ROOT, Row, write_result
 from greenfast.search.cores import usable_cores
-from greenfast.search.targets import Target
+from greenfast.search.targets.base import Target
 from greenfast.search.toolchain import Toolchain
 
 WHEELS = ("optuna", "numpy", "sqlalchemy", "cuda-core", "nvidia-cuda-nvrtc")

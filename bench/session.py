@@ -23,7 +23,8 @@ from greenfast.search.oracle.cases import Case, workload_case
 from greenfast.search.oracle.problem import Problem, lay_out
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import resolve
-from greenfast.search.targets import Target, TargetSettings, open_target
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.base import Target
 from greenfast.search.toolchain import Toolchain
 
 ANY_SPILLS = GateLimits(max_spill_bytes=None)

@@ -32,7 +32,8 @@ from greenfast.search.kernels.workloads import Workload
 from greenfast.search.loop.evaluate import prepare
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
-from greenfast.search.targets import Target, TargetSettings, open_target
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.base import Target
 from greenfast.search.verdict import Failed
 
 WORKLOADS = ("mission", "mission_bf16", "mission_causal", "mission_gqa", "d32", "d128")

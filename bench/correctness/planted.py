@@ -20,7 +20,8 @@ from bench.results import Row
 from bench.session import Session, open_session
 from greenfast.search.cores import usable_cores
 from greenfast.search.diagnose.album import Entry, Judged, catalogue_of, entries, judge
-from greenfast.search.targets import Target, TargetSettings, open_target
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.base import Target
 from greenfast.search.verdict import Rejected, verdict_name
 
 SHORT_DEADLINE_S = 3.0  # for a kernel that does not end

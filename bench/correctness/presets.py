@@ -34,7 +34,7 @@ from greenfast.search.kernels.workloads import Items
 from greenfast.search.loop.evaluate import prepare
 from greenfast.search.space.candidate import Candidate, preset_candidate
 from greenfast.search.space.space import Space
-from greenfast.search.targets import Target
+from greenfast.search.targets.base import Target
 from greenfast.search.verdict import Outcome, Rejected, Stage
 
 KERNELS, COMMON_D = ("attention", "attention_fp8", "rmsnorm"), 64

@@ -38,8 +38,8 @@ from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import History
-from greenfast.search.targets import Target, TargetSettings, open_target
-from greenfast.search.targets.base import Runner
+from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.base import Runner, Target
 from greenfast.search.targets.cuda.several import SeveralGpus
 from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.toolchain import Toolchain
