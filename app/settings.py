@@ -173,6 +173,12 @@ class Settings:
         "seconds of processor time for one run of a candidate on the emulator, four times as many "
         "under checks; on a GPU, of wall time, and one wait takes 10 at most",
     )
+    reference_deadline_s: float = _setting(
+        "GREENFAST_REFERENCE_DEADLINE_S",
+        120.0,
+        _seconds,
+        "seconds for one case of a reference.py that is not greenfast's own",
+    )
     connections: int = _setting(
         "GREENFAST_CONNECTIONS",
         4096,

@@ -44,6 +44,7 @@ from greenfast.search.loop.tuning import (
     tuning_plan,
 )
 from greenfast.search.oracle.cases import LARGEST_SEED
+from greenfast.search.oracle.reference import end_guard, guard_references
 from greenfast.search.peers.compare import compare_peers
 from greenfast.search.shipped import own_version
 from greenfast.search.space.candidate import Candidate
@@ -132,6 +133,7 @@ class Services:
         It is opened once for each deadline (default: the setting) and, where it compiles candidates
         itself, for each set of headers (default: today's).
         """
+        guard_references(self.settings.reference_deadline_s)
         run_deadline_s = self.settings.run_deadline_s if run_deadline_s is None else run_deadline_s
         include_dirs = self.catalogue.include_dirs if include_dirs is None else include_dirs
         key = (
@@ -357,6 +359,7 @@ class Services:
 
     def close(self) -> None:
         """End all children and close the database."""
+        end_guard()
         for part in self._opened():
             part.close()
         if "executor" in self.__dict__:

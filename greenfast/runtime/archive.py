@@ -70,9 +70,10 @@ def _contents(path: Path) -> dict[str, bytes]:
 
 
 def _files(path: Path, packed: zipfile.ZipFile) -> dict[str, bytes]:
-    entries = [entry for entry in packed.infolist() if not entry.is_dir()]
-    if len(entries) > MOST_FILES:
-        raise bad_bundle(f"{path} holds {len(entries)} files; a bundle has at most {MOST_FILES}")
+    held = packed.infolist()
+    if len(held) > MOST_FILES:
+        raise bad_bundle(f"{path} holds {len(held)} files; a bundle has at most {MOST_FILES}")
+    entries = [entry for entry in held if not entry.is_dir()]
     files: dict[str, bytes] = {}
     total = 0
     for entry in entries:

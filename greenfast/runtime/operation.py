@@ -103,7 +103,7 @@ def read_operation(text: bytes) -> Operation:
         return _operation(table)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, SpecError) as error:
         raise bad_bundle(f"kernel.toml of the bundle cannot be read: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise bad_bundle(
             f"kernel.toml of the bundle defines no operation: {type(error).__name__}: {error}"
         ) from None

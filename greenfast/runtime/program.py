@@ -26,6 +26,7 @@ from greenfast.search.kernels.expressions import Expression, Value
 LARGEST_GRID = (2**31 - 1, 65535, 65535)
 LARGEST_SCRATCH_BYTES = 16 * 2**30
 MOST_THREADS = 1024
+LARGEST_SHARED_BYTES = 2**20  # above that of any GPU; the driver refuses what its GPU lacks
 
 Sizes = tuple[int, int, int]
 Strides = tuple[int, ...]
@@ -294,7 +295,8 @@ def _launch(form: LaunchForm, values: Mapping[str, Value]) -> Launch | None:
         return None
     if any(not 0 < size <= most for size, most in zip(grid, LARGEST_GRID, strict=True)):
         raise UsageError(f"a grid of {grid} blocks is more than CUDA launches", code="too_large")
-    if not all(block) or not 0 < block[0] * block[1] * block[2] <= MOST_THREADS or smem < 0:
+    threads = block[0] * block[1] * block[2]
+    if min(block) < 1 or threads > MOST_THREADS or not 0 <= smem <= LARGEST_SHARED_BYTES:
         raise UsageError(
             f"{form.entry} asks for blocks of {block} threads and {smem} bytes of shared memory",
             code="bad_launch",

@@ -15,6 +15,7 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import SM_COUNT, Expression, Value, expression
 
 SCHEMA = 1
+MOST_LAUNCHES = 64
 _ENTRY = re.compile(r"[A-Za-z_]\w{0,199}\Z")
 _CUBIN = re.compile(r"kernel\.(sm_\d{2,3}[af]?)\.cubin\Z")
 
@@ -63,7 +64,7 @@ def _program(
         compiled,
         parameters,
         values,
-        tuple(launch_form(row) for row in launch["launches"]),
+        launch_forms(launch["launches"]),
         scratch_forms(template, values),
         map_forms(launch, compiled),
         cubins={match.group(1): files[name] for name in files if (match := _CUBIN.match(name))},
@@ -71,6 +72,13 @@ def _program(
         files=files,
         arch=str(launch["arch"]),
     )
+
+
+def launch_forms(rows: Any) -> tuple[LaunchForm, ...]:
+    """The launches in order; ValueError for more than a kernel has."""
+    if not 0 < len(rows) <= MOST_LAUNCHES:
+        raise ValueError(f"{len(rows)} launches; a kernel has 1 to {MOST_LAUNCHES}")
+    return tuple(map(launch_form, rows))
 
 
 def launch_form(row: Mapping[str, Any]) -> LaunchForm:
@@ -139,7 +147,7 @@ def map_forms(
 def _toml(data: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_bundle(f"template.toml of the bundle is not TOML: {error}") from None
 
 

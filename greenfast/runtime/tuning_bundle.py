@@ -12,13 +12,16 @@ from greenfast.runtime.archive import MALFORMED, MANIFEST, bad_bundle, json_obje
 from greenfast.runtime.kernel_set import LIBRARY, Condition, Group, KernelSet, Rule
 from greenfast.runtime.operation import Operation, read_operation
 from greenfast.runtime.program import Measured, Program, ScratchForm
-from greenfast.runtime.single_bundle import launch_form, map_forms
+from greenfast.runtime.single_bundle import launch_forms, map_forms
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import expression, require_names
 
 FORMAT, DISPATCH_FORMAT, SCHEMA = "greenfast-tuning", "greenfast-dispatch", 1
 OWN = ("workspace", "tensor_map")  # arguments of a template's own, after the operation's
+LARGEST_LIMIT = 2**63  # of a rule; NaN is within no limit
+MOST_KERNELS, MOST_GROUPS, MOST_RULES = 256, 256, 1024
 _ID = re.compile(r"k\d{1,4}\Z")
+_CUBIN = re.compile(r"kernel\.(sm_\d{2,3}[af]?)\.cubin\Z")
 
 
 def tuned_set(files: Mapping[str, bytes], origin: str, *, has_library: bool) -> KernelSet:
@@ -39,7 +42,8 @@ def tuned_set(files: Mapping[str, bytes], origin: str, *, has_library: bool) -> 
         raise bad_bundle("the bundle has no kernel.toml")
     operation = read_operation(files["kernel.toml"])
     try:
-        programs = {str(row["id"]): _program(files, operation, row) for row in manifest["kernels"]}
+        programs = _programs(files, operation, manifest["kernels"])
+        _require_at_most(MOST_GROUPS, dispatch["groups"], "groups")
         groups = tuple(_group(row, operation, programs) for row in dispatch["groups"])
         device = str(manifest["device"]["name"])
         if manifest["time_kind"] != "measured":
@@ -59,6 +63,32 @@ def _digest(dispatch: Mapping[str, Any]) -> str:
     rest = {name: value for name, value in dispatch.items() if name != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _require_at_most(most: int, rows: Any, name: str) -> None:
+    if not isinstance(rows, list) or len(rows) > most:
+        raise ValueError(f"{name} is a list of at most {most}")
+
+
+def _programs(
+    files: Mapping[str, bytes], operation: Operation, rows: list[Mapping[str, Any]]
+) -> dict[str, Program]:
+    _require_at_most(MOST_KERNELS, rows, "kernels")
+    programs: dict[str, Program] = {}
+    for row in rows:
+        if str(row["id"]) in programs:
+            raise ValueError(f"kernel {row['id']} is there twice")
+        programs[str(row["id"])] = _program(files, operation, row)
+    return programs
+
+
+def _cubins(files: Mapping[str, bytes], folder: str, names: Mapping[str, str]) -> dict[str, bytes]:
+    """Machine code by architecture, which is part of the file's name in the kernel's folder."""
+    for arch, name in names.items():
+        stated = _CUBIN.fullmatch(name.removeprefix(folder))
+        if not name.startswith(folder) or stated is None or stated.group(1) != arch:
+            raise ValueError(f"{name[:80]!r} is no machine code of {folder} for {arch[:20]}")
+    return {arch: files[name] for arch, name in names.items()}
 
 
 def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str, Any]) -> Program:
@@ -82,7 +112,7 @@ def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str,
         row["compiled"],
         launch["parameters"],
         {**launch["constants"], **row["compiled"]},
-        tuple(launch_form(entry) for entry in launch["entries"]),
+        launch_forms(launch["entries"]),
         tuple(
             ScratchForm(
                 item["name"], expression(item["bytes"], "bytes"), bool(item.get("zero_fill"))
@@ -91,7 +121,7 @@ def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str,
             if item["kind"] == "workspace"
         ),
         map_forms(launch, row["compiled"]),
-        cubins={arch: files[name] for arch, name in row["cubins"].items()},
+        cubins=_cubins(files, folder, row["cubins"]),
         files={
             **{
                 name: data
@@ -120,7 +150,8 @@ def _require_interface(
 
 def _group(row: Mapping[str, Any], operation: Operation, programs: Mapping[str, Program]) -> Group:
     dims = {dim.name for dim in operation.dims}
-    region = {name: (int(low), int(high)) for name, (low, high) in row["region"].items()}
+    region = {name: _range(name, limits) for name, limits in row["region"].items()}
+    _require_at_most(MOST_RULES, row["rules"], "rules")
     if not region.keys() <= dims:
         raise ValueError(f"the region has other dims than {', '.join(sorted(dims))}")
     rules = tuple(
@@ -139,13 +170,24 @@ def _group(row: Mapping[str, Any], operation: Operation, programs: Mapping[str, 
     )
 
 
+def _range(name: str, limits: Any) -> tuple[int, int]:
+    low, high = limits
+    if not (type(low) is type(high) is int and 0 <= low <= high):
+        raise ValueError(f"the region has {name} from {low!r} to {high!r}")
+    return low, high
+
+
 def _condition(row: Mapping[str, Any], dims: set[str]) -> Condition:
     value = expression(row["value"], "dispatch.json")
     require_names(value, dims)
     limits = row["above"], row["at_most"]
-    if not all(limit is None or isinstance(limit, int | float) for limit in limits):
-        raise ValueError(f"a rule's limits are {limits}")
+    if not all(limit is None or _is_finite(limit) for limit in limits):
+        raise ValueError(f"a rule's limits are {str(limits)[:80]}")
     return Condition(value, *limits)
+
+
+def _is_finite(limit: Any) -> bool:
+    return type(limit) in (int, float) and -LARGEST_LIMIT <= limit <= LARGEST_LIMIT
 
 
 def _measured(row: Mapping[str, Any]) -> Measured:

@@ -330,7 +330,7 @@ def _through_gates(
         except Fault as fault:
             return Faulted(Stage(gate.name), fault.code, str(fault), tuple(results))
         except SpecError as error:
-            if error.code == "reference_failed":  # no candidate can be judged
+            if error.code.startswith("reference_"):  # no candidate can be judged
                 raise
             # The author's expressions have no value for this candidate.
             return Rejected(Stage.RENDER, Reason.RENDER_ERROR, str(error))

@@ -1,4 +1,4 @@
-"""Calls in a reference.py that would end greenfast's own process, without a word.
+"""Calls in a reference.py that would end or double greenfast's own process, without a word.
 
 A reference is trusted code, so this looks for an author's mistake (a script's way out that was left
 in), by name. Exceptions, SystemExit among them, are reported where they are raised.
@@ -7,6 +7,7 @@ in), by name. Exceptions, SystemExit among them, are reported where they are rai
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 from greenfast.search.errors import SpecError
 
@@ -14,16 +15,23 @@ ENDING = {
     "os": frozenset({"_exit", "abort", "kill", "killpg", "execv", "execl", "execve", "execvp"})
 }
 
+DISTURBING = {"os": frozenset({"fork", "forkpty", "close", "closerange", "dup2", "chdir"})}
+
 
 def refuse_ending_calls(tree: ast.Module, file: str) -> None:
-    """SpecError, with the line, when the text names a function that ends the process."""
+    """SpecError, with the line, when the text names a function that ends or changes the process."""
     modules = {"os": "os"}  # by the name that the text gives it
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             modules |= {each.asname or each.name: each.name for each in node.names}
     for node in ast.walk(tree):
-        name = _ending_name(node, modules)
-        if name:
+        if name := _named(node, modules, DISTURBING):
+            raise SpecError(
+                f"{file}:{getattr(node, 'lineno', 0)}: {name} would change greenfast's own process",
+                code="reference_failed",
+                mend="compute with NumPy alone",
+            )
+        if name := _named(node, modules, ENDING):
             raise SpecError(
                 f"{file}:{getattr(node, 'lineno', 0)}: {name} would end greenfast itself",
                 code="reference_failed",
@@ -31,11 +39,16 @@ def refuse_ending_calls(tree: ast.Module, file: str) -> None:
             )
 
 
-def _ending_name(node: ast.AST, modules: dict[str, str]) -> str:
+def _named(
+    node: ast.AST, modules: Mapping[str, str], functions: Mapping[str, frozenset[str]]
+) -> str:
+    """The name of a function of `functions` that the node stands for, or ""."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         module = modules.get(node.value.id, "")
-        return f"{module}.{node.attr}" if node.attr in ENDING.get(module, ()) else ""
+        return f"{module}.{node.attr}" if node.attr in functions.get(module, ()) else ""
     if isinstance(node, ast.ImportFrom):
-        names = [each.name for each in node.names if each.name in ENDING.get(node.module or "", ())]
+        names = [
+            each.name for each in node.names if each.name in functions.get(node.module or "", ())
+        ]
         return f"{node.module}.{names[0]}" if names else ""
     return ""

@@ -25,6 +25,7 @@ from greenfast.search.kernels.reference_text import file_and_function, importabl
 from greenfast.search.kernels.spec import Argument, KernelSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.ending_calls import refuse_ending_calls
+from greenfast.search.oracle.guarded_reference import GuardedReferences
 from greenfast.search.oracle.known_outputs import KnownOutputs, outputs_key
 from greenfast.search.oracle.not_finite import Planted, planted, planted_inputs, with_planted
 from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
@@ -123,6 +124,7 @@ class CaseDataCache:
 
     def __init__(self, kept_bytes: int, children: ReferenceChildren | None = None) -> None:
         self.children = children or ReferenceChildren(0)
+        self.guard: GuardedReferences | None = None
         self._kept_bytes, self._bytes, self._lock = kept_bytes, 0, threading.Lock()
         # Keys use id(kernel), because hashing a kernel walks its whole specification. The entry
         # holds the kernel, so that its id is not reused.
@@ -222,6 +224,20 @@ def use_children() -> None:
         _CACHE.children = ReferenceChildren(children_for(usable_cores()))
 
 
+def guard_references(deadline_s: float) -> None:
+    """Compute the references of authors' kernels in children from now on, and load none here that
+    a child has not loaded."""
+    if _CACHE.guard is None:
+        _CACHE.guard = GuardedReferences(deadline_s)
+
+
+def end_guard() -> None:
+    """End the children of `guard_references`, and use none from now on."""
+    guard, _CACHE.guard = _CACHE.guard, None
+    if guard is not None:
+        guard.close()
+
+
 def keep_at_most(size_bytes: int) -> None:
     """Keep no more case data than that in this process."""
     _CACHE.keep_at_most(size_bytes)
@@ -238,7 +254,12 @@ def precompute(kernel: KernelSpec, cases: Iterable[Case]) -> None:
 
 
 def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -> CaseData:
-    """The data of `case`, computed in this process and not kept."""
+    """The data of `case`, not kept; computed in this process unless a guard watches the kernel."""
+    guard = _CACHE.guard
+    if compute is None and guard is not None and guard.watches(kernel):
+        arrays = guard.computed(kernel, case)
+        if arrays is not None:
+            return _from_child(kernel, case, arrays)
     put = planted(case.inputs)
     if put is not None:
         return _planted_data(kernel, case, put)
@@ -386,15 +407,20 @@ def _failed(kernel: KernelSpec, sentence: str) -> SpecError:
 
 
 def _raised(kernel: KernelSpec, case: Case, error: BaseException) -> SpecError:
-    """The error of the author's code, with its line."""
-    place = place_of(error, f"{kernel.folder.name}/reference.py")
-    return SpecError(
-        f"{place}: case {case.name}: {type(error).__name__}: {error}", code="reference_failed"
-    )
+    file = f"{kernel.folder.name}/reference.py"
+    return SpecError(raised(file, case.name, error), code="reference_failed")
+
+
+def raised(file: str, case_name: str, error: BaseException) -> str:
+    """The sentence about an error of the author's code, with its line."""
+    return f"{place_of(error, file)}: case {case_name}: {type(error).__name__}: {error}"
 
 
 def kernel_module(kernel: KernelSpec) -> types.ModuleType:
     """The kernel's reference.py, loaded; SpecError as in `reference_module`."""
+    guard = _CACHE.guard
+    if guard is not None and guard.watches(kernel):
+        guard.require_loads(kernel)
     return reference_module(kernel.folder.name, kernel.reference_text, kernel.reference_uses)
 
 
@@ -417,7 +443,11 @@ def reference_module(
     file, function = file_and_function(name)
     texts = "".join((text, *(other_text for _, other_text in uses)))
     module = types.ModuleType(f"greenfast_reference_{name}_{text_digest(texts)[:8]}")
-    module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _importing(used)}
+    module.__dict__["__builtins__"] = {
+        **vars(builtins),
+        "__import__": _importing(used),
+        "print": partial(print, file=sys.stderr),  # stdout is the command's own
+    }
     sys.modules[module.__name__] = module
     try:
         tree = ast.parse(text, file)

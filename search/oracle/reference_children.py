@@ -24,6 +24,7 @@ from greenfast.search.oracle.cases import Case
 
 DEADLINE_S = 60.0  # for all cases of a candidate
 MEMORY_BYTES = 8 * 2**30
+OUT_OF_MEMORY = "MemoryError"  # the end of such a case's error
 CORES_A_CHILD = 8  # one child keeps up with the compilers that eight cores run
 
 # Inputs by name, and for each output the fields of Expected.
@@ -49,6 +50,7 @@ def described_kernel(kernel: KernelSpec) -> dict[str, Any]:
 def described_case(case: Case) -> dict[str, Any]:
     """JSON data from which a child computes the case; its inputs follow from the seed."""
     return {
+        "name": case.name,
         "dims": dict(case.dims),
         "options": dict(case.options),
         "inputs": case.inputs,
@@ -72,18 +74,29 @@ class ReferenceChildren:
 
         A child that fails, dies or exceeds its deadline gives None and raises nothing.
         """
+        try:
+            return [arrays for arrays, _ in self.asked(kernel, cases, DEADLINE_S)]
+        except (ChildDied, ChildTimeout, Fault, OSError):
+            return [None] * len(cases)
+
+    def asked(
+        self, kernel: KernelSpec, cases: Sequence[Case], deadline_s: float
+    ) -> list[tuple[Arrays | None, str]]:
+        """For each case its arrays, or None and the error. Raises as `Child.call` does."""
         path = self._file()
         request = {
             **described_kernel(kernel),
             "cases": [described_case(case) for case in cases],
             "file": str(path),
+            "deadline_s": deadline_s,
         }
         try:
-            contents = self.pool.call(request, DEADLINE_S)["arrays"]
+            reply = self.pool.call(request, deadline_s)
             with path.open("rb") as file:
-                return [None if parts is None else _read(file, parts) for parts in contents]
-        except (ChildDied, ChildTimeout, Fault, OSError):
-            return [None] * len(cases)
+                contents = [
+                    None if parts is None else _read(file, parts) for parts in reply["arrays"]
+                ]
+            return list(zip(contents, reply["errors"], strict=True))
         finally:
             path.unlink(missing_ok=True)
 

@@ -18,6 +18,7 @@ from greenfast.search.kernels.kernel_file import load_kernel
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.guarded_reference import RUNS_A_KERNEL
 from greenfast.search.oracle.judged_reference import judged_reference
 from greenfast.search.oracle.reference import case_data, kernel_module
 
@@ -25,15 +26,13 @@ DEADLINE_S = 60.0
 MEMORY_BYTES = 8 * 2**30
 LOG_BYTES = 64 * 1024
 MOST_FAULTS = 10
-# A reference that imports this compiles and runs a kernel, which no confined process can.
-RUNS_A_KERNEL = "greenfast.search.diagnose.plain_reference"
 
 
 def reference_faults(kernel: KernelSpec, cases: Sequence[Case], file: str) -> list[tuple[str, str]]:
     """(code, sentence) of each fault of the kernel's reference on these cases."""
     if not cases:
         return []
-    if RUNS_A_KERNEL in kernel.reference_text:
+    if RUNS_A_KERNEL in kernel.reference_text:  # no confined process can compile and run one
         return faults(kernel, cases)
     request = {
         "folder": str(kernel.folder.absolute()),

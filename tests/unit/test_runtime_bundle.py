@@ -13,6 +13,8 @@ import pytest
 from runtime_bundles import files_of, sealed, zipped
 
 import greenfast
+from greenfast.runtime.program import _launch
+from greenfast.runtime.single_bundle import launch_form
 from greenfast.search.errors import UsageError
 
 SET = "rmsnorm-h200.zip"
@@ -136,6 +138,12 @@ def test_a_truncated_file_and_other_files_are_refused(tmp_path):
         greenfast.load(path, device="tpu")
 
 
+KERNELS = json.loads(files_of(SET)["manifest.json"])["kernels"]
+TWICE = [*KERNELS, KERNELS[0]]
+RENAMED = [KERNELS[0] | {"cubins": {"sm_80": "kernels/k0/kernel.sm_90.cubin"}}]
+ANOTHERS = [KERNELS[0] | {"cubins": {"sm_90": "kernels/k1/kernel.sm_90.cubin"}}]
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -143,6 +151,9 @@ def test_a_truncated_file_and_other_files_are_refused(tmp_path):
         ("manifest.json", {"format": "other"}, "has format 'other'"),
         ("manifest.json", {"kernels": []}, "contradicts itself"),
         ("manifest.json", {"kernels": [{"id": "../x"}]}, "contradicts itself"),
+        ("manifest.json", {"kernels": TWICE}, "kernel k0 is there twice"),
+        ("manifest.json", {"kernels": RENAMED}, "is no machine code of kernels/k0/ for sm_80"),
+        ("manifest.json", {"kernels": ANOTHERS}, "is no machine code of kernels/k0/ for sm_90"),
         ("dispatch.json", {"schema": 2}, "greenfast-dispatch, schema 1"),
     ],
 )
@@ -192,6 +203,14 @@ def rule(value, **changes):
         rule("Z"),
         rule("M ** M"),
         rule("M", at_most="1"),
+        rule("M", at_most=float("nan")),
+        rule("M", above=float("-inf")),
+        rule("M", at_most=10**400),
+        rule("M", at_most=True),
+        lambda table: table["groups"][0].update(region={"M": [9, 1]}),
+        lambda table: table["groups"][0].update(region={"M": ["1", "9"]}),
+        lambda table: table["groups"][0].update(rules=[{"when": [], "use": "k0"}] * 1025),
+        lambda table: table.update(groups=table["groups"] * 300),
         lambda table: table["groups"][0].update(outside="k9"),
         lambda table: table["groups"][0].update(compiled={"dtype": "bf16"}),
         lambda table: table["groups"][0].update(region={"Q": [1, 2]}),
@@ -207,6 +226,7 @@ def test_a_launch_that_contradicts_the_operation_is_refused(tmp_path):
     for key, value in (
         ("interface", []),
         ("entries", [{"entry": "x; y"}]),
+        ("entries", []),
         ("source_digest", "0" * 64),
         ("schema", 9),
     ):
@@ -214,6 +234,40 @@ def test_a_launch_that_contradicts_the_operation_is_refused(tmp_path):
         launch = json.loads(files["kernels/k0/launch.json"]) | {key: value}
         files["kernels/k0/launch.json"] = json.dumps(launch).encode()
         assert "contradicts itself" in refused(tmp_path, sealed(files))
+
+
+@pytest.mark.parametrize("name", ["kernel.toml", "dispatch.json"])
+def test_a_deeply_nested_file_is_refused(tmp_path, name):
+    opening = b"a = [" if name == "kernel.toml" else b"["
+    files = {**files_of(SET), name: opening + b"[" * 10**6 + b"]" * 10**6 + b"]"}
+    assert name in refused(tmp_path, sealed(files))
+
+
+def test_more_folders_than_a_bundle_has_are_refused(tmp_path):
+    path = zipped(tmp_path / "folders.zip", files_of(SET))
+    with zipfile.ZipFile(path, "a") as packed:
+        for number in range(513):
+            packed.writestr(f"folder{number}/", b"")
+    with pytest.raises(UsageError, match="a bundle has at most 512"):
+        greenfast.load(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"grid": ["2147483648", "1", "1"]},
+        {"grid": ["-1", "1", "1"]},
+        {"block": ["0 - 1", "0 - 1", "1"]},
+        {"block": ["4096", "1", "1"]},
+        {"smem_dynamic_bytes": "0 - 4"},
+        {"smem_dynamic_bytes": "2 ** 40"},
+    ],
+)
+def test_a_launch_that_no_gpu_runs_is_refused_before_the_driver_sees_it(change):
+    row = {"entry": "k", "grid": "111", "block": "111", "smem_dynamic_bytes": "0"} | change
+    with pytest.raises(UsageError) as error:
+        _launch(launch_form(row), {})
+    assert error.value.code in ("too_large", "bad_launch")
 
 
 def test_explain_tells_the_rule_the_measurement_and_the_way_back():

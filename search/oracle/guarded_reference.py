@@ -1,0 +1,104 @@
+"""References of authors' kernels, computed in a child that can be killed.
+
+A reference.py is trusted, but it can have a mistake: a loop that does not end, or a list that only
+grows. In this process neither could be stopped. The references that greenfast brings end, so they
+are computed here, without the quarter of a second that a child takes to start.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+
+from greenfast.search.children import ChildDied, ChildTimeout
+from greenfast.search.errors import SpecError
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.reference_children import (
+    MEMORY_BYTES,
+    OUT_OF_MEMORY,
+    Arrays,
+    ReferenceChildren,
+)
+from greenfast.search.shipped import KERNEL_TEMPLATES
+
+DEADLINE_VARIABLE = "GREENFAST_REFERENCE_DEADLINE_S"
+CHILDREN = 2  # as many as may compute in Python at once: search/compute_turns.py
+# A reference that imports this runs a kernel on the emulator, whose runs have their own deadline.
+RUNS_A_KERNEL = "greenfast.search.diagnose.plain_reference"
+
+
+class GuardedReferences:
+    """Computes references in children with a deadline and a limit of memory."""
+
+    def __init__(self, deadline_s: float) -> None:
+        self._children = ReferenceChildren(CHILDREN)
+        self._deadline_s = deadline_s
+        self._loaded: set[str] = set()  # texts that a child has loaded
+        self._lock = threading.Lock()
+
+    def watches(self, kernel: KernelSpec) -> bool:
+        """Whether the kernel's reference is an author's, and runs no kernel itself."""
+        return RUNS_A_KERNEL not in kernel.reference_text and not _is_shipped(kernel)
+
+    def require_loads(self, kernel: KernelSpec) -> None:
+        """SpecError unless a child gets to the end of loading the text, also by an exception."""
+        with self._lock:
+            known = kernel.reference_text in self._loaded
+        if not known:
+            self._ask(kernel, [], "loading it")
+            with self._lock:
+                self._loaded.add(kernel.reference_text)
+
+    def computed(self, kernel: KernelSpec, case: Case) -> Arrays | None:
+        """The arrays of the case; SpecError for an exception, or where the reference did not end.
+
+        None where its results break the contract: computing them again here shows how.
+        """
+        ((arrays, error),) = self._ask(kernel, [case], f"case {case.name}")
+        if arrays is not None or not error:
+            return arrays
+        if error.endswith(OUT_OF_MEMORY):
+            raise _mistake(kernel, f"case {case.name}: {_memory()}", "reference_memory")
+        raise SpecError(error, code="reference_failed")
+
+    def close(self) -> None:
+        """End the children, with all processes that a reference has started."""
+        self._children.pool.kill()
+        self._children.pool.close()
+
+    def _ask(
+        self, kernel: KernelSpec, cases: list[Case], doing: str
+    ) -> list[tuple[Arrays | None, str]]:
+        try:
+            return self._children.asked(kernel, cases, self._deadline_s)
+        except ChildTimeout:
+            sentence = f"{doing} takes more than {self._deadline_s:g} s"
+            mend = f"end its loop, make the case smaller, or set {DEADLINE_VARIABLE}"
+            raise _mistake(kernel, sentence, "reference_slow", mend) from None
+        except ChildDied as died:
+            tail = ""
+            with suppress(IndexError):
+                tail = died.tail.strip().splitlines()[-1][-200:]
+            if "MemoryError" in tail:
+                raise _mistake(kernel, f"{doing}: {_memory()}", "reference_memory") from None
+            status = f"{doing} ended its process (exit status {died.returncode})"
+            sentence = f"{status}: {tail}" if tail else status
+            raise _mistake(kernel, sentence, "reference_failed") from None
+
+
+def _mistake(kernel: KernelSpec, sentence: str, code: str, mend: str = "") -> SpecError:
+    return SpecError(f"{kernel.name}/reference.py: {sentence}", code=code, mend=mend)
+
+
+def _memory() -> str:
+    return f"the reference needs more than {MEMORY_BYTES / 2**30:g} GiB of memory"
+
+
+def _is_shipped(kernel: KernelSpec) -> bool:
+    """Whether greenfast brings this text; also where a stored search has frozen it."""
+    try:
+        shipped = (KERNEL_TEMPLATES / kernel.folder.name / "reference.py").read_text("utf-8")
+    except OSError:
+        return False
+    return shipped == kernel.reference_text

@@ -1,0 +1,86 @@
+"""A reference.py that does not end is its author's mistake: one sentence, and no process left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from greenfast.search.errors import SpecError
+from greenfast.search.oracle import guarded_reference, reference
+from greenfast.search.oracle.cases import derived_cases
+from greenfast.search.oracle.guarded_reference import GuardedReferences
+
+LONG_S, SHORT_S = 60.0, 0.2
+FIRST_LINE = '    dtype, columns = options["dtype"], dims["N"]\n    unit, step'
+
+
+@pytest.fixture(scope="module")
+def guard():
+    opened = GuardedReferences(LONG_S)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def authored(catalogue):
+    """Kernel rmsnorm whose reference.py begins with `first`, and its `reference` with `body`."""
+
+    def make(body="", first=""):
+        kernel = catalogue.kernel("rmsnorm")
+        text = kernel.reference_text
+        assert FIRST_LINE in text
+        body = "".join(f"    {line}\n" for line in body.splitlines())
+        text = text.replace(FIRST_LINE, body + FIRST_LINE)
+        future = "from __future__ import annotations\n"
+        return replace(kernel, reference_text=text.replace(future, f"{future}{first}\n"))
+
+    return make
+
+
+def first_case(kernel):
+    tiles = {"tile_q": 16, "tile_kv": 32, "depth": 2, "parts": 1, "blocks": 1}
+    compiled = kernel.workloads[0].compile_time(kernel)
+    return next(iter(derived_cases(kernel, compiled, tiles, 1)))
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence", "code"),
+    [
+        ("import sys; sys.exit(0)", "case .*: SystemExit: 0", "reference_failed"),
+        ("getattr(__import__('os'), '_ex' + 'it')(0)", "ended its process", "reference_failed"),
+        ("import numpy; numpy.ones(2**50)", "more than 8 GiB of memory", "reference_memory"),
+    ],
+)
+def test_a_reference_that_ends_without_a_result_is_a_mistake(guard, authored, body, sentence, code):
+    kernel = authored(body)
+    with pytest.raises(SpecError, match=sentence) as error:
+        guard.computed(kernel, first_case(kernel))
+    assert error.value.code == code and "rmsnorm/reference.py" in str(error.value)
+
+
+def test_a_reference_without_end_is_killed(guard, authored, monkeypatch):
+    monkeypatch.setattr(guard, "_deadline_s", SHORT_S)
+    endless = authored("while True:\n    pass")
+    with pytest.raises(SpecError, match=r"case .* takes more than 0\.2 s") as error:
+        guard.computed(endless, first_case(endless))
+    assert error.value.code == "reference_slow"
+    loading = authored(first="while True:\n    pass")
+    monkeypatch.setattr(reference._CACHE, "guard", guard)
+    with pytest.raises(SpecError, match=r"loading it takes more than 0\.2 s"):
+        reference.kernel_module(loading)
+    assert guard._children.pool.all == ()
+
+
+def test_results_that_break_the_contract_are_described_as_ever(guard, authored, monkeypatch):
+    monkeypatch.setattr(reference._CACHE, "guard", guard)
+    kernel = authored("return {'y': 1}")
+    with pytest.raises(SpecError) as error:
+        reference.compute_case_data(kernel, first_case(kernel), None)
+    assert error.value.code == "reference_failed" and "case" in str(error.value)
+
+
+def test_only_an_authors_reference_takes_a_child(guard, authored, catalogue):
+    assert guard.watches(authored("pass"))
+    assert not guard.watches(catalogue.kernel("rmsnorm"))
+    assert not guard.watches(authored(f"import {guarded_reference.RUNS_A_KERNEL}"))
