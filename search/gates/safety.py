@@ -13,6 +13,7 @@ from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import Fault
 from greenfast.search.gates.after_timing import wrong_after_timing
 from greenfast.search.gates.base import Baseline, Subject
+from greenfast.search.gates.claimed_tiles import drawn_by_baseline
 from greenfast.search.gates.few_blocks import few_blocks_case
 from greenfast.search.oracle.cases import Case, derived_cases
 from greenfast.search.oracle.problem import Problem, lay_out
@@ -167,7 +168,10 @@ def where(checker: Runner, target: Runner) -> str:
 
 
 def checked_problems(subject: Subject) -> list[Problem]:
-    """Each derived check on one seed: findings depend on sizes and orders, hardly on values."""
+    """Each derived check on one seed: findings depend on sizes and orders, hardly on values.
+
+    A submitted source runs on drawn sizes, too.
+    """
     cases = {
         case.name: case
         for case in reversed(
@@ -175,6 +179,7 @@ def checked_problems(subject: Subject) -> list[Problem]:
         )
     }
     in_order = list(reversed(cases.values()))
+    in_order += drawn_by_baseline(subject)
     problems = [
         lay_out(
             subject.kernel, subject.template, subject.point, case, case_data(subject.kernel, case)

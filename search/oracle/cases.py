@@ -11,7 +11,10 @@ from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec, tile_names
 from greenfast.search.kernels.workloads import Items, Workload, complete_dims
 
-MOST_CHECK_ELEMENTS = 2**30
+# The author of a source chooses its tiles, and inputs and references are made by our processes.
+MOST_CHECK_ELEMENTS = 2**26
+MOST_CHECK_FLOP = 2**37
+_SMALLER = "choose smaller [tiles]; check sizes follow from them"
 LARGEST_SEED = 2**31 - 1  # of a search, and of a case's inputs
 
 
@@ -38,6 +41,10 @@ def _elements(kernel: KernelSpec, dims: Mapping[str, Value]) -> int:
         for argument in kernel.arguments
         if argument.kind != "scalar"
     )
+
+
+def _flop(kernel: KernelSpec, dims: Items, options: Items) -> float:
+    return float(kernel.work_flop(kernel.values_of(dict(dims), dict(options))))
 
 
 def derived_cases(
@@ -75,7 +82,13 @@ def derived_cases(
                 f"{where}: tensors of {elements:,} elements; a check has at most "
                 f"{MOST_CHECK_ELEMENTS:,}",
                 code="bad_spec",
-                mend="choose smaller [tiles]; check sizes follow from them",
+                mend=_SMALLER,
+            )
+        if (flop := _flop(kernel, dims, options)) > MOST_CHECK_FLOP:
+            raise SpecError(
+                f"{where}: {flop:,.0f} FLOP; a check has at most {MOST_CHECK_FLOP:,}",
+                code="bad_spec",
+                mend=_SMALLER,
             )
         cases += [
             Case(

@@ -36,6 +36,13 @@ extern "C" __global__ void mine(const __half* x, __half* y, int N, float a, floa
     if (mirror < N) y[mirror] = tile[127 - threadIdx.x];
 }
 """
+# A race and wrong values that no size of their own tiles shows.
+RACING_IN_BETWEEN = RIGHT.replace(
+    "if (i < N)",
+    "__shared__ int seen[128];\n    seen[threadIdx.x] = 0;\n"
+    "    if (N > 64 && seen[threadIdx.x ^ 1] == 12345) y[0] = x[0];\n    if (i < N)",
+)
+WRONG_IN_BETWEEN = RIGHT.replace("i < N)", "i < N && (N <= 64 || N >= 4000))")
 READING = RIGHT + 'asm(".incbin \\"/etc/passwd\\"");\n'
 INCLUDING = '#include "/etc/passwd"\n' + RIGHT
 HOSTILE_TEXT = "<script>alert(1)</script>\x1b[31m\nGREEN \u202e"
@@ -54,13 +61,16 @@ def read(service, path):
 def judged(service):
     """One submission of each kind, all judged; those that must fail without a baseline."""
     ids = {"right": submit(service, RIGHT, author=HOSTILE_TEXT, model="m", hypothesis="h").json()}
-    for name, source in (
-        ("wrong", WRONG),
-        ("racing", RACING),
-        ("reading", READING),
-        ("including", INCLUDING),
+    for name, source, tile in (
+        ("wrong", WRONG, "128"),
+        ("racing", RACING, "128"),
+        ("racing in between", RACING_IN_BETWEEN, "1"),
+        ("wrong in between", WRONG_IN_BETWEEN, "1000003"),
+        ("reading", READING, "128"),
+        ("including", INCLUDING, "128"),
     ):
-        answer = submit(service, source, author=HOSTILE_TEXT, baseline="none")
+        launch = LAUNCH.replace('"128"', f'"{tile}"')
+        answer = submit(service, source, launch=launch, author=HOSTILE_TEXT, baseline="none")
         assert answer.status_code == 201, answer.text
         ids[name] = answer.json()
 
@@ -107,6 +117,17 @@ def test_a_racing_source_is_told_both_lines(judged):
             "tile[threadIdx.x] = __float2half(i < N ? a * __half2float(x[i]) + b : 0.0f);",
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    "name, reasons",
+    [
+        ("racing in between", {"race", "uninitialised"}),
+        ("wrong in between", {"wrong_values", "unwritten"}),
+    ],
+)
+def test_the_tiles_that_an_author_names_do_not_choose_the_sizes(judged, name, reasons):
+    assert judged[name]["verdict"] == "rejected" and judged[name]["reason"] in reasons
 
 
 @pytest.mark.parametrize("name", ["reading", "including"])

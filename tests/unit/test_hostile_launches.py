@@ -43,7 +43,7 @@ def test_negative_shared_memory_fits_no_device(album, tmp_path):
     assert reason is not None and reason.startswith("-1 bytes of dynamic shared memory")
 
 
-@pytest.mark.parametrize("tile", ["2**60", "2**31"])
+@pytest.mark.parametrize("tile", ["2**60", "2**31", "100000000"])
 def test_tiles_that_make_checks_of_billions_of_elements_are_refused(album, tmp_path, tile):
     launch = f'grid = ["1"]\nblock = [32]\n[tiles]\ntile_q = "{tile}"\n'
     kernel, template, parameters, compiled = submitted(album, tmp_path, launch)
