@@ -14,14 +14,13 @@ from pathlib import Path
 
 from bench.pages.figures import figure
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
-from bench.results import find_result
+from bench.results import Row, find_result
 
 PAGE = DOCS / "several-machines.md"
 SCRIPT = "machines_page"
 CLUSTERS = (1, 8, 64, 1000)  # GPUs
 ALL_TRIALS = 10**8
 DAY_S, TERABYTE = 86_400.0, 1e12
-JUDGING = ("reference.", "correctness.", "memory.", "images.")  # functions of these files
 
 
 @dataclass(frozen=True)
@@ -53,20 +52,25 @@ def _check() -> Cost:
     return Cost("thread, the emulator's safety check", seconds, False, "h200/search")
 
 
+def _search() -> Row:
+    """The fastest of the searches on one GPU."""
+    return max(rows("h200/search_rate"), key=lambda row: float(row["trials_per_minute"]))
+
+
 def _judging() -> Cost:
-    (row,) = rows("h200/throughput", "search")
-    seconds = sum(spent for name, spent in row["threads_in"].items() if name.startswith(JUDGING))
-    name = "references and judging, threads of the searching process"
-    return Cost(name, seconds / row["count"], True, "h200/throughput")
+    run = _search()
+    seconds = run["workers_cpu_s"] / run["trials"]
+    return Cost("core of the searching machine, judging", seconds, False, "h200/search_rate")
+
+
+def _process() -> Cost:
+    seconds = _search()["own_cpu_ms"] / 1000
+    return Cost("processor time of the searching process", seconds, True, "h200/search_rate")
 
 
 def _bookkeeping() -> Mapping[str, float]:
-    (row,) = [
-        row
-        for row in rows("bookkeeping")
-        if row["trials"] == 10_000 and row["version"] == "own thread"
-    ]
-    return row
+    """Of the latest version that was measured."""
+    return [row for row in rows("bookkeeping") if row["trials"] == 10_000][-1]
 
 
 def _store() -> Cost:
@@ -97,6 +101,7 @@ def costs() -> list[Cost]:
         _compile(),
         _check(),
         _judging(),
+        _process(),
         Cost("loop, after 10,000 trials", books["loop_ms"] / 1000, True, "bookkeeping"),
         Cost("`tpe`, after 10,000 trials", books["strategy_ms"] / 1000, True, "bookkeeping"),
         *_evolution(),
@@ -141,7 +146,8 @@ def limits_table() -> str:
 
 
 def sizes_table() -> str:
-    gpu_s, cores_s = _gpu().seconds, _compile().seconds + _check().seconds
+    gpu_s = _gpu().seconds
+    cores_s = _compile().seconds + _check().seconds + _judging().seconds
     slowest_s = max(
         cost.seconds for cost in costs() if cost.single and not cost.name.startswith("`tpe`")
     )
@@ -163,7 +169,7 @@ def sizes_table() -> str:
     titles = (
         "GPUs",
         "trials a second",
-        "cores for NVRTC and checks",
+        "cores for NVRTC, checks and judging",
         "searching processes",
         "MB a second stored",
         "MB a second sent",
