@@ -18,6 +18,7 @@ from bench.results import Row, find_result
 
 PAGE = DOCS / "several-machines.md"
 SCRIPT = "machines_page"
+DRILL = "ray_drill"
 CLUSTERS = (1, 8, 64, 1000)  # GPUs
 ALL_TRIALS = 10**8
 DAY_S, TERABYTE = 86_400.0, 1e12
@@ -183,8 +184,38 @@ def _ms(seconds: float) -> str:
     return figure(1000 * seconds)
 
 
+def drill_table() -> str:
+    """Searches of which parts were killed."""
+    lines = [
+        (
+            row["what"],
+            row["trials"],
+            "yes" if row["numbers_once_and_whole"] else "no",
+            row["candidates_twice"],
+            row["faulted"],
+            "yes" if row["as_on_one_machine"] else "no",
+        )
+        for row in rows(DRILL)
+        if row["what"] != "setting"
+    ]
+    titles = (
+        "killed in mid-search",
+        "trials stored",
+        "each number once",
+        "candidates twice",
+        "faults",
+        "candidates and verdicts as on one machine",
+    )
+    return f"{table(titles, lines)}\n\n{source_of(DRILL)}."
+
+
 def pages() -> dict[Path, str]:
-    sections = {"costs": costs_table, "limits": limits_table, "sizes": sizes_table}
+    sections = {
+        "drill": drill_table,
+        "costs": costs_table,
+        "limits": limits_table,
+        "sizes": sizes_table,
+    }
     return {PAGE: filled_page(PAGE, SCRIPT, sections)}
 
 
