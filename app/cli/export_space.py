@@ -12,7 +12,8 @@ from greenfast.search.verdict import Reason, Stage, VerdictName
 T4_VERSION = CACHE_VERSION = "1.0.0"
 MISSING = "-"  # the value of a parameter that a trial's template does not have
 COMPILE_STAGES = (Stage.RENDER, Stage.COMPILE, Stage.PTXAS)
-ERRORS = {"compile": "CompilationFailedConfig"}  # in a cache; others: RuntimeFailedConfig
+# In a cache; others: RuntimeFailedConfig.
+ERRORS = {"compile": "CompilationFailedConfig", "constraints": "InvalidConfig"}
 
 
 def t4_document(rows: Sequence[TrialRow]) -> dict[str, Any]:
@@ -77,6 +78,8 @@ def invalidity_of(row: TrialRow) -> str:
         return "correctness"
     if row.verdict != VerdictName.REJECTED or (slower and row.time_median_us is not None):
         return "correct"
+    if row.reason == Reason.OVER_DEVICE_LIMIT:
+        return "constraints"
     if row.stage in COMPILE_STAGES:
         return "compile"
     if row.reason == Reason.TIMEOUT:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from bench.pages.figures import figure
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
-from bench.results import find_result
+from bench.results import Row, find_result
 
 PAGE = DOCS / "several-machines.md"
 SCRIPT = "machines_page"
+DRILL = "ray_drill"
 CLUSTERS = (1, 8, 64, 1000)  # GPUs
 ALL_TRIALS = 10**8
 DAY_S, TERABYTE = 86_400.0, 1e12
-JUDGING = ("reference.", "correctness.", "memory.", "images.")  # functions of these files
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,25 @@ def _check() -> Cost:
     return Cost("thread, the emulator's safety check", seconds, False, "h200/search")
 
 
+def _search() -> Row:
+    """The fastest of the searches on one GPU."""
+    return max(rows("h200/search_rate"), key=lambda row: float(row["trials_per_minute"]))
+
+
 def _judging() -> Cost:
-    (row,) = rows("h200/throughput", "search")
-    seconds = sum(spent for name, spent in row["threads_in"].items() if name.startswith(JUDGING))
-    name = "references and judging, threads of the searching process"
-    return Cost(name, seconds / row["count"], True, "h200/throughput")
+    run = _search()
+    seconds = run["workers_cpu_s"] / run["trials"]
+    return Cost("core of the searching machine, judging", seconds, False, "h200/search_rate")
+
+
+def _process() -> Cost:
+    seconds = _search()["own_cpu_ms"] / 1000
+    return Cost("processor time of the searching process", seconds, True, "h200/search_rate")
 
 
 def _bookkeeping() -> Mapping[str, float]:
-    (row,) = [
-        row
-        for row in rows("bookkeeping")
-        if row["trials"] == 10_000 and row["version"] == "own thread"
-    ]
-    return row
+    """Of the latest version that was measured."""
+    return [row for row in rows("bookkeeping") if row["trials"] == 10_000][-1]
 
 
 def _store() -> Cost:
@@ -97,6 +102,7 @@ def costs() -> list[Cost]:
         _compile(),
         _check(),
         _judging(),
+        _process(),
         Cost("loop, after 10,000 trials", books["loop_ms"] / 1000, True, "bookkeeping"),
         Cost("`tpe`, after 10,000 trials", books["strategy_ms"] / 1000, True, "bookkeeping"),
         *_evolution(),
@@ -141,7 +147,8 @@ def limits_table() -> str:
 
 
 def sizes_table() -> str:
-    gpu_s, cores_s = _gpu().seconds, _compile().seconds + _check().seconds
+    gpu_s = _gpu().seconds
+    cores_s = _compile().seconds + _check().seconds + _judging().seconds
     slowest_s = max(
         cost.seconds for cost in costs() if cost.single and not cost.name.startswith("`tpe`")
     )
@@ -163,7 +170,7 @@ def sizes_table() -> str:
     titles = (
         "GPUs",
         "trials a second",
-        "cores for NVRTC and checks",
+        "cores for NVRTC, checks and judging",
         "searching processes",
         "MB a second stored",
         "MB a second sent",
@@ -177,8 +184,38 @@ def _ms(seconds: float) -> str:
     return figure(1000 * seconds)
 
 
+def drill_table() -> str:
+    """Searches of which parts were killed."""
+    lines = [
+        (
+            row["what"],
+            row["trials"],
+            "yes" if row["numbers_once_and_whole"] else "no",
+            row["candidates_twice"],
+            row["faulted"],
+            "yes" if row["as_on_one_machine"] else "no",
+        )
+        for row in rows(DRILL)
+        if row["what"] != "setting"
+    ]
+    titles = (
+        "killed in mid-search",
+        "trials stored",
+        "each number once",
+        "candidates twice",
+        "faults",
+        "candidates and verdicts as on one machine",
+    )
+    return f"{table(titles, lines)}\n\n{source_of(DRILL)}."
+
+
 def pages() -> dict[Path, str]:
-    sections = {"costs": costs_table, "limits": limits_table, "sizes": sizes_table}
+    sections = {
+        "drill": drill_table,
+        "costs": costs_table,
+        "limits": limits_table,
+        "sizes": sizes_table,
+    }
     return {PAGE: filled_page(PAGE, SCRIPT, sections)}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from bench.pages.search_aims import aims, where_time_goes
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
 from bench.pages.svg import Axis, Series, linear_axis, log_axis, plot
 from bench.results import Row, find_result
@@ -192,7 +193,13 @@ def way_plot() -> str:
 
 
 def pages() -> dict[Path, str]:
-    sections = {"strategies": strategies, "against": against, "figures": figures}
+    sections = {
+        "aims": aims,
+        "where_time_goes": where_time_goes,
+        "strategies": strategies,
+        "against": against,
+        "figures": figures,
+    }
     files = {PAGE: filled_page(PAGE, "search_page", sections)}
     if _of("strategy"):
         files |= {SCORES: score_plot(), WAYS: way_plot()}

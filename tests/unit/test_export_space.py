@@ -59,6 +59,12 @@ def test_both_formats_are_read_back(tmp_path):
         assert space.parameters == ("tile", "layout")
 
 
+def test_a_candidate_over_a_limit_of_the_device_stays_apart_from_failed_compilations():
+    over = trial(7, "rejected", None, "compile", "over_device_limit", tile=64, layout="column")
+    assert t4_document([*ROWS, over])["results"][-1]["invalidity"] == "constraints"
+    assert list(_cache([*ROWS, over])["cache"].values())[-1]["time"] == "InvalidConfig"
+
+
 def test_several_templates_make_one_space(tmp_path):
     other = trial(7, "green", 3.0, warps=4)
     other.template = "other"

@@ -1,0 +1,163 @@
+"""The aims of the search engine beside what was measured: tables of docs/search.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bench.pages.figures import figure
+from bench.pages.sections import rows, source_of, table
+from bench.results import Row, find_result
+
+QUALITY, RATE, TWO = "search_quality", "h200/search_rate", "h200/two_gpus"
+BOOKS = "bookkeeping"
+# Kernel Tuner's rate was measured on these templates, as far as there are results.
+TUNER_RATES = (
+    "h200/kernel_tuner_rate",
+    "h200/kernel_tuner_rate_mma",
+    "h200/kernel_tuner_rate_wmma",
+)
+OURS, OTHERS = "evolution", "kernel_tuner "
+RECORDED = "-h200"  # ending of this repository's recordings
+Line = tuple[str, str, str, str, str]
+
+
+def aims() -> str:
+    lines = [*_quality(), *_rates(), *_tuner(), *_idle(), *_books()]
+    return table(("aim", "wanted", "measured", "", "measured in"), lines)
+
+
+def _line(name: str, wanted: float, measured: float, source: str, *, least: bool) -> Line:
+    """An aim that is at least or at most the wanted figure."""
+    met = measured >= wanted if least else measured <= wanted
+    word = "met" if met else f"missed: {figure(measured / wanted)} of it"
+    sign = "at least" if least else "at most"
+    return name, f"{sign} {figure(wanted)}", figure(measured), word, source_of(source)
+
+
+def _middle(row: Row, percent: int) -> float:
+    middle = row[f"to_{percent}_percent"][1]
+    return math.inf if middle is None else float(middle)
+
+
+def _quality() -> Iterable[Line]:
+    lines = rows(QUALITY, "line")
+    ours = [row for row in lines if row["strategy"] == OURS]
+    own = [row for row in ours if row["space"].endswith(RECORDED)]
+    for percent, wanted in ((5, 20.0), (1, 40.0)):
+        worst = max(_middle(row, percent) for row in own)
+        name = (
+            f"evaluations to {percent} % of the optimum, cold, the worst of {len(own)} recordings"
+        )
+        yield _line(name, wanted, worst, QUALITY, least=False)
+    ratios = []
+    for row in ours:
+        if row in own:
+            continue
+        theirs = [
+            _middle(each, 5)
+            for each in lines
+            if each["space"] == row["space"] and each["strategy"].startswith(OTHERS)
+        ]
+        ratios.append(_middle(row, 5) / min(theirs))
+    name = (
+        f"evaluations to 5 % over Kernel Tuner's best, the worst of {len(ratios)} spaces of others"
+    )
+    yield _line(name, 0.7, max(ratios), QUALITY, least=False)
+    scores = {row["strategy"]: row["score"] for row in rows(QUALITY, "strategy")}
+    best = max(score for name, score in scores.items() if name.startswith(OTHERS))
+    yield _line(
+        "score P over the best of Kernel Tuner's", 1.1, scores[OURS] / best, QUALITY, least=True
+    )
+
+
+def _fastest() -> Row:
+    return max(rows(RATE), key=lambda row: float(row["trials_per_minute"]))
+
+
+def _rates() -> Iterable[Line]:
+    name = f"trials a minute, one H200, {_cores(RATE)} cores, first search of a process"
+    yield _line(name, 1000.0, _fastest()["trials_per_minute"], RATE, least=True)
+    yield _line("two GPUs against one", 1.8, find_result(TWO)["gain"], TWO, least=True)
+
+
+def _tuner() -> Iterable[Line]:
+    for result in TUNER_RATES:
+        if stored := find_result(result):
+            name = f"candidates a minute over Kernel Tuner's, template `{stored['template']}`"
+            yield _line(name, 10.0, stored["ratio"], result, least=True)
+
+
+def _idle() -> Iterable[Line]:
+    yield _line("idle share of one GPU", 0.2, _largest_idle(_fastest()), RATE, least=False)
+    (row,) = (row for row in rows(TWO) if row["search"] == "several")
+    yield _line("idle share of each of two GPUs", 0.2, _largest_idle(row), TWO, least=False)
+
+
+def _largest_idle(row: Row) -> float:
+    return max(float(gpu["idle_share"]) for gpu in row["gpus"].values())
+
+
+def _books() -> Iterable[Line]:
+    last = [row for row in rows(BOOKS) if row["trials"] == 10_000][-1]
+    name = f"ms of the loop a trial, after 10,000 with `{last['strategy']}`"
+    yield _line(name, 5.0, last["loop_ms"], BOOKS, least=False)
+
+
+def _cores(result: str) -> int:
+    return int(find_result(result)["environment"]["cores"])
+
+
+def _core_seconds(row: Row, result: str) -> Mapping[str, float]:
+    """Of a trial: the cores' time there is, and where it goes. Threads that compile wait for a
+    child each, which works all the time."""
+    stages: Mapping[str, Any] = row.get("stages", {})
+    compiling = stages.get("compile: NVRTC", {}).get("thread_s", 0.0) / row["trials"]
+    return {
+        "there is": 60 * _cores(result) / row["trials_per_minute"],
+        "NVRTC": compiling,
+        "judging outputs, in workers": row.get("workers_cpu_s", 0.0) / row["trials"],
+        "the search's own process": row["own_cpu_ms"] / 1000,
+        "the GPU, beside the cores": _gpu_seconds(row),
+    }
+
+
+def _gpu_seconds(row: Row) -> float:
+    gpus = row["gpus"].values()
+    return float(sum(gpu["busy_s"] for gpu in gpus) / sum(gpu["trials_timed"] for gpu in gpus))
+
+
+def where_time_goes() -> str:
+    """Seconds of a trial on one GPU and on two."""
+    fastest = _core_seconds(_fastest(), RATE)
+    (several,) = (row for row in rows(TWO) if row["search"] == "several")
+    both = _core_seconds(several, TWO)
+    lines = [
+        (
+            name,
+            figure(fastest[name]) if fastest[name] else "not counted",
+            figure(both[name]) if both[name] else "not counted",
+        )
+        for name in fastest
+    ]
+    text = table(
+        ("core seconds of a trial", f"one GPU, {_cores(RATE)} cores", f"two, {_cores(TWO)} cores"),
+        lines,
+    )
+    most = 60 / fastest["the GPU, beside the cores"]
+    bound = f"A GPU takes at most {figure(most)} trials a minute that are timed, if it never waits."
+    stages = [_tuner_stages(stored) for stored in map(find_result, TUNER_RATES) if stored]
+    return "\n\n".join([text, bound, *filter(None, stages)])
+
+
+def _tuner_stages(stored: Row) -> str:
+    """How Kernel Tuner spends its time, if it was asked."""
+    (row,) = (row for row in stored["rows"] if row["tuner"].startswith("Kernel Tuner"))
+    if "stages_s" not in row:
+        return ""
+    parts = ", ".join(f"{stage} {figure(spent)} s" for stage, spent in row["stages_s"].items())
+    return (
+        f"Kernel Tuner's own sums over {row['candidates']} candidates of `{stored['template']}`, "
+        f"in {figure(row['wall_s'])} s: {parts}."
+    )
