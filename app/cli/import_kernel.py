@@ -24,7 +24,8 @@ from greenfast.app.cli.import_options import (
     TuneFile,
 )
 from greenfast.app.cli.import_point import first_point
-from greenfast.app.cli.import_script import script_kernel
+from greenfast.app.cli.import_script import parsed_script, script_entry, script_kernel
+from greenfast.app.cli.import_script_arguments import script_arguments
 from greenfast.app.cli.import_source import (
     C_TYPES,
     SPELLINGS,
@@ -104,14 +105,31 @@ def import_(
         text, entry, tune_file = script.text, entry or script.entry, tune_file or cuda_file
     else:
         text = read_cuda(cuda_file)
+        entry = entry or _entry_of(tune_file, text)
     tuning = _tuning(tune or [], tune_file, restrict or [])
     function = read_entry(text, entry, file)
-    arguments = _arguments(argument or [], function, file)
+    told = _told_by(tune_file, function, text, argument or [])
+    arguments = _arguments([*(argument or []), *told], function, file)
     given = Given(grid or [], block or [], smem, tolerance)
     imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given)
     root = target_root(folder)
-    _report(imported, write_kernel(root, new_name, imported_files(imported)), root, as_json)
+    _report(imported, write_kernel(root, new_name, imported_files(imported)), told, root, as_json)
     return 0
+
+
+def _entry_of(tune_file: Path | None, text: str) -> str | None:
+    """The kernel that the tuning script names, where the CUDA text has it."""
+    name = script_entry(tune_file) if tune_file is not None else None
+    return name if name is not None and re.search(rf"\b{re.escape(name)}\s*\(", text) else None
+
+
+def _told_by(tune_file: Path | None, entry: Entry, text: str, given: list[str]) -> list[str]:
+    """--arg texts that the tuning script tells, for the parameters that `given` does not name."""
+    if tune_file is None:
+        return []
+    named = {each.partition(":")[0] for each in given}
+    told = script_arguments(parsed_script(tune_file), entry, text)
+    return [each for name, each in told.items() if name not in named]
 
 
 def _imported(
@@ -150,7 +168,7 @@ def _imported(
     )
 
 
-def _report(imported: Imported, written: Path, root: Path, as_json: bool) -> None:
+def _report(imported: Imported, written: Path, told: list[str], root: Path, as_json: bool) -> None:
     advice = path_advice(root)
     commands = [
         *([advice] if advice else []),
@@ -159,10 +177,13 @@ def _report(imported: Imported, written: Path, root: Path, as_json: bool) -> Non
     ]
     files = sorted(written.iterdir())
     if as_json:
-        print_json({"files": [str(path) for path in files], "next": commands})
+        print_json({"files": [str(path) for path in files], "told": told, "next": commands})
         return
     for path in files:
         print(shown(path))
+    if told:
+        print("\nThe script tells these arguments; correct a wrong one with --arg:")
+        print("  " + " ".join(f"--arg {each}" for each in told))
     for copy in copied(imported.arguments):
         print(
             f"\n{copy.name} is read and written: a first launch copies {copy.before} to "

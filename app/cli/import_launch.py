@@ -63,7 +63,8 @@ def default_grid(tuning: Tuning, arguments: Sequence[ImportedArgument]) -> list[
         if divisors is None:
             block = tuning.block_names[axis : axis + 1]
             divisors = tuple(name for name in block if name in tuning.parameters)
-        blocks = _size(size, arguments)
+        is_parameter = size.value is None and size.name in tuning.parameters
+        blocks = size.name if is_parameter else _size(size, arguments)
         product = " * ".join(f"({each})" for each in divisors)
         grid.append(f"ceil_div({blocks}, {product})" if product else blocks)
     return grid

@@ -14,7 +14,8 @@ from greenfast.search.errors import UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.text import visible
 
-_PLACES = {"kernel_name": 0, "kernel_source": 1}  # among the arguments of tune_kernel
+# Among the arguments of tune_kernel; it takes the answer by name only.
+_PLACES = {"kernel_name": 0, "kernel_source": 1, "arguments": 3}
 _ENDINGS = (".cu", ".cuh", ".cpp", ".cc", ".c", ".h")
 
 
@@ -28,21 +29,8 @@ class ScriptKernel:
 
 def script_kernel(path: Path) -> ScriptKernel:
     """The kernel of a script; UsageError when it names none that can be read."""
-    file = visible(path)
-    try:
-        tree = ast.parse(read_author_file(path, file))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"{file} is not valid Python", code="bad_tune_file") from error
-    call = next(
-        (
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call)
-            and getattr(node.func, "id", getattr(node.func, "attr", "")) == "tune_kernel"
-        ),
-        None,
-    )
-    texts = _texts(tree)
+    file, tree = visible(path), parsed_script(path)
+    call, texts = tuning_call(tree), _texts(tree)
     source = None if call is None else _argument(call, "kernel_source", texts)
     if call is None or source is None:
         raise UsageError(
@@ -56,24 +44,79 @@ def script_kernel(path: Path) -> ScriptKernel:
     return ScriptKernel(entry, read_cuda_text(source, path))
 
 
+def script_entry(path: Path) -> str | None:
+    """The name of the kernel that a script tunes, where it tells one."""
+    tree = parsed_script(path)
+    call = tuning_call(tree)
+    return None if call is None else _argument(call, "kernel_name", _texts(tree))
+
+
+def parsed_script(path: Path) -> ast.Module:
+    """The script's statements; UsageError when it is no Python."""
+    file = visible(path)
+    try:
+        return ast.parse(read_author_file(path, file))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UsageError(f"{file} is not valid Python", code="bad_tune_file") from error
+
+
+def tuning_call(tree: ast.Module) -> ast.Call | None:
+    """The first call of tune_kernel."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (
+            getattr(node.func, "id", getattr(node.func, "attr", "")) == "tune_kernel"
+        ):
+            return node
+    return None
+
+
 def _texts(tree: ast.Module) -> dict[str, str]:
-    """Names that stand for a text."""
-    return {
-        target.id: node.value.value
+    """Names that stand for a text, or for what is read from a file: then the file's name."""
+    opened = {
+        item.optional_vars.id: name
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-        for target in node.targets
-        if isinstance(target, ast.Name)
+        if isinstance(node, ast.With)
+        for item in node.items
+        if isinstance(item.optional_vars, ast.Name)
+        and (name := _opened(item.context_expr)) is not None
     }
+    texts: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and (text := _text_of(node.value, opened)) is not None:
+            texts |= {target.id: text for target in node.targets if isinstance(target, ast.Name)}
+    return texts
+
+
+def _text_of(node: ast.expr, opened: dict[str, str]) -> str | None:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=handle), attr="read"), args=[]):
+            return opened.get(handle)
+        case ast.Call(func=ast.Attribute(value=call, attr="read" | "read_text"), args=[]):
+            return _opened(call)
+    return None
+
+
+def _opened(node: ast.expr) -> str | None:
+    """The file of `open("FILE", ...)` or `Path("FILE")`."""
+    match node:
+        case ast.Call(func=ast.Name(id="open" | "Path"), args=[ast.Constant(value=str(name)), *_]):
+            return name
+    return None
+
+
+def given_argument(call: ast.Call, name: str) -> ast.expr | None:
+    """An argument of tune_kernel, by name or by its place."""
+    for word in call.keywords:
+        if word.arg == name:
+            return word.value
+    place = _PLACES.get(name)
+    return None if place is None or len(call.args) <= place else call.args[place]
 
 
 def _argument(call: ast.Call, name: str, texts: dict[str, str]) -> str | None:
-    place = _PLACES[name]
-    given: ast.expr | None = next((word.value for word in call.keywords if word.arg == name), None)
-    if given is None and len(call.args) > place:
-        given = call.args[place]
+    given = given_argument(call, name)
     if isinstance(given, ast.Constant) and isinstance(given.value, str):
         return given.value
     return texts.get(given.id) if isinstance(given, ast.Name) else None

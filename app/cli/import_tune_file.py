@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -177,6 +178,8 @@ class _Script:
         if isinstance(node, ast.Name):
             known = self._constants.get(node.id)
             return ProblemSize(node.id, known if type(known) is int else None)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return ProblemSize(node.value)  # Kernel Tuner's way to name a parameter
         size = _constant(node, self._constants, self._where(node))
         if type(size) is not int:
             raise _not_understood("the problem's size", self._where(node))
@@ -241,6 +244,11 @@ def _constant(node: ast.expr, values: Mapping[str, Any], where: str) -> Any:
     """A literal, or arithmetic over names that have values."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, bool, str):
         return node.value
+    match node:
+        case ast.Call(func=ast.Name(id="int"), args=[ast.Constant(value=float(number))]) if (
+            math.isfinite(number)
+        ):
+            return int(number)
     try:
         # With the number in the name's place, `2**i` is a power with a constant exponent.
         return expression(ast.unparse(_Filled(values).visit(copy.deepcopy(node))), where)({})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import runpy
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from greenfast.app.cli import main
 from greenfast.app.cli.import_kernel import import_
 from greenfast.app.cli.import_point import first_point
-from greenfast.app.cli.import_script import script_kernel
+from greenfast.app.cli.import_script import script_entry, script_kernel
+from greenfast.app.cli.import_script_arguments import script_arguments
+from greenfast.app.cli.import_source import read_entry
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.expressions import expression
 from greenfast.search.kernels.kernel_file import load_kernel
@@ -58,6 +61,8 @@ def test_a_script_is_imported_with_the_kernel_that_it_tunes(folder):
         CALL.replace("SOURCE", '"add.cu"'),
         'kernel_tuner.tune_kernel(kernel_name="add", kernel_source="add.cu")',
         'NAME = "add.cu"\ntune_kernel("add", NAME, 5)',
+        'with open("add.cu", "r") as f:\n    text = f.read()\ntune_kernel("add", text, 5)',
+        'text = Path("add.cu").read_text()\ntune_kernel("add", text, 5)',
     ],
 )
 def test_a_script_names_a_file_beside_it(folder, call):
@@ -65,6 +70,46 @@ def test_a_script_names_a_file_beside_it(folder, call):
     (folder / "s.py").write_text(call)
     kernel = script_kernel(folder / "s.py")
     assert kernel.entry == "add" and kernel.text.strip() == ADD.strip()
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (
+            (
+                "a = np.random.randn(size).astype(np.float32)\nc = np.zeros_like(a)\n"
+                "args = [c, a, np.int32(size)]"
+            ),
+            ["c:float32[n]:output", "a:float32[n]:input", "n:int32=1000"],
+        ),
+        (
+            "args = [np.ones((10, size), dtype=np.float32), a, np.int32(5)]",
+            ["c:float32[10,1000]:inout", "n:int32=5"],
+        ),
+        (
+            (
+                "shape = (2**3, int(1e2))\nx = numpy.random.rand(*shape)\n"
+                "args = [numpy.empty(x.size, 'float32'), x.reshape(-1), n]"
+            ),
+            ["c:float32[800]:output", "a:float64[800]:input"],
+        ),
+        ("args = [c, a]", []),
+        ("args = [make(), (2**62)**62**62, np.zeros(c)]", []),
+        ("c = c\nargs = [c, c.shape, np.int32(c)]", []),
+    ],
+)
+def test_a_script_tells_the_arguments_that_numpy_makes_of_constants(lines, told):
+    tree = ast.parse(f"size = 1000\n{lines}\n{CALL}")
+    assert list(script_arguments(tree, read_entry(ADD, None, "add.cu"), ADD).values()) == told
+
+
+def test_what_a_script_compares_is_an_output(folder):
+    call = CALL.replace("restrictions=restrict", "answer=[None, x, None]")
+    tree = ast.parse(f"x = np.ones(8)\nargs = [x, x, n]\n{call}")
+    told = script_arguments(tree, read_entry(ADD, None, "add.cu"), ADD)
+    assert list(told.values()) == ["c:float64[8]:input", "a:float64[8]:output"]
+    (folder / "s.py").write_text(call)
+    assert script_entry(folder / "s.py") == "add"
 
 
 @pytest.mark.parametrize("text", ["x = 1\n", "tune_kernel('add', get_source())\n", "def (\n"])
