@@ -353,6 +353,34 @@ KNOWN: tuple[Known, ...] = (
         "narrow/right",
         "where 8 divides K there is one step more, of elements that do not exist: they add zeros",
     ),
+    Known(
+        "equivalent",
+        "index plus one",
+        "float table[16]",
+        "table/right .*table_in=own",
+        "the table has one element more, which nobody reads",
+    ),
+    Known(
+        "equivalent",
+        "remove __syncwarp",
+        "__syncwarp();",
+        "attention/wgmma .*loader=self",
+        (
+            "what follows counts in registers: the mbarriers order the copy, and the lanes meet at "
+            "the next product"
+        ),
+        "loads.v.step();",
+    ),
+    Known(
+        "missed",
+        "remove __syncwarp",
+        "// rows that see no key have no product",
+        "attention/wgmma .*q_buffers=2 .*epilogue=direct",
+        (
+            "a late lane can find Q's place filled anew, and wait for ever: only where one block "
+            "walks three row tiles without keys, and the case on one multiprocessor has none"
+        ),
+    ),
 )
 
 
