@@ -17,7 +17,13 @@ from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import Space, resolve
 
 PINNED = Path(__file__).parents[1] / "data" / "source_digests.json"
-TEMPLATES = ("attention/wgmma", "attention_fp8/wgmma", "gemm/mma", "gemm/wgmma")
+TEMPLATES = (
+    "attention/wgmma",
+    "attention_fp8/wgmma",
+    "gemm/mma",
+    "gemm/wgmma",
+    "gemm_fp8/wgmma",
+)
 SAMPLE = 12  # of a preset's groups of options, every so many in the default run
 
 
