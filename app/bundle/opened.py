@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import tomllib
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from greenfast.search.errors import UsageError
+from greenfast.runtime.archive import archive_files, bad_bundle, json_object
 from greenfast.search.kernels.catalogue import load_kernel
 from greenfast.search.kernels.reference_text import importable_name
 from greenfast.search.kernels.spec import KernelSpec
 
 MOST_FILES = 64
-LARGEST_FILE_BYTES = 32 * 2**20
-LARGEST_BUNDLE_BYTES = 128 * 2**20
 NEEDED = (
     "SHA256SUMS",
     "environment.json",
@@ -121,42 +116,7 @@ def contents(
     path: Path, names: re.Pattern[str] = _NAME, most_files: int = MOST_FILES
 ) -> dict[str, bytes]:
     """Every file, read into memory. Only plain names are allowed, so that none leads elsewhere."""
-    try:
-        with zipfile.ZipFile(path) as packed:
-            entries = packed.infolist()
-            if len(entries) > most_files:
-                raise bad_bundle(
-                    f"{path} holds {len(entries)} files; a bundle has at most {most_files}"
-                )
-            files: dict[str, bytes] = {}
-            for entry in entries:
-                if not names.match(entry.filename) or entry.filename in files:
-                    raise bad_bundle(f"{path} holds a file named {entry.filename[:80]!r}")
-                # Sizes in the directory are claims, so the bytes that are read are counted.
-                with packed.open(entry) as opened:
-                    files[entry.filename] = opened.read(LARGEST_FILE_BYTES + 1)
-                if (
-                    len(files[entry.filename]) > LARGEST_FILE_BYTES
-                    or sum(map(len, files.values())) > LARGEST_BUNDLE_BYTES
-                ):
-                    raise bad_bundle(
-                        f"{path} is too large: {entry.filename} exceeds "
-                        f"{LARGEST_FILE_BYTES >> 20} MiB a file or "
-                        f"{LARGEST_BUNDLE_BYTES >> 20} MiB in all"
-                    )
-            return files
-    except FileNotFoundError:
-        raise UsageError(f"{path} does not exist", code="missing_bundle") from None
-    except (
-        OSError,
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        RuntimeError,
-        NotImplementedError,
-        ValueError,
-    ) as error:
-        raise bad_bundle(f"{path} cannot be read as a zip file: {error}") from None
+    return archive_files(path, names.match, most_files)
 
 
 def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
@@ -175,16 +135,6 @@ def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
         raise bad_bundle(
             f"{path}: {', '.join(changed)} does not match SHA256SUMS: damaged, or changed since"
         )
-
-
-def json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
-    try:
-        value = json.loads(files[name])
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise bad_bundle(f"{name} of the bundle is not a JSON object")
-    return value
 
 
 def kernel_of(bundle: OpenedBundle, folder: Path) -> KernelSpec:
@@ -226,7 +176,3 @@ def _with_own_baseline(bundle: OpenedBundle) -> str:
         bundle.text("kernel.toml"),
         count=1,
     )
-
-
-def bad_bundle(sentence: str) -> UsageError:
-    return UsageError(sentence, code="bad_bundle", mend="download the bundle again")

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from greenfast.app.bundle.opened import OpenedBundle, bad_bundle, contents, json_object
+from greenfast.app.bundle.opened import OpenedBundle, contents
+from greenfast.runtime.archive import bad_bundle, json_object
 from greenfast.search.dispatch.read import read_table
 from greenfast.search.dispatch.table import DispatchTable
 

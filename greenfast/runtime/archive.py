@@ -7,7 +7,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ _SUM = re.compile(r"([0-9a-f]{64})  (\S+)\Z")
 
 def read_archive(path: Path) -> dict[str, bytes]:
     """Every file of the bundle at `path`; UsageError `bad_bundle` when it is damaged or hostile."""
-    files = _contents(path)
+    files = archive_files(path, _plain, MOST_FILES)
     _require_sums(path, files)
     return files
 
@@ -51,10 +51,16 @@ def bad_bundle(sentence: str) -> UsageError:
     return UsageError(sentence, code="bad_bundle", mend="make or download the bundle again")
 
 
-def _contents(path: Path) -> dict[str, bytes]:
+def archive_files(
+    path: Path, is_allowed: Callable[[str], object], most_files: int
+) -> dict[str, bytes]:
+    """The files of a zip file, read into memory; UsageError `missing_bundle`, `bad_bundle`.
+
+    No file may have a name that `is_allowed` denies, or another's.
+    """
     try:
         with zipfile.ZipFile(path) as packed:
-            return _files(path, packed)
+            return _files(path, packed, is_allowed, most_files)
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist", code="missing_bundle") from None
     except (
@@ -69,15 +75,17 @@ def _contents(path: Path) -> dict[str, bytes]:
         raise bad_bundle(f"{path} cannot be read as a zip file: {error}") from None
 
 
-def _files(path: Path, packed: zipfile.ZipFile) -> dict[str, bytes]:
+def _files(
+    path: Path, packed: zipfile.ZipFile, is_allowed: Callable[[str], object], most_files: int
+) -> dict[str, bytes]:
     held = packed.infolist()
-    if len(held) > MOST_FILES:
-        raise bad_bundle(f"{path} holds {len(held)} files; a bundle has at most {MOST_FILES}")
+    if len(held) > most_files:
+        raise bad_bundle(f"{path} holds {len(held)} files; a bundle has at most {most_files}")
     entries = [entry for entry in held if not entry.is_dir()]
     files: dict[str, bytes] = {}
     total = 0
     for entry in entries:
-        if not _plain(entry.filename) or entry.filename in files:
+        if not is_allowed(entry.filename) or entry.filename in files:
             raise bad_bundle(f"{path} holds a file named {entry.filename[:80]!r}")
         # Sizes in the directory are claims, so the bytes that are read are counted.
         most = min(LARGEST_FILE_BYTES, LARGEST_BUNDLE_BYTES - total)
