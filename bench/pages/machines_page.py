@@ -206,7 +206,8 @@ def drill_table() -> str:
         "faults",
         "candidates and verdicts as on one machine",
     )
-    return f"{table(titles, lines)}\n\n{source_of(DRILL)}."
+    text = table(titles, lines)
+    return f"{text}\n\n{source_of(DRILL)}." if lines else text
 
 
 def pages() -> dict[Path, str]:
