@@ -24,6 +24,7 @@ from greenfast.search.render import RenderedSource
 from greenfast.search.text import shortened
 from greenfast.search.toolchain import known_answer
 from greenfast.search.toolchain.cache import ArtifactCache
+from greenfast.search.toolchain.host_names import mend_of
 from greenfast.search.toolchain.includes import refused_include
 from greenfast.search.toolchain.nvrtc_child import TOO_LARGE
 from greenfast.search.toolchain.ptxas import EntryFigures, parse_log
@@ -224,7 +225,9 @@ class Toolchain:
             (line.strip() for line in log.splitlines() if "error" in line),
             "the compiler gave no message",
         )
-        return CompileFailed(source.digest, Reason.COMPILE_ERROR, shortened(first), log)
+        mend = mend_of(first)
+        sentence = shortened(first) + (f" ({mend})" if mend else "")
+        return CompileFailed(source.digest, Reason.COMPILE_ERROR, sentence, log)
 
     @staticmethod
     def _crashed(source: RenderedSource, died: ChildDied) -> CompileFailed:

@@ -1,0 +1,54 @@
+"""What to write in place of host headers and their names, which NVRTC does not have.
+
+nvcc includes the host's headers; NVRTC has CUDA's own, libcu++ (<cuda/std/...>) and the device
+functions.
+"""
+
+from __future__ import annotations
+
+import re
+
+_HEADER = re.compile(r'cannot open source file "(?P<header>[\w./+-]+)"')
+_NAME = re.compile(r'identifier "(?P<name>\w+)" is undefined')
+_WITHOUT = "NVRTC has its functions without a header"
+_LIMITS = "write cuda::std::numeric_limits of <cuda/std/limits>"
+_HEADERS = {
+    "math.h": _WITHOUT,
+    "cmath": _WITHOUT,
+    "stdio.h": _WITHOUT,
+    "cstdio": _WITHOUT,
+    "assert.h": _WITHOUT,
+    "cassert": _WITHOUT,
+    "stdint.h": "include <cuda/std/cstdint>",
+    "cstdint": "include <cuda/std/cstdint>",
+    "float.h": _LIMITS,
+    "cfloat": _LIMITS,
+    "limits.h": _LIMITS,
+    "climits": _LIMITS,
+    "limits": _LIMITS,
+    "algorithm": "min and max need no header",
+    "type_traits": "include <cuda/std/type_traits>",
+}
+_NAMES = {
+    "INFINITY": "include <math_constants.h> and write CUDART_INF_F",
+    "NAN": "include <math_constants.h> and write CUDART_NAN_F",
+    "M_PI": "include <math_constants.h> and write CUDART_PI",
+    "FLT_MAX": _LIMITS,
+    "FLT_MIN": _LIMITS,
+    "FLT_EPSILON": _LIMITS,
+    "INT_MAX": _LIMITS,
+    "INT_MIN": _LIMITS,
+    "uint8_t": "include <cuda/std/cstdint>",
+    "uint32_t": "include <cuda/std/cstdint>",
+    "int32_t": "include <cuda/std/cstdint>",
+    "uint64_t": "include <cuda/std/cstdint>",
+    "int64_t": "include <cuda/std/cstdint>",
+}
+
+
+def mend_of(message: str) -> str:
+    """What to write where the compiler's message is about a host's header or name; else empty."""
+    if match := _HEADER.search(message):
+        return _HEADERS.get(match["header"], "")
+    match = _NAME.search(message)
+    return _NAMES.get(match["name"], "") if match else ""
