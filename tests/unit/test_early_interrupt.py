@@ -15,7 +15,12 @@ INTERRUPTED = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
 def test_ctrl_c_while_modules_are_loaded_shows_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text(INTERRUPTED)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-m", "greenfast", "--help"]
+    # A shell's background jobs ignore SIGINT, and so would the command.
+    as_in_a_terminal = (
+        "import os, signal, sys\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    command = [sys.executable, "-c", as_in_a_terminal, "-m", "greenfast", "--help"]
     ended = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=120, check=False
     )

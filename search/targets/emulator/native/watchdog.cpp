@@ -24,6 +24,11 @@ constexpr long period_ns = 10 * 1000 * 1000;
 constexpr unsigned most_steps = 1 << 16;
 thread_local unsigned steps_left __attribute__((tls_model("initial-exec"))) = 0;
 
+// After steps in vain, ticks in which the thread runs freely: it may be copying a hundred megabytes, and steps take
+// hundreds of times as long. The first tick is due at once, since steps take processor time.
+constexpr unsigned most_free_ticks = 5;
+thread_local unsigned free_ticks __attribute__((tls_model("initial-exec"))) = 0;
+
 void set_single_step([[maybe_unused]] void* context, [[maybe_unused]] bool steps) {
 #if defined(__x86_64__)
     constexpr greg_t trap_flag = 0x100;
@@ -49,6 +54,10 @@ void on_tick(int, siginfo_t*, void* context) {
     Worker& worker = Worker::current();
     if (!worker.overdue() || !worker.block().inside_fiber()) return;
     report_in_kernel(worker, context);
+    if (free_ticks != 0) {
+        --free_ticks;
+        return;
+    }
     // In a handler of that signal a step would end the process.
     if (steps_left != 0 || sigismember(&static_cast<ucontext_t*>(context)->uc_sigmask, SIGTRAP)) return;
     steps_left = most_steps;
@@ -67,7 +76,10 @@ void catch_timers() {
 bool is_watchdog_step(void* context) {
     if (steps_left == 0) return false;
     report_in_kernel(Worker::current(), context);
-    if (--steps_left == 0) set_single_step(context, false);
+    if (--steps_left == 0) {
+        set_single_step(context, false);
+        free_ticks = most_free_ticks;
+    }
     return true;
 }
 
