@@ -18,29 +18,21 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from bench.command_line import add_save, script_parser
+from bench.correctness.album_subject import album_subject
 from bench.correctness.random_candidates import DEVICE, catalogue, draws_of
 from bench.correctness.second_checker import Judgement, judge_apart
 from bench.environment import publish
 from bench.results import Row
 from bench.session import Session, open_session
 from greenfast.search.cores import usable_cores
-from greenfast.search.diagnose.album import ALBUM_SECRET, Entry, catalogue_of, entries
+from greenfast.search.diagnose.album import Entry, entries
 from greenfast.search.errors import Fault
 from greenfast.search.gates import Subject
 from greenfast.search.gates.safety import checked_problems
-from greenfast.search.loop.evaluate import prepare
-from greenfast.search.space.candidate import (
-    Candidate,
-    Origin,
-    OriginKind,
-    complete_parameters,
-    preset_candidate,
-)
 from greenfast.search.targets.emulator.build import EmulatorBuild
 from greenfast.search.verdict import Rejected
 
@@ -58,17 +50,7 @@ def subjects_of_album(session: Session, folder: Path) -> Iterator[tuple[str, Ent
     for number, entry in enumerate(entries()):
         if entry.kernel not in ALBUM_KERNELS and entry.template != "wgmma":
             continue
-        kernels = catalogue_of(entry, folder / str(number))
-        kernel = kernels.kernel(entry.kernel)
-        workload = kernel.workload(entry.workload)
-        context = replace(session.context(kernel, workload), sizes_secret=ALBUM_SECRET)
-        template = kernel.template(entry.template)
-        if entry.kind == "patch":
-            candidate = preset_candidate(template, entry.preset, context.compiled, entry.parameters)
-        else:
-            values = complete_parameters(template, entry.parameters, context.compiled)
-            candidate = Candidate(kernel.name, template.name, values, Origin(OriginKind.SEEDED))
-        subject = prepare(candidate, context, with_cubin=False)
+        subject = album_subject(session, entry, folder / str(number))
         if not isinstance(subject, Rejected):
             yield entry.id, entry, subject
 

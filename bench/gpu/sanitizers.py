@@ -26,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.command_line import require_gpu, script_parser
+from bench.correctness.album_subject import album_subject
 from bench.correctness.random_candidates import DEVICE, catalogue
 from bench.environment import basic_environment
 from bench.results import ROOT, Row, write_json
@@ -33,19 +34,11 @@ from bench.session import Session, open_session
 from greenfast.search.children import kill_group
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
-from greenfast.search.diagnose.album import ALBUM_SECRET, Entry, catalogue_of, entries
+from greenfast.search.diagnose.album import Entry, entries
 from greenfast.search.diagnose.profile import parse_sanitizer
 from greenfast.search.digest import text_digest
 from greenfast.search.gates import Subject
 from greenfast.search.gates.safety import checked_problems
-from greenfast.search.loop.evaluate import prepare
-from greenfast.search.space.candidate import (
-    Candidate,
-    Origin,
-    OriginKind,
-    complete_parameters,
-    preset_candidate,
-)
 from greenfast.search.targets.cuda.arena import describe
 from greenfast.search.toolchain import Cubin
 
@@ -173,19 +166,7 @@ def renamed(text: str, names: dict[str, str]) -> str:
 
 
 def subject_of(session: Session, entry: Entry, folder: Path) -> Subject:
-    """As `greenfast album` judges it, rendered only."""
-    kernels = catalogue_of(entry, folder)
-    kernel = kernels.kernel(entry.kernel)
-    context = replace(
-        session.context(kernel, kernel.workload(entry.workload)), sizes_secret=ALBUM_SECRET
-    )
-    template = kernel.template(entry.template)
-    if entry.kind == "patch":
-        candidate = preset_candidate(template, entry.preset, context.compiled, entry.parameters)
-    else:
-        values = complete_parameters(template, entry.parameters, context.compiled)
-        candidate = Candidate(kernel.name, template.name, values, Origin(OriginKind.SEEDED))
-    subject = prepare(candidate, context, with_cubin=False)
+    subject = album_subject(session, entry, folder)
     assert isinstance(subject, Subject), subject
     return subject
 
