@@ -20,7 +20,7 @@ from greenfast.search.kernels.identity import (
 from greenfast.search.kernels.spec import Check, KernelSpec
 from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.render import RenderedSource, render
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
+from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import check_target_name
 
@@ -78,11 +78,10 @@ def _renders_the_same(
         kernel = catalogue.kernel(plan.kernel)
         template = kernel.template(name)
         parameters = complete_parameters(template, trials[0].parameters, plan.compiled)
-        candidate = Candidate(kernel.name, name, parameters, Origin(OriginKind.SEEDED))
         environment = store.trial(search_id, trials[0].number).environment
         ran_on = measured_device(plan.target, environment)
         point = resolve(template, parameters, plan.compiled, ran_on)
-        source = render(kernel, template, candidate, point, catalogue.include_dirs)
+        source = render(kernel, template, point, catalogue.include_dirs)
     except (GreenfastError, KeyError):
         return False
     return isinstance(source, RenderedSource) and source.digest == trials[0].source_digest

@@ -18,7 +18,6 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.template_text import Line, read_text
 from greenfast.search.rendering.children import TextFailed, renderers
-from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Resolved
 
 _INCLUDE = re.compile(r'\s*#\s*include\s+"(gf/[\w./-]+)"\s*$')
@@ -57,16 +56,15 @@ class RenderFailed:
 def render(
     kernel: KernelSpec,
     template: TemplateSpec,
-    candidate: Candidate,
     point: Resolved,
     include_dirs: tuple[Path, ...],
     probe: str = "",
 ) -> RenderedSource | RenderFailed:
-    """Render `candidate`.
+    """Render `template` with the values of `point`.
 
-    The template may use the names of `point`, and `probe` and `probe_parameter`. With a `probe` the
-    text also writes that stage's result, to an additional argument of every entry. Raises SpecError
-    for a header that does not exist.
+    The template may also use `probe` and `probe_parameter`. With a `probe` the text also writes
+    that stage's result, to an additional argument of every entry. Raises SpecError for a header
+    that does not exist.
     """
     values = {**point.values, **_probe_values(kernel, probe)}
     rendered = renderers().rendered(template.text, values)

@@ -237,7 +237,7 @@ def _rendered(
         return None
     candidate = Candidate(kernel.name, template.name, parameters, Origin(OriginKind.SAMPLED))
     point = resolve(template, parameters, compiled, device(DEVICE))
-    source = render(kernel, template, candidate, point, kernels.include_dirs)
+    source = render(kernel, template, point, kernels.include_dirs)
     if not isinstance(source, RenderedSource):
         raise RuntimeError(f"{kernel.name}/{template.name} does not render: {source.message}")
     return Draw(kernel, template, candidate, compiled, workload, source)

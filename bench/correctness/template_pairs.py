@@ -102,7 +102,7 @@ def rendered_source(catalogue: Catalogue, point: Point) -> RenderedSource:
     kernel = catalogue.kernel(candidate.kernel)
     template = kernel.template(candidate.template)
     resolved = resolve(template, candidate.parameters, point.compiled, point.device)
-    source = render(kernel, template, candidate, resolved, catalogue.include_dirs, point.probe)
+    source = render(kernel, template, resolved, catalogue.include_dirs, point.probe)
     if not isinstance(source, RenderedSource):
         raise ValueError(f"{point.name} does not render: {source.message}")
     return source

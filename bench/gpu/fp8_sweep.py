@@ -35,9 +35,6 @@ from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import (
-    Candidate,
-    Origin,
-    OriginKind,
     complete_parameters,
     preset_candidate,
 )
@@ -207,10 +204,7 @@ class Fp8Bench:
             def compiled_point(item: tuple[str, Items]) -> Point | None:
                 name, parameters = item
                 resolved = resolve(template, parameters, sizes.compiled, device("h200"))
-                candidate = Candidate(
-                    kernel.name, template.name, parameters, Origin(OriginKind.SEEDED)
-                )
-                source = render(kernel, template, candidate, resolved, catalogue.include_dirs)
+                source = render(kernel, template, resolved, catalogue.include_dirs)
                 if not isinstance(source, RenderedSource):
                     return None
                 cubin = toolchain.compile(source, "sm_90a")

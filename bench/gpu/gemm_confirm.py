@@ -33,7 +33,7 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.render import RenderedSource, render
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
+from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
 from greenfast.search.timing import (
     Interval,
@@ -141,8 +141,7 @@ def prepared(
         workload, number, finalist = item
         parameters = complete_parameters(template, finalist["parameters"], compiled)
         resolved = resolve(template, parameters, compiled, device("h200"))
-        candidate = Candidate(kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
-        source = render(kernel, template, candidate, resolved, catalogue.include_dirs)
+        source = render(kernel, template, resolved, catalogue.include_dirs)
         cubin = (
             toolchain.compile(source, "sm_90a") if isinstance(source, RenderedSource) else source
         )

@@ -42,9 +42,6 @@ from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import launches, tensor_maps
 from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import (
-    Candidate,
-    Origin,
-    OriginKind,
     complete_parameters,
     preset_candidate,
 )
@@ -229,9 +226,7 @@ def compiled_points(
             def compiled_point(item: tuple[str, Items]) -> Point | None:
                 name, parameters = item
                 resolved = resolve(template, parameters, compiled, device("h200"))
-                origin = Origin(OriginKind.SEEDED)
-                candidate = Candidate(kernel.name, template.name, parameters, origin)
-                source = render(kernel, template, candidate, resolved, catalogue.include_dirs)
+                source = render(kernel, template, resolved, catalogue.include_dirs)
                 if not isinstance(source, RenderedSource):
                     return None
                 cubin = toolchain.compile(source, "sm_90a")

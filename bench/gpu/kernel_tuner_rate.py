@@ -47,7 +47,6 @@ from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import Tensor, lay_out
 from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import RenderedSource, render
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space, resolve
 
 PROCESSES = 8  # that launch a candidate alone at a time
@@ -72,8 +71,7 @@ def points(
     while len(drawn) < count:
         parameters = space.drawn(draws)
         point = resolve(template, parameters, compiled, facts)
-        candidate = Candidate(kernel.name, template_name, parameters, Origin(OriginKind.SAMPLED))
-        source = render(kernel, template, candidate, point, catalogue.include_dirs)
+        source = render(kernel, template, point, catalogue.include_dirs)
         problem = lay_out(kernel, template, point, case, data, optional_outputs=False)
         launches = problem.launches
         if (

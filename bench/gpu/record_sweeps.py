@@ -34,7 +34,6 @@ from greenfast.search.loop.sweep_journal import finish
 from greenfast.search.recordings.file import SUFFIX
 from greenfast.search.recordings.lattice import lattice_of, lattice_points
 from greenfast.search.render import render
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space, resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import CompileFailed, Toolchain
@@ -136,11 +135,8 @@ def assembled(
         toolchain = Toolchain(Path(folder), usable_cores())
 
         def outcome(point: Items) -> str:
-            candidate = Candidate(
-                order.kernel.name, template.name, point, Origin(OriginKind.SEEDED)
-            )
             resolved = resolve(template, point, compiled, device("h200"))
-            source = render(order.kernel, template, candidate, resolved, catalogue.include_dirs)
+            source = render(order.kernel, template, resolved, catalogue.include_dirs)
             cubin = toolchain.compile(source, "sm_90")
             if isinstance(cubin, CompileFailed):
                 return cubin.reason.value

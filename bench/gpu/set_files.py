@@ -19,7 +19,7 @@ from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import Argument, KernelSpec, TemplateSpec
 from greenfast.search.kernels.tensor_map_spec import TensorMapSpec
 from greenfast.search.render import RenderFailed, render
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind, complete_parameters
+from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import Resolved, Space, resolve
 from greenfast.search.toolchain import CompileFailed, Toolchain
 
@@ -59,8 +59,7 @@ def built(
     if why := Space(template, compiled, device).why_not(parameters):
         raise SystemExit(f"{entry.label or entry.template}: {why}")
     point = resolve(template, parameters, compiled, device)
-    candidate = Candidate(kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
-    source = render(kernel, template, candidate, point, catalogue.include_dirs)
+    source = render(kernel, template, point, catalogue.include_dirs)
     if isinstance(source, RenderFailed):
         raise SystemExit(f"{entry.label}: {source.message}")
     if entry.source_digest and source.digest != entry.source_digest:

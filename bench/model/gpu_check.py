@@ -111,7 +111,7 @@ def on_gpu(out: Path) -> None:
     for candidate in candidates(kernel, compiled):
         template = kernel.template(candidate.template)
         point = resolve(template, candidate.parameters, compiled, device("h200"))
-        source = render(kernel, template, candidate, point, catalogue.include_dirs)
+        source = render(kernel, template, point, catalogue.include_dirs)
         row = gpu_row(kernel, candidate, compiled, source)
         rows.append(row)
         print(len(rows), candidate.template, row.get("measured_us"), row["failed"][:1], flush=True)

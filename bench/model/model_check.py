@@ -84,7 +84,7 @@ def candidates(catalogue: Catalogue) -> Iterator[tuple[Candidate, RenderedSource
     for candidate in dict.fromkeys(sample):
         template = kernel.template(candidate.template)
         point = resolve(template, candidate.parameters, compiled, device("h200"))
-        source = render(kernel, template, candidate, point, catalogue.include_dirs)
+        source = render(kernel, template, point, catalogue.include_dirs)
         yield (
             candidate,
             source,
@@ -325,7 +325,7 @@ def _still_made(candidate: Candidate, source: str) -> bool:
         point = resolve(template, candidate.parameters, compiled, device("h200"))
     except GreenfastError:
         return False
-    rendered = render(kernel, template, candidate, point, catalogue.include_dirs)
+    rendered = render(kernel, template, point, catalogue.include_dirs)
     return isinstance(rendered, RenderedSource) and rendered.digest == source
 
 

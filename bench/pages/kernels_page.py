@@ -34,7 +34,7 @@ def source_of(preset: str) -> RenderedSource:
     compiled = kernel.workload(WORKLOAD).compile_time(kernel)
     candidate = preset_candidate(template, point.name, compiled)
     values = resolve(template, candidate.parameters, compiled, device("h200"))
-    source = render(kernel, template, candidate, values, catalogue.include_dirs)
+    source = render(kernel, template, values, catalogue.include_dirs)
     if not isinstance(source, RenderedSource):
         raise SystemExit(f"{preset} cannot be rendered: {source.message}")
     return source

@@ -54,7 +54,7 @@ def measure(
     compiled = workload.compile_time(kernel)
     candidate = preset_candidate(template, named.name, compiled)
     point = resolve(template, candidate.parameters, compiled, device("h200"))
-    source = render(kernel, template, candidate, point, catalogue.include_dirs)
+    source = render(kernel, template, point, catalogue.include_dirs)
     case = workload_case(workload, 0)
     laid_out = lay_out(kernel, template, point, case, case_data(kernel, case))
     module = build.build_module(source.unit, source.entries, flavour=flavour, deadline_s=60.0)

@@ -19,7 +19,6 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.render import RenderedSource, render
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space, resolve
 from greenfast.search.toolchain import CompileFailed, Cubin, Toolchain
 
@@ -34,11 +33,9 @@ def sources(count: int, seed: int) -> Iterator[RenderedSource]:
     compiled = kernel.workload("mission").compile_time(kernel)
     points = Space(template, compiled, device("h200")).points
     for point in random.Random(seed).sample(points, count):
-        candidate = Candidate(kernel.name, template.name, point, Origin(OriginKind.SAMPLED))
         yield render(
             kernel,
             template,
-            candidate,
             resolve(template, point, compiled, device("h200")),
             catalogue.include_dirs,
         )

@@ -275,9 +275,6 @@ def _rendered(program: Program) -> Any:
     from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
     from greenfast.search.render import RenderFailed, render
     from greenfast.search.space.candidate import (
-        Candidate,
-        Origin,
-        OriginKind,
         complete_parameters,
     )
     from greenfast.search.space.space import resolve
@@ -302,9 +299,8 @@ def _rendered(program: Program) -> Any:
         template = kernel.template(program.template)
         compiled = tuple(program.compiled.items())
         parameters = complete_parameters(template, program.parameters, compiled)
-        candidate = Candidate(kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
         point = resolve(template, parameters, compiled, _target().device)
-        source = render(kernel, template, candidate, point, (REPOSITORY_TEMPLATES / "include",))
+        source = render(kernel, template, point, (REPOSITORY_TEMPLATES / "include",))
     if isinstance(source, RenderFailed):
         raise UsageError(
             f"the template refuses its parameters: {source.message}", code="bad_bundle"

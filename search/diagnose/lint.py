@@ -314,7 +314,7 @@ def _candidate_problem(
             if workload.compile_time(kernel) == compiled:
                 values = kernel.values_of(dict(workload.dims), dict(workload.options))
                 launches(template, {**values, **point.values})
-        source = render(kernel, template, candidate, point, include_dirs)
+        source = render(kernel, template, point, include_dirs)
         if isinstance(source, RenderFailed):
             file, line = (source.line.file, source.line.number) if source.line else (text_file, 0)
             place = file_line(file, line) if line else file

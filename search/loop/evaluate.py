@@ -119,7 +119,7 @@ class EvaluationContext:
         """The candidate's text; with a `probe` it also writes that stage's result."""
         template = self.kernel.template(candidate.template)
         point = resolve(template, candidate.parameters, self.compiled, self.target.device)
-        return render(self.kernel, template, candidate, point, self.include_dirs, probe)
+        return render(self.kernel, template, point, self.include_dirs, probe)
 
     def subject(self, candidate: Candidate, source: RenderedSource, cubin: Cubin | None) -> Subject:
         """A candidate whose text and cubin the caller already has."""

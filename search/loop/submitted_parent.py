@@ -40,7 +40,7 @@ def writable(
     """The candidate's text and launches; UsageError for a template that does not render."""
     template = kernel.template(candidate.template)
     point = resolve(template, candidate.parameters, compiled, device)
-    source = render(kernel, template, candidate, point, include_dirs)
+    source = render(kernel, template, point, include_dirs)
     if isinstance(source, RenderFailed):
         raise UsageError(source.message, code="no_source")
     lines = [line for line in source.unit.splitlines() if not line.startswith("#line ")]

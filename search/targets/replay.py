@@ -313,7 +313,7 @@ def require_current(
                 raise _stale(heading, then.name, today, error.message) from error
             candidate = Candidate(kernel.name, then.name, parameters, Origin(OriginKind.SEEDED))
             point = resolve(template, candidate.parameters, compiled, heading.device)
-            source = render(kernel, template, candidate, point, include_dirs)
+            source = render(kernel, template, point, include_dirs)
             if not isinstance(source, RenderedSource) or source.digest != row.source_digest:
                 raise _stale(
                     heading, then.name, today, f"its candidate {row.number} renders differently"

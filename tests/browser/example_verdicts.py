@@ -61,7 +61,7 @@ class ExampleVerdicts:
     def source(self, candidate: Candidate) -> RenderedSource:
         template = self.kernel.template(candidate.template)
         point = resolve(template, candidate.parameters, self.compiled, self.device)
-        source = render(self.kernel, template, candidate, point, self.catalogue.include_dirs)
+        source = render(self.kernel, template, point, self.catalogue.include_dirs)
         assert isinstance(source, RenderedSource)
         return source
 

@@ -27,7 +27,7 @@ def axpy_subject(
     )
     candidate = Candidate("axpy", template_name, parameters, Origin(OriginKind.SEEDED))
     point = resolve(template, parameters, compiled, target.device)
-    source = render(kernel, template, candidate, point, album.include_dirs)
+    source = render(kernel, template, point, album.include_dirs)
     cubin = toolchain.compile(source, target.device.arch)
     conditions = Conditions(kernel, compiled, (workload,), target, limits, 0)
     return Subject(conditions, candidate, source, cubin)

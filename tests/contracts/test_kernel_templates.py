@@ -49,7 +49,6 @@ def _render(kernel, template, candidate, compiled):
     return render(
         kernel,
         template,
-        candidate,
         resolve(template, candidate.parameters, compiled, device("h200")),
         CATALOGUE.include_dirs,
     )

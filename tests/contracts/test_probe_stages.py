@@ -76,13 +76,11 @@ def test_what_a_probe_adds_is_not_in_the_text_without_it_and_compiles_with_it(
 ):
     for _, compiled, candidate in _served(kernel, template)[:1]:
         point = resolve(template, candidate.parameters, compiled, device("h200"))
-        assert (
-            "probe" not in render(kernel, template, candidate, point, CATALOGUE.include_dirs).text
-        )
+        assert "probe" not in render(kernel, template, point, CATALOGUE.include_dirs).text
         for probe in template.probes:
             if probe.when is not None and not probe.when(point.values):
                 continue
-            source = render(kernel, template, candidate, point, CATALOGUE.include_dirs, probe.name)
+            source = render(kernel, template, point, CATALOGUE.include_dirs, probe.name)
             assert isinstance(source, RenderedSource), source
             arch = device("h200").compiled_arch(specific=source.arch_specific)
             cubin = toolchain.compile(source, arch)

@@ -43,7 +43,7 @@ def units(catalogue):
                 if Space(template, compiled, device("h200")).why_not(candidate.parameters):
                     continue
                 point = resolve(template, candidate.parameters, compiled, device("h200"))
-                source = render(kernel, template, candidate, point, catalogue.include_dirs)
+                source = render(kernel, template, point, catalogue.include_dirs)
                 texts[name, preset.name] = source.unit
             break
     return texts

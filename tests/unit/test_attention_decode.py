@@ -69,7 +69,7 @@ def subject(target, parameters, workloads=()):
         Origin(OriginKind.SEEDED),
     )
     point = resolve(DECODE, candidate.parameters, COMPILED, target.device)
-    source = render(ATTENTION, DECODE, candidate, point, CATALOGUE.include_dirs)
+    source = render(ATTENTION, DECODE, point, CATALOGUE.include_dirs)
     conditions = Conditions(ATTENTION, COMPILED, workloads, target, GateLimits(), 0)
     return Subject(conditions, candidate, source, None)
 

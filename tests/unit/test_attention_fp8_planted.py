@@ -151,7 +151,7 @@ def judge(artifacts, catalogue):
         parameters = complete_parameters(template, {**SMALL, **changes}, compiled)
         candidate = Candidate(kernel.name, template.name, parameters, Origin(OriginKind.SEEDED))
         point = resolve(template, parameters, compiled, target.device)
-        source = render(kernel, template, candidate, point, catalogue.include_dirs)
+        source = render(kernel, template, point, catalogue.include_dirs)
         assert isinstance(source, RenderedSource), source
         conditions = Conditions(kernel, compiled, (), target, GateLimits(), 0)
         return CorrectnessGate().judge(Subject(conditions, candidate, source, None))

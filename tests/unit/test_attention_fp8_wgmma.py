@@ -42,7 +42,7 @@ def rendered(given, preset, changes=()):
     assert reason is None, reason
     candidate = Candidate(KERNEL.name, TEMPLATE.name, parameters, Origin(OriginKind.SEEDED))
     point = resolve(TEMPLATE, parameters, compiled, device("h200"))
-    source = render(KERNEL, TEMPLATE, candidate, point, CATALOGUE.include_dirs)
+    source = render(KERNEL, TEMPLATE, point, CATALOGUE.include_dirs)
     assert isinstance(source, RenderedSource), source
     return compiled, candidate, source
 

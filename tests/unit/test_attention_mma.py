@@ -54,7 +54,7 @@ def subject(target, parameters, change=None, compiled=COMPILED, template=MMA):
         Origin(OriginKind.SEEDED),
     )
     point = resolve(template, candidate.parameters, compiled, target.device)
-    source = render(ATTENTION, template, candidate, point, CATALOGUE.include_dirs)
+    source = render(ATTENTION, template, point, CATALOGUE.include_dirs)
     if change is not None:
         # A candidate's own line markers are refused; `assemble` adds them again.
         body = [line for line in source.unit.splitlines() if not line.startswith("#line")]

@@ -199,7 +199,7 @@ def test_arguments_that_differ_from_kernel_toml_are_told(
     candidate = preset_candidate(template, "plain", compiled)
     point = resolve(template, candidate.parameters, compiled, device("h200"))
     dirs = Catalogue.from_environment().include_dirs
-    source = render(kernel, template, candidate, point, dirs)
+    source = render(kernel, template, point, dirs)
     assert isinstance(source, RenderedSource)
     cubin = toolchain.compile(source, "sm_90")
     assert isinstance(cubin, Cubin) and cubin.ptx

@@ -32,7 +32,7 @@ def rendered(kernel: KernelSpec) -> RenderedSource | RenderFailed:
     template = kernel.templates[0]
     candidate = preset_candidate(template, "plain", COMPILED)
     point = resolve(template, candidate.parameters, COMPILED, device("h200"))
-    return render(kernel, template, candidate, point, Catalogue.from_environment().include_dirs)
+    return render(kernel, template, point, Catalogue.from_environment().include_dirs)
 
 
 def text_of(name: str) -> str:

@@ -165,7 +165,7 @@ def _rendered(catalogue):
     compiled = kernel.workloads[0].compile_time(kernel)
     candidate = preset_candidate(template, preset.name, compiled)
     point = resolve(template, candidate.parameters, compiled, device("h200"))
-    return render(kernel, template, candidate, point, catalogue.include_dirs)
+    return render(kernel, template, point, catalogue.include_dirs)
 
 
 @pytest.mark.parametrize("attack", GROWTH)

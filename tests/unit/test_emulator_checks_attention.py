@@ -125,7 +125,7 @@ def attention_runs(emulator, attention, parameters, change=lambda text: text):
     candidate = replace(preset, parameters=tuple({**dict(preset.parameters), **parameters}.items()))
     point = resolve(template, candidate.parameters, COMPILED, device("h200"))
     catalogue = Catalogue.from_environment()
-    source = render(attention, template, candidate, point, catalogue.include_dirs)
+    source = render(attention, template, point, catalogue.include_dirs)
     changed = change(source.unit)
     module = emulator.build_module(changed, source.entries, flavour="checked", deadline_s=60)
     assert isinstance(module, Module), module.log

@@ -231,7 +231,7 @@ def test_adding_to_the_output_atomically_is_modelled_as_the_limit_that_it_is(
     for how in ("partitioned", "atomic"):
         candidate = preset_candidate(template, "stage2", compiled, {"pv_accumulate": how})
         point = resolve(template, candidate.parameters, compiled, device("h200"))
-        source = render(kernel, template, candidate, point, catalogue.include_dirs)
+        source = render(kernel, template, point, catalogue.include_dirs)
         problem = lay_out(
             kernel, template, point, case, case_data(kernel, case), optional_outputs=False
         )
@@ -260,7 +260,7 @@ def test_the_emulator_counts_as_many_products_accesses_and_barriers(
     compiled = shape.compile_time(kernel)
     candidate = preset_candidate(template, preset, compiled)
     point = resolve(template, candidate.parameters, compiled, device("h200"))
-    source = render(kernel, template, candidate, point, catalogue.include_dirs)
+    source = render(kernel, template, point, catalogue.include_dirs)
     cubin = toolchain.compile(source, "sm_90")
     case = workload_case(shape, 0)
     problem = lay_out(

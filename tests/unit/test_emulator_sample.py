@@ -115,7 +115,7 @@ def modelled_us(catalogue, toolchain, artifacts):
         compiled, case = shape.compile_time(kernel), workload_case(shape, 0)
         candidate = preset_candidate(template, preset, compiled)
         point = resolve(template, candidate.parameters, compiled, device("h200"))
-        source = render(kernel, template, candidate, point, catalogue.include_dirs)
+        source = render(kernel, template, point, catalogue.include_dirs)
         problem = lay_out(
             kernel, template, point, case, case_data(kernel, case), optional_outputs=False
         )

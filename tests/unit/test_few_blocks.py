@@ -42,7 +42,7 @@ def subject(catalogue, emulator):
         template = kernel.template(template_name)
         candidate = preset_candidate(template, preset, compiled, changes or {})
         point = resolve(template, candidate.parameters, compiled, emulator.device)
-        source = render(kernel, template, candidate, point, catalogue.include_dirs)
+        source = render(kernel, template, point, catalogue.include_dirs)
         assert not old or source.unit.count(old) == 1
         unit = source.unit.replace(old, new) if old else source.unit
         source = replace(source, unit=unit, digest=digest(unit))

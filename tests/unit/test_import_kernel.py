@@ -64,7 +64,7 @@ def test_a_plain_file_becomes_a_kernel_with_its_defines_as_parameters(run):
     assert dict(template.preset("defaults").parameters) == {"block_size_x": 128, "per_thread": 2}
     assert len(Space(template, (), device("h200")).points) == 8
     candidate = preset_candidate(template, "defaults", ())
-    source = render(kernel, template, candidate, resolve(
+    source = render(kernel, template, resolve(
         template, candidate.parameters, (), device("h200")
     ), Catalogue.from_environment().include_dirs)  # fmt: skip
     assert isinstance(source, RenderedSource)

@@ -44,7 +44,7 @@ def subject(monkeypatch, tmp_path, toolchain, album):
         values = {**candidate.values(), "threads": threads}
         candidate = replace(candidate, parameters=tuple(values.items()))
         point = resolve(template, candidate.parameters, compiled, target.device)
-        source = render(kernel, template, candidate, point, catalogue.include_dirs)
+        source = render(kernel, template, point, catalogue.include_dirs)
         cubin = toolchain.compile(source, target.device.compiled_arch(specific=False))
         workloads = (kernel.workload("line"),)
         given = {"limits": GateLimits(), "seed": 3, "sizes_secret": 11, **conditions}

@@ -20,7 +20,6 @@ def _render(catalogue, kernel_name, preset, workload=None):
     return render(
         kernel,
         template,
-        candidate,
         resolve(template, candidate.parameters, compiled, device("h200")),
         catalogue.include_dirs,
     )

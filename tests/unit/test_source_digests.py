@@ -57,7 +57,7 @@ def sources_digest(catalogue, name: str, preset: str, step: int) -> str:
         candidate = preset_candidate(template, preset, compiled)
         if Space(template, compiled, device("h200")).why_not(candidate.parameters) is None:
             point = resolve(template, candidate.parameters, compiled, device("h200"))
-            source = render(kernel, template, candidate, point, catalogue.include_dirs)
+            source = render(kernel, template, point, catalogue.include_dirs)
             sources.append(source.digest)
     return digest(sources)[:16]
 

@@ -32,7 +32,7 @@ def loaded(catalogue, kernel, submission, folder):
 def rendered(catalogue, kernel, candidate, compiled):
     template = kernel.template(candidate.template)
     point = resolve(template, candidate.parameters, compiled, H200)
-    source = render(kernel, template, candidate, point, catalogue.include_dirs)
+    source = render(kernel, template, point, catalogue.include_dirs)
     assert isinstance(source, RenderedSource)
     return source, point
 

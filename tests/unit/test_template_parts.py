@@ -20,7 +20,7 @@ from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import lay_out
 from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import RenderedSource, RenderFailed, render
-from greenfast.search.space.candidate import Candidate, preset_candidate
+from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import Resolved, resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import CompileFailed
@@ -70,11 +70,11 @@ def emulator(artifacts, catalogue):
     target.close()
 
 
-def a_point(kernel: KernelSpec) -> tuple[TemplateSpec, Candidate, Resolved]:
+def a_point(kernel: KernelSpec) -> tuple[TemplateSpec, Resolved]:
     template, preset = kernel.preset("right:plain")
     compiled = kernel.workloads[0].compile_time(kernel)
     candidate = preset_candidate(template, preset.name, compiled)
-    return template, candidate, resolve(template, candidate.parameters, compiled, device("h200"))
+    return template, resolve(template, candidate.parameters, compiled, device("h200"))
 
 
 def rendered(catalogue: Catalogue) -> RenderedSource | RenderFailed:
@@ -315,7 +315,7 @@ def test_both_compilers_point_into_the_part(parted, toolchain, emulator):
         and f"{where.file}({where.number}): error" in failed.sentence
     )
     kernel = catalogue.kernel("axpy")
-    (template, _, point), case = a_point(kernel), workload_case(kernel.workloads[0], 0)
+    (template, point), case = a_point(kernel), workload_case(kernel.workloads[0], 0)
     problems = [lay_out(kernel, template, point, case, case_data(kernel, case))]
     with pytest.raises(Fault, match=re.escape(f" {where.file}:{where.number}:")):
         next(emulator.execute(emulator.load(source, None), problems))
