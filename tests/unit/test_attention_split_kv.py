@@ -30,8 +30,8 @@ CASES = (
 )
 
 
-def candidate_of(mask, D, given):
-    compiled = (("D", D), ("dtype", "bf16"), ("mask", mask))
+def candidate_of(mask, width, given):
+    compiled = (("D", width), ("dtype", "bf16"), ("mask", mask))
     parameters = complete_parameters(TEMPLATE, given, compiled)
     assert Space(TEMPLATE, compiled, device("h200")).why_not(parameters) is None
     point = resolve(TEMPLATE, parameters, compiled, device("h200"))
@@ -63,18 +63,18 @@ def test_only_a_grid_shares_keys_and_then_o_leaves_in_one_way():
     assert dict(complete_parameters(TEMPLATE, shared, ()))["epilogue"] == "tensor"
 
 
-@pytest.mark.parametrize(("mask", "D", "given"), quick_first(CASES, 1))
-def test_a_candidate_compiles_without_spills_in_its_cluster(mask, D, given, toolchain):
-    _, candidate, source, point = candidate_of(mask, D, given)
+@pytest.mark.parametrize(("mask", "width", "given"), quick_first(CASES, 1))
+def test_a_candidate_compiles_without_spills_in_its_cluster(mask, width, given, toolchain):
+    _, _, source, point = candidate_of(mask, width, given)
     assert point.clusters == (("attention_wgmma", (given["split_kv"], 1, 1)),)
     cubin = toolchain.compile(source, "sm_90a")
     assert isinstance(cubin, Cubin), cubin
     assert [entry.spill_bytes for entry in cubin.entries] == [0] and parse_notes(cubin.log) == ()
 
 
-@pytest.mark.parametrize(("mask", "D", "given"), quick_first(CASES, 1))
-def test_a_candidate_is_correct(mask, D, given, artifacts):
-    compiled, candidate, source, _ = candidate_of(mask, D, given)
+@pytest.mark.parametrize(("mask", "width", "given"), quick_first(CASES, 1))
+def test_a_candidate_is_correct(mask, width, given, artifacts):
+    compiled, candidate, source, _ = candidate_of(mask, width, given)
     target = open_target("emulator:h200", TargetSettings(artifacts, CATALOGUE.include_dirs, 2))
     target.prepare()
     try:
