@@ -17,7 +17,7 @@ from greenfast.search.space.space import resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.emulator.control_flow import executions
 from greenfast.search.targets.emulator.instruction_mix import class_of, expansion, instruction_mix
-from greenfast.search.targets.emulator.target import SAMPLED_BLOCKS
+from greenfast.search.targets.emulator.sample import SAMPLED_BLOCKS
 from greenfast.search.targets.emulator.work import arguments_of, mixes_of, sampled_blocks
 from greenfast.search.toolchain import Cubin
 from greenfast.search.toolchain.ptx import instruction, read_entries
