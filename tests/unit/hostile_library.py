@@ -21,6 +21,8 @@ from greenfast.search.targets.emulator.execute import (
     RunResult,
     ScalarArgument,
 )
+from greenfast.search.targets.emulator.flags import kernel_flags
+from greenfast.search.targets.emulator.native_build import INCLUDE
 
 # Makes any system call. An argument of TEXT is the address of the bytes in `text`.
 TEXT = -4242424242
@@ -51,7 +53,7 @@ class HostileKernel(Kernel):
         prelude = emulator.folder / "plain" / "prelude.h"
         command = [
             emulator.compiler.path,
-            *emulator._kernel_flags("plain", ()),
+            *kernel_flags(emulator.compiler, "plain", (INCLUDE,)),
             "-include",
             str(prelude),
             *flags,
