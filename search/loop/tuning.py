@@ -11,13 +11,13 @@ from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workload_files import WeightedWorkload
 from greenfast.search.kernels.workloads import Items, WorkloadValues
 from greenfast.search.loop.limits import require_memory
-from greenfast.search.loop.plan import LARGEST_WEIGHT, SearchRequest
+from greenfast.search.loop.plan import SearchRequest
+from greenfast.search.loop.settings import LARGEST_WEIGHT, LONGEST_NAME
 from greenfast.search.text import shortened
 
 MOST_SEARCHES = 64
 MOST_WORKLOADS = 1000
 SHOWN_FAULTS = 20
-LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
