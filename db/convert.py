@@ -14,7 +14,7 @@ import math
 import types
 import typing
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import cache
@@ -48,6 +48,7 @@ RESULT_KEYS = {*REQUIRED_RESULT_KEYS, "evidence", "reason"}
 T = TypeVar("T")
 M = TypeVar("M", bound=Enum)
 _AS_IT_IS = frozenset((str, int, bool, type(None)))
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -200,11 +201,6 @@ def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
     return plain
 
 
-def _is_plain(value: Any) -> bool:
-    kind = type(value)
-    return kind in _AS_IT_IS or (kind is float and math.isfinite(value))
-
-
 def storable(text: str) -> str:
     """Text that every database and reader accepts: no NUL, no half of a surrogate pair."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
@@ -212,7 +208,8 @@ def storable(text: str) -> str:
 
 def encode(value: Any) -> Any:
     """`value` as JSON data. NumPy scalars become plain numbers; Fault for what has no JSON form."""
-    if _is_plain(value):
+    kind = type(value)
+    if kind in _AS_IT_IS or (kind is float and math.isfinite(value)):
         return value
     if isinstance(value, Enum):
         return value.value
@@ -221,13 +218,11 @@ def encode(value: Any) -> Any:
     if isinstance(value, (Passed, Failed, Unavailable, Skipped)):
         return _encode_result(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        stored: dict[str, Any] = {"type": type(value).__name__}
-        for name in _names(type(value)):
-            field = getattr(value, name)
-            stored[name] = field if _is_plain(field) else encode(field)
-        return stored
+        names = _names(kind)
+        fields = _encode_all([getattr(value, name) for name in names])
+        return {"type": kind.__name__, **dict(zip(names, fields, strict=True))}
     if isinstance(value, (tuple, list)):
-        return [encode(item) for item in value]
+        return _encode_all(value)
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise Fault(
@@ -241,6 +236,16 @@ def encode(value: Any) -> Any:
     raise Fault(
         f"a record holds a {type(value).__name__}, which has no JSON form", code="record_unwritable"
     )
+
+
+def _encode_all(values: Sequence[Any]) -> list[Any]:
+    """Without a call for most: a trial has thousands of values."""
+    return [
+        value
+        if (kind := type(value)) in _AS_IT_IS or (kind is float and math.isfinite(value))
+        else encode(value)
+        for value in values
+    ]
 
 
 def _encode_result(result: GateResult) -> dict[str, Any]:
@@ -373,7 +378,7 @@ def _names(cls: type) -> tuple[str, ...]:
 
 def _document(content: dict[str, Any]) -> str:
     # ASCII only: not every database accepts the NULs and broken surrogates of a compiler's log.
-    return json.dumps({"schema": SCHEMA, **content}, allow_nan=False, separators=(",", ":"))
+    return _ENCODER.encode({"schema": SCHEMA, **content})
 
 
 def _content(document: str, name: str, default: Any = None) -> Any:

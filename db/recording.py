@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import bindparam, insert, select, update
@@ -26,9 +27,11 @@ from greenfast.search.errors import Fault
 from greenfast.search.loop.evaluate import settled
 from greenfast.search.loop.plan import NO_BASELINE
 from greenfast.search.render import RenderedSource
+from greenfast.search.space.candidate import Candidate
 from greenfast.search.strategies.base import Proposal
 from greenfast.search.verdict import GateResult, Trial
 
+SEARCHES_KEPT = 16
 BASELINE = 0  # the number of the baseline's trial, in a search that has one
 
 _trials = table_of(TrialRecord)
@@ -72,7 +75,7 @@ class Recording(Part):
             key, plan = hold(session, claim, ("key", "plan"))
             begun = session.execute(_BEGUN, {"key": key, "at": number}).first()
             if begun is None:
-                has_baseline = number == BASELINE and convert.plan_of(plan).baseline != NO_BASELINE
+                has_baseline = number == BASELINE and _baseline_name(plan) != NO_BASELINE
                 session.execute(
                     _BEGIN,
                     {"search_key": key, "number": number, "is_baseline": has_baseline, **values},
@@ -107,7 +110,7 @@ class Recording(Part):
                 return  # a retry after the first answer was lost
             if source is not None:
                 _store_source(session, trial, source)
-            columns = _columns(session, key, convert.plan_of(plan).baseline, trial)
+            columns = _columns(session, key, _baseline_name(plan), trial)
             session.execute(
                 _RECORD,
                 {
@@ -150,20 +153,32 @@ class Recording(Part):
                 record.source_digest,
                 record.duration_s or 0.0,
             )
-            columns = _columns(session, key, convert.plan_of(plan).baseline, trial)
+            columns = _columns(session, key, _baseline_name(plan), trial)
             session.execute(_UPDATE, {"key": key, "at": number, **columns})
             evidence.verdict, evidence.details = convert.verdict_json(verdict)
 
 
 def _columns(session: Session, key: int, baseline: str, trial: Trial) -> dict[str, Any]:
     stored = session.scalar(_BASELINE, {"key": key})
-    changed = changes(convert.candidate_of(stored) if stored else None, trial.candidate)
+    changed = changes(_baseline(stored) if stored else None, trial.candidate)
     rows = tuple((change.name, change.before, change.after) for change in changed)
     return {
         **vars(figures(trial, changed, baseline)),
         "outcomes": outcomes(trial.verdict),
         "changed": convert.pairs_json("changed", rows),
     }
+
+
+@lru_cache(maxsize=SEARCHES_KEPT)
+def _baseline_name(plan: str) -> str:
+    """Of a stored plan: every trial of its search asks for it."""
+    return convert.plan_of(plan).baseline
+
+
+@lru_cache(maxsize=SEARCHES_KEPT)
+def _baseline(candidate: str) -> Candidate:
+    """The baseline of a search, as it is stored."""
+    return convert.candidate_of(candidate)
 
 
 def _stage_seconds(trial: Trial) -> str | None:
