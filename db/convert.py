@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import operator
 import types
 import typing
 import zlib
@@ -48,6 +49,7 @@ RESULT_KEYS = {*REQUIRED_RESULT_KEYS, "evidence", "reason"}
 T = TypeVar("T")
 M = TypeVar("M", bound=Enum)
 _AS_IT_IS = frozenset((str, int, bool, type(None)))
+_RESULTS = (Passed, Failed, Unavailable, Skipped)
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -211,18 +213,17 @@ def encode(value: Any) -> Any:
     kind = type(value)
     if kind in _AS_IT_IS or (kind is float and math.isfinite(value)):
         return value
+    if (fields := _stored_fields(kind)) is not None:
+        names, read = fields
+        return {"type": kind.__name__, **dict(zip(names, _encode_all(read(value)), strict=True))}
+    if isinstance(value, (tuple, list)):
+        return _encode_all(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"float": str(float(value))}
-    if isinstance(value, (Passed, Failed, Unavailable, Skipped)):
+    if isinstance(value, _RESULTS):
         return _encode_result(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = _names(kind)
-        fields = _encode_all([getattr(value, name) for name in names])
-        return {"type": kind.__name__, **dict(zip(names, fields, strict=True))}
-    if isinstance(value, (tuple, list)):
-        return _encode_all(value)
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise Fault(
@@ -246,6 +247,18 @@ def _encode_all(values: Sequence[Any]) -> list[Any]:
         else encode(value)
         for value in values
     ]
+
+
+@cache
+def _stored_fields(kind: type) -> tuple[tuple[str, ...], Callable[[Any], Sequence[Any]]] | None:
+    """The names of a dataclass's fields, and what reads them all; None for another type, and for
+    results of gates."""
+    if not dataclasses.is_dataclass(kind) or issubclass(kind, _RESULTS):
+        return None
+    names = _names(kind)
+    if len(names) > 1:
+        return names, operator.attrgetter(*names)
+    return names, lambda value: [getattr(value, name) for name in names]
 
 
 def _encode_result(result: GateResult) -> dict[str, Any]:

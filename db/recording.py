@@ -49,6 +49,7 @@ _UPDATE = update(_trials).where(
     _trials.c.search_key == bindparam("key"), _trials.c.number == bindparam("at")
 )
 _RECORD = _UPDATE.values(recorded_at=now_s())
+_EVIDENCE = insert(table_of(EvidenceRecord))
 _COUNT = (
     update(_searches)
     .where(_searches.c.key == bindparam("at"))
@@ -73,10 +74,11 @@ class Recording(Part):
         }
         with self._database.writing() as session:
             key, plan = hold(session, claim, ("key", "plan"))
-            begun = session.execute(_BEGUN, {"key": key, "at": number}).first()
+            connection = session.connection()
+            begun = connection.execute(_BEGUN, {"key": key, "at": number}).first()
             if begun is None:
                 has_baseline = number == BASELINE and _baseline_name(plan) != NO_BASELINE
-                session.execute(
+                connection.execute(
                     _BEGIN,
                     {"search_key": key, "number": number, "is_baseline": has_baseline, **values},
                 )
@@ -86,7 +88,7 @@ class Recording(Part):
                     code="trial_recorded",
                 )
             elif begun.fence != claim.fence:
-                session.execute(
+                connection.execute(
                     _UPDATE, {"key": key, "at": number, "attempts": begun.attempts + 1, **values}
                 )
 
@@ -100,7 +102,8 @@ class Recording(Part):
         with self._database.writing() as session:
             key, plan, environment = hold(session, claim, ("key", "plan", "environment_digest"))
             at = {"key": key, "at": trial.number}
-            begun = session.execute(_BEGUN, at).first()
+            connection = session.connection()
+            begun = connection.execute(_BEGUN, at).first()
             if begun is None or begun.fence != claim.fence:
                 raise Fault(
                     f"this worker has not begun trial {trial.number} of search {claim.search_id}",
@@ -111,7 +114,7 @@ class Recording(Part):
             if source is not None:
                 _store_source(session, trial, source)
             columns = _columns(session, key, _baseline_name(plan), trial)
-            session.execute(
+            connection.execute(
                 _RECORD,
                 {
                     **at,
@@ -121,11 +124,11 @@ class Recording(Part):
                     "environment_digest": environment,
                 },
             )
-            session.execute(
-                insert(table_of(EvidenceRecord)),
+            connection.execute(
+                _EVIDENCE,
                 {"search_key": key, "number": trial.number, "verdict": verdict, "details": details},
             )
-            session.execute(_COUNT, {"at": key})
+            connection.execute(_COUNT, {"at": key})
 
     def settle(self, claim: Claim, number: int, result: GateResult) -> None:
         """Update a recorded trial when a deferred gate runs or a recheck fails.
