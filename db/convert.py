@@ -210,7 +210,7 @@ def storable(text: str) -> str:
 
 def encode(value: Any) -> Any:
     """`value` as JSON data. NumPy scalars become plain numbers; Fault for what has no JSON form."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _AS_IT_IS or (kind is float and math.isfinite(value)):
         return value
     if (fields := _stored_fields(kind)) is not None:
