@@ -98,6 +98,8 @@ class CaseData:
     outputs: dict[str, Expected]
     # Tensors made of this data, kept because every candidate that runs the case needs them.
     laid_out: dict[Hashable, Any] = field(default_factory=dict, compare=False)
+    # Evidence for outputs that passed, by their bytes: many candidates leave the same ones.
+    passed: dict[Hashable, Any] = field(default_factory=dict, compare=False)
 
     @property
     def nbytes(self) -> int:
