@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from greenfast.search.errors import UsageError
+from greenfast.search.text import one_line, shortened
 
 MOST_FILES = 512
 LARGEST_FILE_BYTES = 32 * 2**20
 LARGEST_BUNDLE_BYTES = 128 * 2**20
 DEEPEST_NAME = 4
+LONGEST_SENTENCE = 400
 SUMS = "SHA256SUMS"  # of a candidate bundle
 MANIFEST = "manifest.json"  # of a tuning bundle
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,99}\Z")
@@ -48,7 +50,12 @@ MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, Overfl
 
 
 def bad_bundle(sentence: str) -> UsageError:
-    return UsageError(sentence, code="bad_bundle", mend="make or download the bundle again")
+    """The error; what a sentence quotes of a bundle is bounded and harmless for a terminal."""
+    return UsageError(
+        shortened(one_line(sentence), LONGEST_SENTENCE),
+        code="bad_bundle",
+        mend="make or download the bundle again",
+    )
 
 
 def archive_files(

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from greenfast.search.errors import GreenfastError, SpecError, UsageError
 from greenfast.search.kernels.expressions import Expression, Value
-from greenfast.search.text import shortened, visible
+from greenfast.search.text import filled, shortened, visible
 
 Items = tuple[tuple[str, Value], ...]
 
@@ -209,7 +209,7 @@ class WorkloadForm:
             if int(values[name]) % multiple
         ]
         faults += [
-            requirement.because.format(**values)
+            filled(requirement.because, values)
             for requirement in self.requirements
             if not faults and not requirement.expression(values)
         ]
