@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from greenfast.app.bundle.opened import OpenedBundle, contents
-from greenfast.runtime.archive import bad_bundle, json_object
+from greenfast.runtime.archive import bad_bundle, json_object, opened_zip
 from greenfast.search.dispatch.read import read_table
 from greenfast.search.dispatch.table import DispatchTable
+from greenfast.search.errors import UsageError
 
 FORMAT, SCHEMA = "greenfast-tuning", 1
 MOST_FILES = 4096
@@ -81,9 +82,9 @@ class OpenedTuning:
 def is_tuning(path: Path) -> bool:
     """Whether the file at `path` is a zip file with the manifest of a tuning bundle."""
     try:
-        with zipfile.ZipFile(path) as packed:
+        with zipfile.ZipFile(opened_zip(path, MOST_FILES)) as packed:
             return MANIFEST in packed.namelist()
-    except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError):
+    except (OSError, UsageError, zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError):
         return False
 
 
