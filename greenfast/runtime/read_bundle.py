@@ -52,7 +52,7 @@ def _read(files: Mapping[str, bytes], name: str) -> KernelSet:
 def _require_computable(program: Program) -> None:
     """UsageError unless every size of a launch follows from a call and plain values."""
     operation = program.operation
-    own = [form.name for form in (*program.scratch, *program.tensor_maps)]
+    own = [form.name for form in program.scratch] + [form.name for form in program.tensor_maps]
     if len({*own, *(item.name for item in operation.arguments)}) < len(own) + len(
         operation.arguments
     ):
