@@ -13,6 +13,7 @@ from greenfast.search.errors import UsageError, unknown_name
 from greenfast.search.kernels.catalogue import Catalogue, require_code
 from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workload_files import LARGEST_WEIGHT
 from greenfast.search.kernels.workloads import Items, Workload, WorkloadValues
 from greenfast.search.loop.limits import require_grid, require_memory, require_tensor_maps
 from greenfast.search.loop.objectives import objectives_of, population_of, require_conditions
@@ -43,7 +44,6 @@ NO_BASELINE = "none"
 # The caches under a measured time: chosen by the workload's size; its data in L2 (hot); its data
 # in memory, by a ring of input sets (cold).
 MODES = ("auto", "hot", "cold")
-LARGEST_WEIGHT = 1e15
 LARGEST_SECRET = 2**53  # which every reader of JSON holds exactly
 CHAMPION = "champion"  # the baseline is the champion of the search's scope
 LONGEST_NOTE = 1_000
