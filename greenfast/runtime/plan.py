@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from greenfast.runtime.driver import Driver, LaunchConfig
-from greenfast.runtime.program import Geometry, Launch, Program
-from greenfast.runtime.tensor_maps import MAP_BYTES, encode
+from greenfast.runtime.program import MAP_BYTES, Geometry, Launch, Program
+from greenfast.runtime.tensor_maps import encode
 from greenfast.search.devices.tensor_map import TensorMap
 
 WORD = 8

@@ -7,7 +7,6 @@ import ctypes
 from greenfast.runtime.driver import Driver
 from greenfast.search.devices.tensor_map import TensorMap
 
-MAP_BYTES = 128  # and the alignment that is used here; the driver asks for 64
 # CUtensorMapDataType; 8-bit floats are plain bytes.
 TYPES = {
     "uint8": 0,

@@ -257,8 +257,8 @@ def precompute(kernel: KernelSpec, cases: Iterable[Case]) -> None:
 
 def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -> CaseData:
     """The data of `case`, not kept; computed in this process unless a guard watches the kernel."""
-    guard = _CACHE.guard
-    if compute is None and guard is not None and guard.watches(kernel):
+    guard = guard_of(kernel)
+    if compute is None and guard is not None:
         arrays = guard.computed(kernel, case)
         if arrays is not None:
             return _from_child(kernel, case, arrays)
@@ -428,10 +428,16 @@ def raised(file: str, case_name: str, error: BaseException) -> str:
     return f"{place_of(error, file)}: case {case_name}: {type(error).__name__}: {error}"
 
 
+def guard_of(kernel: KernelSpec) -> GuardedReferences | None:
+    """The guard that watches this kernel's reference; None where it is called in this process."""
+    guard = _CACHE.guard
+    return guard if guard is not None and guard.watches(kernel) else None
+
+
 def kernel_module(kernel: KernelSpec) -> types.ModuleType:
     """The kernel's reference.py, loaded; SpecError as in `reference_module`."""
-    guard = _CACHE.guard
-    if guard is not None and guard.watches(kernel):
+    guard = guard_of(kernel)
+    if guard is not None:
         guard.require_loads(kernel)
     return reference_module(kernel.folder.name, kernel.reference_text, kernel.reference_uses)
 
