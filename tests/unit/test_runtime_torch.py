@@ -43,8 +43,8 @@ def stub(stub_library, recorded_sets, monkeypatch):
     monkeypatch.setattr(torch_front, "DEVICES", ("cuda", "cpu"))
     monkeypatch.setattr(torch_front, "_attention", {})
     monkeypatch.setattr(torch_front, "_rms_norm", {})
-    monkeypatch.setattr(torch_front, "_last_attention", [(None, None)])
-    monkeypatch.setattr(torch_front, "_last_rms_norm", [(None, None)])
+    monkeypatch.setattr(torch_front, "_last_attention", [torch_front.Nothing()])
+    monkeypatch.setattr(torch_front, "_last_rms_norm", [torch_front.Nothing()])
     monkeypatch.setattr(fallbacks, "_TOLD", set())
     stub_library.reset(ATTENTION_WORDS)
     return stub_library
