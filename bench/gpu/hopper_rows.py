@@ -58,8 +58,8 @@ FEW_ROWS = (
     ("B=1,H=16,S_q=256,S_kv=2048,D=128,dtype=fp16", "wgmma:few_rows"),
     ("B=2,H=10,S_q=64,S_kv=4096,D=64", "wgmma:few_rows_small"),
     ("B=4,H=16,S_q=100,S_kv=1024,D=128", "wgmma:few_rows"),
-    ("B=1,H=4,H_kv=1,S_q=2048,D=128" + CAUSAL, "wgmma:few_rows"),
-    ("B=1,H=8,H_kv=1,S_q=512,S_kv=8192,D=128" + BOTTOM_RIGHT, "wgmma:few_rows"),
+    ("B=1,H=4,H_kv=1,S_q=2048,D=128" + CAUSAL, "wgmma:few_heads"),
+    ("B=1,H=8,H_kv=1,S_q=512,S_kv=8192,D=128" + BOTTOM_RIGHT, "wgmma:few_heads"),
 )
 GEMM = tuple(
     (f"M={m},N={n},K={k}", f"wgmma:{preset}")

@@ -39,10 +39,30 @@ UNITS = {
     "issue slots": "issue",
 }
 RESULT, FP8, APART = "h200/hopper_rows", "h200/fp8_sweep", "candidates_and_twins"
+FEW_ROWS = "h200/few_rows"
+SHARED_KEYS = ("consumers", "tile_n", "stages", "blocks_per_sm", "split_kv", "combine")
 
 
 def attention() -> str:
     return _section("attention")
+
+
+def few_rows() -> str:
+    """Searches of shapes with few row tiles, whose blocks may share keys."""
+    measured = [row for row in rows(FEW_ROWS) if "error" not in row]
+    lines = []
+    for row in measured:
+        workload, time_us, flops, *peer, _, _ = _line(row)
+        given = row["parameters"]
+        design = _parameters({name: given[name] for name in SHARED_KEYS if name in given})
+        template = row["baseline"].partition(":")[0]
+        lines.append((workload, f"`{template}`", time_us, flops, *peer, design))
+    titles = ("workload", "template", "winner, us", "TFLOP/s", "best peer, us", "winner / peer")
+    text = table((*titles, "of the winner"), lines)
+    if not measured:
+        return text
+    date = find_result(FEW_ROWS)["environment"]["date"]
+    return f"{text}\n\nH200, {date}, L2 hot; {source_of(FEW_ROWS)}."
 
 
 def beside() -> str:
@@ -172,6 +192,7 @@ def apart() -> str:
 def pages() -> dict[Path, str]:
     sections = {
         "attention": attention,
+        "few_rows": few_rows,
         "beside": beside,
         "limits": behind,
         "counters": counters,
