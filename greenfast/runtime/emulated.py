@@ -21,7 +21,7 @@ from greenfast.runtime.calls import Call, choose, planned
 from greenfast.runtime.explanation import Explanation
 from greenfast.runtime.frameworks import Framework, framework_of
 from greenfast.runtime.kernel_set import KernelSet
-from greenfast.runtime.nvrtc import cache_folder
+from greenfast.runtime.nvrtc import CACHE_VARIABLE, cache_folder
 from greenfast.runtime.operation import SCALAR_FORMATS, ScalarArgument
 from greenfast.runtime.program import Geometry, Program, TensorFacts, bytes_of
 from greenfast.search.devices.tensor_map import TensorMap
@@ -249,7 +249,14 @@ def _target() -> Any:
     from greenfast.search.targets import TargetSettings, open_target
 
     folder = cache_folder() / "emulator"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the cache {folder} cannot be made: {error.strerror}",
+            code="bad_cache",
+            mend=f"set {CACHE_VARIABLE} to a folder that can be written",
+        ) from None
     target = open_target(
         f"emulator:{MODEL}",
         TargetSettings(folder, (REPOSITORY_TEMPLATES / "include",), os.cpu_count() or 1),

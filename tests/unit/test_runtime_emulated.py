@@ -8,6 +8,8 @@ import pytest
 from runtime_bundles import RECORDED, SETS
 
 import greenfast
+from greenfast.runtime.emulated import _target
+from greenfast.runtime.nvrtc import CACHE_VARIABLE
 from greenfast.search.errors import UsageError
 
 X, WEIGHT = np.zeros((3, 4096), "f2"), np.ones(4096, "f2")
@@ -111,3 +113,12 @@ def test_explain_takes_whole_numbers_as_sizes(size):
     with pytest.raises(UsageError, match="is no size") as refused:
         greenfast.explain("attention", B=size, H=8, S_q=256, D=64)
     assert refused.value.code == "bad_call"
+
+
+def test_a_cache_that_is_no_folder_is_named_with_its_variable(rmsnorm, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
+    _target.cache_clear()
+    with pytest.raises(UsageError, match="cannot be made: Not a directory") as refused:
+        rmsnorm(X, X, WEIGHT)
+    assert CACHE_VARIABLE in refused.value.mend
