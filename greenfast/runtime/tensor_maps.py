@@ -6,9 +6,9 @@ import ctypes
 from typing import Any
 
 from greenfast.runtime.driver import Driver
+from greenfast.runtime.program import MAP_BYTES
 from greenfast.search.devices.tensor_map import TensorMap
 
-MAP_BYTES = 128  # and the alignment that is used here; the driver asks for 64
 MOST_MAPS = 256  # of a tensor argument that are kept
 # CUtensorMapDataType; 8-bit floats are plain bytes.
 TYPES = {

@@ -20,7 +20,7 @@ from greenfast.runtime.program import ScratchForm, TensorFacts, contiguous_strid
 from greenfast.runtime.signatures import attention_call
 from greenfast.runtime.single_bundle import map_forms
 from greenfast.runtime.tensor_maps import MOST_MAPS
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.expressions import expression
 
 ATTENTION_WORDS, RMSNORM_WORDS = 22, 12
@@ -249,6 +249,24 @@ def test_code_for_one_architecture_alone_is_compiled_for_no_other(stub, rmsnorm)
     state = prepare(kernels, call, 0)
     assert isinstance(state, Refused)
     assert "written for sm_100a alone, and NVIDIA H200 is sm_90" in state.why
+
+
+def test_code_of_another_gpu_names_both_gpus_and_why_its_source_does_not_help(
+    stub, rmsnorm, monkeypatch
+):
+    program = dataclasses.replace(rmsnorm.kernels.programs["k0"], cubins={"sm_80": b""})
+    kernels = dataclasses.replace(rmsnorm.kernels, programs={"k0": program}, groups=())
+
+    def none() -> None:
+        raise Fault("no NVRTC is installed", mend="pip install it")
+
+    monkeypatch.setattr(nvrtc, "find_toolkit", none)
+    x = tensor(1, 8192, dtype="fp16")
+    call = Call({"x": x, "residual": x, "weight": tensor(8192, dtype="fp16")}, {}, {})
+    state = prepare(kernels, call, 0)
+    assert isinstance(state, Refused)
+    assert "has machine code for sm_80, NVIDIA H200 is sm_90" in state.why
+    assert "cannot be compiled for that: no NVRTC is installed (pip install it)" in state.why
 
 
 @pytest.mark.parametrize(
