@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("search", "db", "app", "greenfast")
 MOST_SENTENCES = 2  # of a code
 GAP = "..."
+FAULT = "Fault"  # the class; all others are mistakes
 GROUPS = ("mistake", "fault", "refusal")
 Sentences = dict[str, list[str]]
 ABOUT = """An error has a `code` for programs and a sentence for people, often with a remedy
@@ -76,13 +77,13 @@ def _codes(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
             for keyword in node.keywords:
                 if keyword.arg == "code" and (code := _text(keyword.value)):
                     sentence = _text(node.args[0]) if node.args else None
-                    yield "fault" if name == "Fault" else "mistake", code, sentence or ""
-        elif isinstance(node, ast.ClassDef) and node.bases:
-            group = "fault" if ast.unparse(node.bases[0]) == "Fault" else "mistake"
+                    yield "fault" if name == FAULT else "mistake", code, sentence or ""
+        elif isinstance(node, ast.ClassDef) and node.name != "GreenfastError":
+            is_fault = FAULT in (node.name, *map(ast.unparse, node.bases))
             for line in node.body:
                 if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "code":
                     doc = (ast.get_docstring(node) or "").partition("\n\n")[0]
-                    yield group, _text(line.value) or "", doc
+                    yield "fault" if is_fault else "mistake", _text(line.value) or "", doc
 
 
 def _text(node: ast.expr) -> str | None:
