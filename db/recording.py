@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import bindparam, insert, select, update
@@ -26,9 +27,11 @@ from greenfast.search.errors import Fault
 from greenfast.search.loop.evaluate import settled
 from greenfast.search.loop.plan import NO_BASELINE
 from greenfast.search.render import RenderedSource
+from greenfast.search.space.candidate import Candidate
 from greenfast.search.strategies.base import Proposal
 from greenfast.search.verdict import GateResult, Trial
 
+SEARCHES_KEPT = 16
 BASELINE = 0  # the number of the baseline's trial, in a search that has one
 
 _trials = table_of(TrialRecord)
@@ -46,6 +49,7 @@ _UPDATE = update(_trials).where(
     _trials.c.search_key == bindparam("key"), _trials.c.number == bindparam("at")
 )
 _RECORD = _UPDATE.values(recorded_at=now_s())
+_EVIDENCE = insert(table_of(EvidenceRecord))
 _COUNT = (
     update(_searches)
     .where(_searches.c.key == bindparam("at"))
@@ -70,10 +74,11 @@ class Recording(Part):
         }
         with self._database.writing() as session:
             key, plan = hold(session, claim, ("key", "plan"))
-            begun = session.execute(_BEGUN, {"key": key, "at": number}).first()
+            connection = session.connection()
+            begun = connection.execute(_BEGUN, {"key": key, "at": number}).first()
             if begun is None:
-                has_baseline = number == BASELINE and convert.plan_of(plan).baseline != NO_BASELINE
-                session.execute(
+                has_baseline = number == BASELINE and _baseline_name(plan) != NO_BASELINE
+                connection.execute(
                     _BEGIN,
                     {"search_key": key, "number": number, "is_baseline": has_baseline, **values},
                 )
@@ -83,7 +88,7 @@ class Recording(Part):
                     code="trial_recorded",
                 )
             elif begun.fence != claim.fence:
-                session.execute(
+                connection.execute(
                     _UPDATE, {"key": key, "at": number, "attempts": begun.attempts + 1, **values}
                 )
 
@@ -97,7 +102,8 @@ class Recording(Part):
         with self._database.writing() as session:
             key, plan, environment = hold(session, claim, ("key", "plan", "environment_digest"))
             at = {"key": key, "at": trial.number}
-            begun = session.execute(_BEGUN, at).first()
+            connection = session.connection()
+            begun = connection.execute(_BEGUN, at).first()
             if begun is None or begun.fence != claim.fence:
                 raise Fault(
                     f"this worker has not begun trial {trial.number} of search {claim.search_id}",
@@ -107,8 +113,8 @@ class Recording(Part):
                 return  # a retry after the first answer was lost
             if source is not None:
                 _store_source(session, trial, source)
-            columns = _columns(session, key, convert.plan_of(plan).baseline, trial)
-            session.execute(
+            columns = _columns(session, key, _baseline_name(plan), trial)
+            connection.execute(
                 _RECORD,
                 {
                     **at,
@@ -118,11 +124,11 @@ class Recording(Part):
                     "environment_digest": environment,
                 },
             )
-            session.execute(
-                insert(table_of(EvidenceRecord)),
+            connection.execute(
+                _EVIDENCE,
                 {"search_key": key, "number": trial.number, "verdict": verdict, "details": details},
             )
-            session.execute(_COUNT, {"at": key})
+            connection.execute(_COUNT, {"at": key})
 
     def settle(self, claim: Claim, number: int, result: GateResult) -> None:
         """Update a recorded trial when a deferred gate runs or a recheck fails.
@@ -150,20 +156,32 @@ class Recording(Part):
                 record.source_digest,
                 record.duration_s or 0.0,
             )
-            columns = _columns(session, key, convert.plan_of(plan).baseline, trial)
+            columns = _columns(session, key, _baseline_name(plan), trial)
             session.execute(_UPDATE, {"key": key, "at": number, **columns})
             evidence.verdict, evidence.details = convert.verdict_json(verdict)
 
 
 def _columns(session: Session, key: int, baseline: str, trial: Trial) -> dict[str, Any]:
     stored = session.scalar(_BASELINE, {"key": key})
-    changed = changes(convert.candidate_of(stored) if stored else None, trial.candidate)
+    changed = changes(_baseline(stored) if stored else None, trial.candidate)
     rows = tuple((change.name, change.before, change.after) for change in changed)
     return {
         **vars(figures(trial, changed, baseline)),
         "outcomes": outcomes(trial.verdict),
         "changed": convert.pairs_json("changed", rows),
     }
+
+
+@lru_cache(maxsize=SEARCHES_KEPT)
+def _baseline_name(plan: str) -> str:
+    """Of a stored plan: every trial of its search asks for it."""
+    return convert.plan_of(plan).baseline
+
+
+@lru_cache(maxsize=SEARCHES_KEPT)
+def _baseline(candidate: str) -> Candidate:
+    """The baseline of a search, as it is stored."""
+    return convert.candidate_of(candidate)
 
 
 def _stage_seconds(trial: Trial) -> str | None:

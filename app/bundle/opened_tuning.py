@@ -17,9 +17,10 @@ from greenfast.app.bundle.opened import (
     names_workloads,
     require_digests,
 )
-from greenfast.runtime.archive import bad_bundle, json_object
+from greenfast.runtime.archive import bad_bundle, json_object, opened_zip
 from greenfast.search.dispatch.read import read_table
 from greenfast.search.dispatch.table import DispatchTable
+from greenfast.search.errors import UsageError
 
 FORMAT, SCHEMA = "greenfast-tuning", 1
 MOST_FILES = 4096
@@ -86,9 +87,9 @@ class OpenedTuning:
 def is_tuning(path: Path) -> bool:
     """Whether the file at `path` is a zip file with the manifest of a tuning bundle."""
     try:
-        with zipfile.ZipFile(path) as packed:
+        with zipfile.ZipFile(opened_zip(path, MOST_FILES)) as packed:
             return MANIFEST in packed.namelist()
-    except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError):
+    except (OSError, UsageError, zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError):
         return False
 
 

@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from greenfast.search.errors import UsageError, unknown_name
+from greenfast.search.kernels.workload_files import LARGEST_WEIGHT
 from greenfast.search.targets.base import GateLimits
 from greenfast.search.text import shortened
 
@@ -19,7 +20,6 @@ DEFAULT_MIN_GAIN = 0.01  # a share of the baseline's time
 # The caches under a measured time: chosen by the workload's size; its data in L2 (hot); its data
 # in memory, by a ring of input sets (cold).
 MODES = ("auto", "hot", "cold")
-LARGEST_WEIGHT = 1e15
 LONGEST_NAME = 200
 LONGEST_NOTE = 1_000
 GATE_LIMITS = {"ptxas": tuple(limit.name for limit in fields(GateLimits))}
