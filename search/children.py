@@ -7,6 +7,7 @@ private pipes: never stdout, and never pickle, since a child that ran candidate 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
@@ -353,10 +354,14 @@ class Children:
 
 
 class Parent:
-    """The child's end of its pipes."""
+    """The child's end of its pipes.
+
+    While the child works on a request, the end of its parent ends it, also in an endless loop.
+    """
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._requests, self._replies = os.fdopen(read_fd, "rb"), os.fdopen(write_fd, "wb")
+        fcntl.fcntl(read_fd, fcntl.F_SETOWN, os.getpid())
 
     def request(self) -> dict[str, Any] | None:
         """The next request; None when the parent has closed its pipe."""
@@ -364,12 +369,28 @@ class Parent:
         if not head:
             return None
         request: dict[str, Any] = json.loads(self._requests.read(_LENGTH.unpack(head)[0]))
+        self._end_with_parent(True)
         return request
 
     def reply(self, reply: Mapping[str, Any]) -> None:
         body = json.dumps(reply).encode()
+        self._end_with_parent(False)  # the next request would end this process, too
         self._replies.write(_LENGTH.pack(len(body)) + body)
         self._replies.flush()
+
+    def _end_with_parent(self, is_on: bool) -> None:
+        """Let the kernel send SIGIO, which ends a process, when the parent's pipe closes.
+
+        PR_SET_PDEATHSIG would follow the thread that started this process, and threads end earlier.
+        """
+        pipe = self._requests.fileno()
+        flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
+        fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC if is_on else flags & ~os.O_ASYNC)
+        if is_on:
+            poll = select.poll()
+            poll.register(pipe, 0)
+            if poll.poll(0):  # closed before the kernel watched it
+                raise SystemExit(1)
 
 
 def serve_requests(

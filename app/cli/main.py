@@ -21,6 +21,7 @@ from greenfast.app.cli.commands import CommandGroup
 from greenfast.app.cli.output import print_error
 from greenfast.app.views.terminal import say
 from greenfast.search.errors import Fault, GreenfastError, UsageError
+from greenfast.search.text import shortened
 
 EXIT_USAGE, EXIT_FAULT, EXIT_INTERRUPTED = 2, 3, 130
 HELP = """Search for the fastest CUDA kernel that is also correct.
@@ -122,6 +123,12 @@ def run(arguments: Sequence[str]) -> int:
         # The reader of our output has enough, as in `greenfast templates | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
+    except OSError as error:
+        if error.filename is None:
+            return _own_bug(error, as_json)
+        sentence = f"{shortened(str(error.filename))}: {error.strerror}"
+        print_error(Fault(sentence, code="file_error"), as_json)
+        return EXIT_FAULT
     except Exception as error:
         return _own_bug(error, as_json)
 

@@ -63,6 +63,20 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "equivalent",
+        "remove a barrier wait",
+        "gf::mbarrier_wait(&shared.barriers->q_empty[loads.q.slot], loads.q.parity ^ 1);",
+        "attention/wgmma .*scheduler=grid ",
+        ONE_TILE,
+    ),
+    Known(
+        "equivalent",
+        "remove a named barrier",
+        "gf::named_barrier_sync(1, part_threads);",
+        "attention/wgmma .*consumers=1 ",
+        "a warp's wait for a product is for that of its whole warpgroup, which is alone",
+    ),
+    Known(
+        "equivalent",
         "every lane arrives",
         "if (lane == 0)",
         "attention/wgmma .*scheduler=grid ",

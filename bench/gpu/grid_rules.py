@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
+from pathlib import Path
 
 from bench.gpu.grid_shapes import Cell, Place, beside, cells, key, place_of
 from bench.gpu.grid_times import FALLBACK, result_of
 from bench.gpu.runtime_pool import own_times
-from bench.results import Row, find_result, read_result
+from bench.results import RESULTS, Row, find_result, read_result
 
 WON = 0.93  # of the library's time, at most
 NEVER_ABOVE = 0.98  # of the library's time, on the points beside
@@ -40,11 +41,12 @@ class Judged:
         return min(self.scores.values(), default=1.0)
 
 
-def judged(dtype: str) -> list[Judged]:
-    """All cells with a measured point, by the stored results."""
-    rows = read_result(f"h200/{result_of('runtime_grid', dtype)}")["rows"]
-    inside = find_result(f"h200/{result_of('runtime_between', dtype)}").get("rows", ())
-    others = read_result("h200/runtime_grid")["rows"] if dtype != "bf16" else ()
+def judged(dtype: str, folder: Path = RESULTS) -> list[Judged]:
+    """All cells with a measured point, by the results in a folder."""
+    rows = read_result(f"h200/{result_of('runtime_grid', dtype)}", folder)["rows"]
+    between = find_result(f"h200/{result_of('runtime_between', dtype)}", folder)
+    inside = between.get("rows", ())
+    others = read_result("h200/runtime_grid", folder)["rows"] if dtype != "bf16" else ()
     return judged_rows(rows, inside, others)
 
 

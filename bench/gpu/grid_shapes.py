@@ -44,10 +44,11 @@ SELF_128 = (64, 128, 197, 256, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048, 4
 CAUSAL = (128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192)
 CACHE = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 SHORT_CACHE = CACHE[:7]
-CROSS = (77, 128, 256, 512, 1024, 1500, 4096)
-CROSS_128 = (96, 256, 512, 1024, 2048, 4096)
+CROSS = (77, 128, 256, 512, 1024, 1500, 2048, 4096, 8192)
+CROSS_128 = (96, 256, 512, 1024, 2048, 4096, 8192)
 BOTH, FEW = (64, 128), (8, 16, 32, 64, 128)
 SHARED, ROWS = (32, 64, 128, 256, 512, 1024, 2048), (4, 16, 32, 64, 128, 256, 1024, 4096)
+ROWS_128 = (16, 32, 64, 128, 256, 512, 1024)
 MANY = (4, 8, 12, 16, 24, 32, 64, 96, 128, 192, 256, 384, 512)
 TOP_LEFT = "causal_top_left"
 FAMILIES = (
@@ -59,7 +60,7 @@ FAMILIES = (
     Family("prefill", BOTH, TOP_LEFT, 4, (1, 8), (28, 64, 128, 256), (), CAUSAL),
     Family("prefill", BOTH, TOP_LEFT, 1, (0, 1), FEW, (), CAUSAL),
     Family("cross", (64,), "none", 1, (0, 1), FEW, ROWS, CROSS),
-    Family("cross", (128,), "none", 1, (0, 1), FEW[:4], (16, 64, 128, 256, 1024), CROSS_128),
+    Family("cross", (128,), "none", 1, (0, 1), (4, *FEW[:4]), ROWS_128, CROSS_128),
 )
 
 
@@ -79,8 +80,17 @@ def key(cell: Cell) -> Place:
 
 
 def place_of(row: Row) -> Place:
-    """Of a measured point."""
-    return row["family"], row["dims"]["D"], tuple(row["place"])
+    """Of a measured shape: the cell of its family that its sizes lie in, or the nearest to it."""
+    family, dims = FAMILIES[row["family"]], row["dims"]
+    keys = _index(family.keys, dims["S_kv"])
+    queries = _index(family.queries, dims["S_q"]) if family.queries else 0
+    place = (_index(family.heads, dims["B"] * dims["H"]), queries, keys)
+    return row["family"], dims["D"], place
+
+
+def _index(axis: Sequence[int], size: int) -> int:
+    """Of the part of an axis that the size lies in."""
+    return sum(size > between(axis, at)[1] for at in range(len(axis) - 1))
 
 
 def beside(place: Place) -> Iterator[Place]:

@@ -20,7 +20,7 @@ from greenfast.runtime.program import (
     geometry,
     mismatch,
 )
-from greenfast.search.errors import Fault, UsageError
+from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.expressions import Value
 
 
@@ -56,7 +56,7 @@ def prepare(kernels: KernelSet, call: Call, device: int) -> Prepared | Refused:
     try:
         facts = device_facts(device)
         choice = choose(kernels, call)
-    except (UsageError, Fault) as error:
+    except GreenfastError as error:
         return Refused(error.message, always=True)
     if choice.program is None:
         return Refused(choice.why, always=True)
@@ -64,7 +64,7 @@ def prepare(kernels: KernelSet, call: Call, device: int) -> Prepared | Refused:
     for program in (choice.program, *kernels.instead_of(choice.program)):
         try:
             plan = _plan(program, call, facts)
-        except (UsageError, Fault) as error:
+        except GreenfastError as error:
             refusals.append(error.message)
             continue
         if not refusals:

@@ -24,8 +24,7 @@ from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.bound import tensor_peak
 from greenfast.search.targets.emulator.instruction_mix import CLASSES
 from greenfast.search.targets.emulator.model import BlockWork, LaunchWork
-from greenfast.search.targets.emulator.sample import sampled_clusters
-from greenfast.search.targets.emulator.target import SAMPLED_BLOCKS
+from greenfast.search.targets.emulator.sample import SAMPLED_BLOCKS, sampled_clusters
 from greenfast.search.targets.emulator.work import block_weights, sampled_blocks
 from greenfast.search.verdict import Green, Outcome, Trial, gate_result, performance_of
 

@@ -12,9 +12,10 @@ from greenfast.app.cli.import_space import import_space, own_name
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.loop.plan import SearchRequest, make_plan, target_space
+from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import Control, Ended, History
+from greenfast.search.loop.target_space import target_space
 from greenfast.search.recordings.foreign import read_space
 from greenfast.search.recordings.foreign_kernel import parameters_of
 from greenfast.search.targets import TargetSettings, open_target
