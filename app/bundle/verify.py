@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from greenfast.app.bundle.machine_code import compared_code
 from greenfast.app.bundle.opened import OpenedBundle, kernel_of, open_bundle
 from greenfast.app.wiring import Services
 from greenfast.search.acceptance import weights_of
@@ -211,6 +212,10 @@ def rechecked(
     )
     arch = target.device.compiled_arch(specific=subject.source.arch_specific)
     items = [Item("compile", Finding.AGREES, f"kernel.cu compiles for {arch} ({spent})")]
+    if (code := _code_item(context, bundle, subject)) is not None:
+        items.append(code)
+        if code.finding is Finding.DISAGREES:
+            return items
     for gate in (CorrectnessGate(), SafetyGate()):
         if gate.name == "safety" and target.measures:
             items.append(
@@ -225,6 +230,21 @@ def rechecked(
         if items[-1].finding is Finding.DISAGREES:
             return items
     return [*items, _time_item(context, bundle, subject)]
+
+
+def _code_item(context: EvaluationContext, bundle: OpenedBundle, subject: Subject) -> Item | None:
+    """`greenfast.load` runs the bundle's machine code, and the other items check its source."""
+    entries = tuple(subject.source.entries)
+    source = replace(
+        as_text(bundle.text("kernel.cu"), entries), arch_specific=subject.template.arch_specific
+    )
+    compared = compared_code(bundle.files, source, context.toolchain)
+    if compared is None:
+        return None
+    same, sentence = compared
+    if same is None:
+        return Item("machine_code", Finding.NOT_RECHECKED, sentence)
+    return Item("machine_code", Finding.AGREES if same else Finding.DISAGREES, sentence)
 
 
 def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -> Subject | Item:
