@@ -12,7 +12,6 @@ import json
 import os
 import resource
 import select
-import selectors
 import signal
 import struct
 import subprocess
@@ -39,6 +38,7 @@ ENVIRONMENT_ALLOWED = (
     "CUDA_VISIBLE_DEVICES",
     "PYTHONPATH",
 )
+LOOK_MS = round(1e3 * LOOK_S)
 LARGEST_MESSAGE_BYTES = 64 * 2**20
 KILL_WAIT_S = 10.0
 _LENGTH = struct.Struct("<I")
@@ -163,6 +163,8 @@ class Child:
         self._write, self._read = request_write, reply_read
         self._killed = False
         os.set_blocking(self._read, False)
+        self._arrived = select.poll()
+        self._arrived.register(self._read, select.POLLIN)
 
     def call(self, request: Mapping[str, Any], deadline_s: float | Deadline) -> dict[str, Any]:
         """Send `request` and return the reply.
@@ -212,17 +214,15 @@ class Child:
 
     def _receive(self, count: int, is_over: Callable[[], bool]) -> bytes:
         chunks, missing = [], count
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._read, selectors.EVENT_READ)
-            while missing:
-                if not selector.select(LOOK_S):
-                    self._close_when(is_over)
-                    continue
-                chunk = os.read(self._read, min(missing, 1 << 20))
-                if not chunk:
-                    self._died()
-                chunks.append(chunk)
-                missing -= len(chunk)
+        while missing:
+            if not self._arrived.poll(LOOK_MS):
+                self._close_when(is_over)
+                continue
+            chunk = os.read(self._read, min(missing, 1 << 20))
+            if not chunk:
+                self._died()
+            chunks.append(chunk)
+            missing -= len(chunk)
         return b"".join(chunks)
 
     def _close_when(self, is_over: Callable[[], bool]) -> None:
@@ -328,17 +328,18 @@ class Children:
 
     def _chosen(self, key: Hashable) -> Child | None:
         """An idle child that runs, taken from the list; None where one must be started."""
-        for child in [each for each in self._idle if not each.alive]:
+        while self._idle:
+            knowing = [each for each in self._idle if key in self._seen[each]]
+            has_room = len(self._idle) + len(self._busy) + self._starting < self.count
+            if key is not None and not knowing and has_room:
+                return None
+            child = (knowing or self._idle)[-1]
             self._idle.remove(child)
+            if child.alive:
+                return child
             self._seen.pop(child, None)
             child.close()
-        knowing = [each for each in self._idle if key in self._seen[each]]
-        has_room = len(self._idle) + len(self._busy) + self._starting < self.count
-        if not self._idle or (key is not None and not knowing and has_room):
-            return None
-        child = (knowing or self._idle)[-1]
-        self._idle.remove(child)
-        return child
+        return None
 
     def _give_back(self, child: Child, *, is_kept: bool) -> None:
         with self._changed:

@@ -12,11 +12,11 @@ from greenfast.search.kernels.workload_files import LARGEST_WEIGHT, MOST_WORKLOA
 from greenfast.search.kernels.workloads import Items, WorkloadValues
 from greenfast.search.loop.limits import require_memory
 from greenfast.search.loop.plan import SearchRequest
+from greenfast.search.loop.settings import LONGEST_NAME
 from greenfast.search.text import shortened
 
 MOST_SEARCHES = 64
 SHOWN_FAULTS = 20
-LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from greenfast.runtime.modules import fitting
 from greenfast.runtime.program import ScratchForm, TensorFacts, contiguous_strides
 from greenfast.runtime.signatures import attention_call
 from greenfast.runtime.single_bundle import map_forms
+from greenfast.runtime.tensor_maps import MOST_MAPS
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.expressions import expression
 
@@ -216,11 +217,17 @@ def test_tensor_maps_are_encoded_for_the_addresses_of_each_call(stub, attention)
     state = prepare(kernels, call_of(tensor(1, 8, 128, 64), k), 0)
     assert isinstance(state, Prepared), state
     stub.library.stub_show_map(22)
-    for address in (0x1000, 0x1000, 0x2000):
+    places = (0x1000, 0x1000, 0x2000, 0x1000)
+    for address in places:
         state.plan.launch((16, address, 48, 64), 0)
     maps = [launch["arguments"][22:38] for launch in stub.launches()]
-    assert [words[0] for words in maps] == [0x1000, 0x1000, 0x2000]
+    assert [words[0] for words in maps] == list(places)
     assert stub.library.stub_encoded() == 2
+    for address in range(0x3000, 0x3000 + MOST_MAPS):  # more than are kept
+        state.plan.launch((16, address, 48, 64), 0)
+    state.plan.launch((16, 0x1000, 48, 64), 0)
+    assert stub.launches()[-1]["arguments"][22] == 0x1000
+    assert stub.library.stub_encoded() == MOST_MAPS + 3
     tile = program.point["tile_n"]
     assert maps[0][1:15] == [3, 9, 3, 3, 1, 64, 100, 1, 0, 256, 16, 64, tile, 1]
     odd = tensor(1, 2, 100, 64, strides=(6400, 6400, 8, 1))
