@@ -18,6 +18,7 @@ from typing import Any
 from greenfast.app.bundle.machine_code import compared_code
 from greenfast.app.bundle.opened import OpenedBundle, kernel_of, open_bundle
 from greenfast.app.wiring import Services
+from greenfast.runtime.archive import MALFORMED, bad_bundle
 from greenfast.search.acceptance import weights_of
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import UsageError
@@ -198,7 +199,7 @@ def rechecked(
         include_dirs,
         GateLimits(max_spill_bytes=None),
         seed,
-        mode=str(bundle.environment.get("plan", {}).get("mode", "auto")),
+        mode=str(_table(bundle.environment, "plan").get("mode", "auto")),
         sizes_secret=secrets.randbelow(LARGEST_SECRET),
     )
     target.prepare()
@@ -302,7 +303,7 @@ def _item(result: GateResult) -> Item:
 def _time_item(context: EvaluationContext, bundle: OpenedBundle, subject: Subject) -> Item:
     """The time, rechecked only if the bundle's was measured against its baseline on this model."""
     recorded = recorded_runs(bundle)
-    model = str(bundle.environment.get("recorded", {}).get("device", "unknown"))
+    model = str(_table(bundle.environment, "recorded").get("device", "unknown"))
     if not recorded:
         return Item(
             "time",
@@ -341,8 +342,24 @@ def recorded_runs(bundle: OpenedBundle) -> list[tuple[Timing, ...]]:
     """Measured times of the bundle with their samples, one tuple for each process.
 
     They are those of its confirmation against the baseline, else those of the search itself; []
-    without any.
+    without any. UsageError `bad_bundle` for evidence of another form.
     """
+    try:
+        return _recorded_runs(bundle)
+    except MALFORMED as error:
+        raise bad_bundle(
+            f"evidence.json holds no times as a search stores them: {type(error).__name__}: {error}"
+        ) from None
+
+
+def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = data.get(name, {})
+    if not isinstance(value, dict):
+        raise bad_bundle(f"environment.json: {name} is no JSON object")
+    return value
+
+
+def _recorded_runs(bundle: OpenedBundle) -> list[tuple[Timing, ...]]:
     confirmation = bundle.evidence.get("confirmation") or {}
     for comparison in confirmation.get("comparisons", ()):
         if comparison["against"] == BASELINE:
