@@ -15,8 +15,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from greenfast.app.bundle.machine_code import compared_code
 from greenfast.app.bundle.opened import OpenedBundle, kernel_of, open_bundle
 from greenfast.app.wiring import Services
+from greenfast.runtime.archive import MALFORMED, bad_bundle
 from greenfast.search.acceptance import weights_of
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import UsageError
@@ -197,7 +199,7 @@ def rechecked(
         include_dirs,
         GateLimits(max_spill_bytes=None),
         seed,
-        mode=str(bundle.environment.get("plan", {}).get("mode", "auto")),
+        mode=str(_table(bundle.environment, "plan").get("mode", "auto")),
         sizes_secret=secrets.randbelow(LARGEST_SECRET),
     )
     target.prepare()
@@ -211,6 +213,10 @@ def rechecked(
     )
     arch = target.device.compiled_arch(specific=subject.source.arch_specific)
     items = [Item("compile", Finding.AGREES, f"kernel.cu compiles for {arch} ({spent})")]
+    if (code := _code_item(context, bundle, subject)) is not None:
+        items.append(code)
+        if code.finding is Finding.DISAGREES:
+            return items
     for gate in (CorrectnessGate(), SafetyGate()):
         if gate.name == "safety" and target.measures:
             items.append(
@@ -225,6 +231,21 @@ def rechecked(
         if items[-1].finding is Finding.DISAGREES:
             return items
     return [*items, _time_item(context, bundle, subject)]
+
+
+def _code_item(context: EvaluationContext, bundle: OpenedBundle, subject: Subject) -> Item | None:
+    """`greenfast.load` runs the bundle's machine code, and the other items check its source."""
+    entries = tuple(subject.source.entries)
+    source = replace(
+        as_text(bundle.text("kernel.cu"), entries), arch_specific=subject.template.arch_specific
+    )
+    compared = compared_code(bundle.files, source, context.toolchain)
+    if compared is None:
+        return None
+    same, sentence = compared
+    if same is None:
+        return Item("machine_code", Finding.NOT_RECHECKED, sentence)
+    return Item("machine_code", Finding.AGREES if same else Finding.DISAGREES, sentence)
 
 
 def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -> Subject | Item:
@@ -282,7 +303,7 @@ def _item(result: GateResult) -> Item:
 def _time_item(context: EvaluationContext, bundle: OpenedBundle, subject: Subject) -> Item:
     """The time, rechecked only if the bundle's was measured against its baseline on this model."""
     recorded = recorded_runs(bundle)
-    model = str(bundle.environment.get("recorded", {}).get("device", "unknown"))
+    model = str(_table(bundle.environment, "recorded").get("device", "unknown"))
     if not recorded:
         return Item(
             "time",
@@ -321,8 +342,24 @@ def recorded_runs(bundle: OpenedBundle) -> list[tuple[Timing, ...]]:
     """Measured times of the bundle with their samples, one tuple for each process.
 
     They are those of its confirmation against the baseline, else those of the search itself; []
-    without any.
+    without any. UsageError `bad_bundle` for evidence of another form.
     """
+    try:
+        return _recorded_runs(bundle)
+    except MALFORMED as error:
+        raise bad_bundle(
+            f"evidence.json holds no times as a search stores them: {type(error).__name__}: {error}"
+        ) from None
+
+
+def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = data.get(name, {})
+    if not isinstance(value, dict):
+        raise bad_bundle(f"environment.json: {name} is no JSON object")
+    return value
+
+
+def _recorded_runs(bundle: OpenedBundle) -> list[tuple[Timing, ...]]:
     confirmation = bundle.evidence.get("confirmation") or {}
     for comparison in confirmation.get("comparisons", ()):
         if comparison["against"] == BASELINE:

@@ -45,6 +45,14 @@ def code_fault(image: bytes, arch: str, entries: Mapping[str, Sequence[int]]) ->
     return ""
 
 
+def code_sections(image: bytes) -> dict[str, bytes]:
+    """Every section but notes, which name the compiler's options; empty for a damaged file."""
+    try:
+        return {name: data for name, data in _sections(image) if not name.startswith(".note")}
+    except (struct.error, *MALFORMED):
+        return {}
+
+
 def sm_version(image: bytes) -> int:
     """The number in the flags, such as 90; struct.error for too few bytes."""
     (flags,) = struct.unpack_from("<I", image, 0x30)

@@ -11,6 +11,7 @@ from greenfast.search.errors import UsageError, unknown_name
 from greenfast.search.kernels.catalogue import Catalogue, require_code
 from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workload_files import MOST_WORKLOADS
 from greenfast.search.kernels.workloads import Items, Workload, WorkloadValues
 from greenfast.search.loop.limits import require_memory
 from greenfast.search.loop.objectives import objectives_of, population_of, require_conditions
@@ -150,6 +151,12 @@ def make_plan(
     target = request.target or DEFAULT_TARGET
     family, which = check_target_name(target)
     if request.workloads is not None:
+        if len(request.workloads) > MOST_WORKLOADS:
+            raise UsageError(
+                f"{len(request.workloads)} workloads",
+                code="bad_workloads",
+                mend=f"a search has 1 to {MOST_WORKLOADS}",
+            )
         names = tuple(kernel.workload(workload).name for workload in request.workloads)
         request = replace(request, workloads=names)
     if family == "replay":

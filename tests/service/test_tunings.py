@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 from greenfast.app.bundle.opened_tuning import open_tuning
 from greenfast.client import ServiceError
+from greenfast.runtime.machine_code import code_sections
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import expression
 
@@ -127,6 +129,32 @@ def test_its_bundle_is_verified_and_a_changed_one_is_not(path, here, tmp_path):
     assert ended.code == 0, ended.err
     items = {item["name"]: item["finding"] for item in ended.json["items"]}
     assert items["dispatch"] == items["k0 correctness"] == items["k1 safety"] == "agrees"
+    with zipfile.ZipFile(path) as packed:
+        has_code = any(name.endswith(".cubin") for name in packed.namelist())
+    assert items.get("k0 machine_code") == ("agrees" if has_code else None)
+
+
+def test_machine_code_that_its_source_does_not_give_disagrees(path, here, tmp_path):
+    """It would run in every program that loads the bundle, and all other items check the source."""
+
+    def other_code(files):
+        (name,) = (name for name in files if name.startswith("kernels/k0/") and "cubin" in name)
+        sections = code_sections(files[name])
+        code = max((data for key, data in sections.items() if key.startswith(".text")), key=len)
+        place = files[name].index(code)
+        image = files[name][:place] + bytes([code[0] ^ 1]) + files[name][place + 1 :]
+        manifest = json.loads(files["manifest.json"])
+        manifest["files"][name] = hashlib.sha256(image).hexdigest()
+        return {name: image, "manifest.json": json.dumps(manifest).encode()}
+
+    with zipfile.ZipFile(path) as packed:
+        if not any(name.endswith(".cubin") for name in packed.namelist()):
+            pytest.skip("the tuning's machine has no NVRTC")
+    (tmp_path / "other.zip").write_bytes(repacked(path, other_code))
+    ended = here.run("verify", str(tmp_path / "other.zip"), "--json")
+    assert ended.code == 1, ended.err
+    (item,) = (item for item in ended.json["items"] if item["name"] == "k0 machine_code")
+    assert item["finding"] == "disagrees" and ".text." in item["sentence"]
 
 
 def repacked(path, changes):

@@ -15,7 +15,9 @@ import pytest
 from service_home import axpy, one_sentence
 
 from greenfast.app.bundle.download import zip_bytes
-from greenfast.app.bundle.verify import Finding, compare_times
+from greenfast.app.bundle.opened import OpenedBundle
+from greenfast.app.bundle.verify import Finding, compare_times, recorded_runs
+from greenfast.search.errors import UsageError
 from greenfast.search.verdict import TimeKind, Timing
 
 # What run_cupy.py does with reference.py, by a Python that knows the bundle's folder only.
@@ -278,3 +280,20 @@ def test_a_confirmation_is_what_times_are_compared_with_when_there_is_one():
     ):
         runs = recorded_runs(OpenedBundle({}, {}, None, evidence, {}))
         assert len(runs) == count and all(run[0].time_median_us == time_us for run in runs)
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        {"confirmation": {"comparisons": [{"against": "baseline", "processes": 5}]}},
+        {"confirmation": {"comparisons": [{}]}},
+        {"confirmation": 7},
+        {"candidate": {"gates": []}},
+        {"candidate": {"gates": {"performance": {"timings": [7]}}}},
+    ],
+)
+def test_evidence_of_another_form_is_a_damaged_bundle(evidence):
+    bundle = OpenedBundle({}, {}, None, evidence, {})
+    with pytest.raises(UsageError, match=r"evidence\.json holds no times") as refused:
+        recorded_runs(bundle)
+    assert refused.value.code == "bad_bundle"

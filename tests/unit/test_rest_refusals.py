@@ -129,3 +129,11 @@ def test_a_refusal_repeats_no_long_name(client):
     body = {"kernel": "attention", "baseline": "a" * 500_000}
     answer = client.post("/searches", json=body).json()
     assert answer["code"] == "bad_preset" and len(answer["detail"]) <= 1000
+
+
+@pytest.mark.parametrize(("path", "whose"), [("/searches", "a search"), ("/tunings", "a tuning")])
+def test_more_workloads_than_a_file_may_have_are_refused(client, path, whose):
+    shapes = [{"dims": {"M": 1, "N": 8 * number}} for number in range(1, 1002)]
+    answer = client.post(path, json={"kernel": "rmsnorm", "workloads": shapes}).json()
+    assert answer["code"] == "bad_workloads" and "1001 workloads" in str(answer)
+    assert f"{whose} has 1 to 1000" in str(answer)
