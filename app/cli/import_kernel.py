@@ -265,7 +265,7 @@ def _argument(text: str) -> ImportedArgument:
         raise UsageError(
             f"--arg {visible(text)!r} is not understood",
             code="bad_argument",
-            mend="write x:float32[4096]:input, y:float32[n]:output, z:float32[2*n]:inout or "
+            mend="write x:float32[4096]:input, y:float32[2*n]:output, z:float32[n]:inout or "
             "n:int32=4096; types are " + ", ".join(dict.fromkeys(C_TYPES.values())),
         )
     dtype = _dtype(match["dtype"])

@@ -13,6 +13,7 @@ from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.expressions import Value, expression
 from greenfast.search.text import shortened, visible
+from greenfast.search.toolchain.includes import is_allowed
 
 MOST_VALUES = 4096
 NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
@@ -180,6 +181,9 @@ def _with_includes(text: str, path: Path, file: str, known: list[Path]) -> str:
             continue
         place = f"{file}:{number}: it includes {visible(local[1])!r}"
         included = (path.parent / local[1]).resolve()
+        if not included.is_file() and is_allowed(local[1]):  # CUDA's own, in quotation marks
+            lines += device_lines(f"#include <{local[1]}>")
+            continue
         if not included.is_file():
             raise UsageError(
                 f"{place}, which does not lie beside it",
