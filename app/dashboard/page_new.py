@@ -22,13 +22,11 @@ from greenfast.search.kernels.workloads import Workload, WorkloadValues
 from greenfast.search.loop.plan import (
     CHAMPION,
     DEFAULT_TARGET,
-    DEFAULT_TRIALS,
-    LARGEST_TRIALS,
-    MODES,
     NO_BASELINE,
     SearchRequest,
     default_workloads,
 )
+from greenfast.search.loop.settings import DEFAULT_TRIALS, LARGEST_TRIALS, MODES
 from greenfast.search.loop.spending import gpu_budget
 from greenfast.search.loop.stopping import LARGEST_NO_GAIN, LARGEST_WITHIN
 from greenfast.search.strategies import DEFAULT_STRATEGY

@@ -4,10 +4,11 @@
     cat FOLDER/*.jsonl >> ROWS.jsonl
     python -m SCRIPT [the same options] --progress ROWS.jsonl --seconds 0 --save
 
-SCRIPT takes --share and --progress (`bench.correctness.candidates_and_twins`). Process I works
-through share I and appends to FOLDER/I.jsonl, its output goes to FOLDER/I.log. One process for
-all cores would be slower: its references and laid-out inputs are computed by turns. The second and
-third command, also on another machine, join the rows and store the result.
+SCRIPT takes --share and --progress: `bench.correctness.candidates_and_twins` or
+`bench.model.model_hopper`. Process I works through share I and appends to FOLDER/I.jsonl, its
+output goes to FOLDER/I.log. One process for all cores would be slower: its references and laid-out
+inputs are computed by turns. The second and third command, also on another machine, join the rows
+and store the result.
 """
 
 from __future__ import annotations

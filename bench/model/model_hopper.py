@@ -1,11 +1,12 @@
 """The emulator's modelled times of wgmma templates beside the times in recordings of an H200.
 
-    python -m bench.model.model_hopper [--count 24] [--seconds 900] [--progress FILE] [--save]
+    python -m bench.model.model_hopper [--count 24] [--seconds 900] [--progress FILE] [--share I/N]
+                                       [--save]
 
 A random sample of the timed candidates of each recording, on the recording's own workload. Nothing
 in the model was fitted to them. A recording's row gives the rank correlation, the median factor
 between measured and modelled, and, once that factor is known, the median error and the error that
-90 % of the candidates are within.
+90 % of the candidates are within. `bench.correctness.shares` runs it in many processes.
 """
 
 from __future__ import annotations
@@ -15,18 +16,24 @@ import math
 import random
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from bench.command_line import add_save, script_parser
+from bench.correctness.random_candidates import share
 from bench.environment import publish
 from bench.model.agreement import misordered, spearman, spread
 from bench.results import ROOT, Row
 from bench.session import Session, open_session
 from greenfast.search.cores import usable_cores
-from greenfast.search.gates.performance import timed_problems
+from greenfast.search.gates import Subject
 from greenfast.search.loop.evaluate import prepare
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.oracle.problem import Problem, lay_out
+from greenfast.search.oracle.reference import inputs_alone
 from greenfast.search.recordings import file
 from greenfast.search.recordings.contents import Recording
 from greenfast.search.recordings.rules import time_us
@@ -42,6 +49,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=24, help="candidates of each recording")
     parser.add_argument("--seconds", type=float, default=900.0, help="begin none after these")
     parser.add_argument("--progress", type=Path, metavar="FILE", help="resume from these rows")
+    parser.add_argument(
+        "--share", type=share, default=(0, 1), metavar="I/N", help="every Nth candidate, from I on"
+    )
     add_save(parser)
     options = parser.parse_args()
     log: Path | None = options.progress
@@ -53,7 +63,8 @@ def main() -> None:
     with open_session(
         "emulator:h200", prefix="model", workers=usable_cores(), run_deadline_s=DEADLINE_S
     ) as session:
-        for recording, row in in_turns(recordings, options.count):
+        index, of = options.share
+        for recording, row in islice(in_turns(recordings, options.count), index, None, of):
             if row["key"] in known or time.monotonic() - begin > options.seconds:
                 continue
             rows.append({**row, **modelled(session, recording, row)})
@@ -61,7 +72,8 @@ def main() -> None:
             if log:
                 with log.open("a") as opened:
                     opened.write(json.dumps(rows[-1]) + "\n")
-    publish("model_hopper", [*map(summary, by_recording(rows)), *rows], save=options.save)
+    if options.share == (0, 1):  # a share's rows are joined with the others
+        publish("model_hopper", [*map(summary, by_recording(rows)), *rows], save=options.save)
 
 
 def in_turns(recordings: list[Recording], count: int) -> Iterator[tuple[Recording, Row]]:
@@ -100,11 +112,25 @@ def modelled(session: Session, recording: Recording, row: Row) -> Row:
         raise SystemExit(f"{row['key']}: {subject.sentence}")
     if not subject.source.digest.startswith(row["source"]):
         raise SystemExit(f"the source of {row['key']} has changed: record it again")
-    timings = session.target.measure(subject.program, subject.machine_code, timed_problems(subject))
+    timings = session.target.measure(subject.program, subject.machine_code, (timed(subject),))
     if not isinstance(timings, tuple):
         return {"modelled_us": None, "why": timings.sentence}
     limits = {name: round(us, 2) for name, us in timings[0].limits}
     return {"modelled_us": round(timings[0].time_median_us, 3), "limits": limits}
+
+
+def timed(subject: Subject) -> Problem:
+    """The workload as it is timed. Outputs are not compared, so no reference is computed."""
+    case = workload_case(subject.workloads[0], subject.seed)
+    problem = lay_out(
+        subject.kernel,
+        subject.template,
+        subject.point,
+        case,
+        inputs_alone(subject.kernel, case),
+        optional_outputs=False,
+    )
+    return replace(problem, mode=subject.conditions.mode)
 
 
 def by_recording(rows: list[Row]) -> list[list[Row]]:
