@@ -47,6 +47,8 @@ def _kernel_toml(imported: Imported) -> str:
     for name, size in imported.dims.items():
         rest = f', values = [{size}], default = "{size}"' if _is_fixed(name) else ""
         blocks.append(f'{name} = {{ time = "run", doc = ""{rest} }}')
+    for name, text in imported.computed_dims.items():
+        blocks.append(f'{name} = {{ time = "run", doc = "", default = {_toml(text)} }}')
     for argument in imported.arguments:
         blocks += _argument_toml(imported, argument)
     blocks += _work_toml(imported)
@@ -64,9 +66,8 @@ def _argument_toml(imported: Imported, argument: ImportedArgument) -> list[str]:
         value = argument.name if argument.name in imported.dims else repr(argument.value)
         lines += ['kind = "scalar"', f"dtype = {_toml(argument.dtype)}"]
         return [*lines, f"value = {_toml(value)}"]
-    shape = [f"size_{size}" if size.isdigit() else size for size in argument.shape]
     lines += [f"kind = {_toml(argument.role)}", f"dtype = {_toml(argument.storage)}"]
-    return [*lines, f"shape = {json.dumps(shape)}", "contiguous = true"]
+    return [*lines, f"shape = {json.dumps(argument.dims)}", "contiguous = true"]
 
 
 def _work_toml(imported: Imported) -> list[str]:
@@ -110,7 +111,7 @@ def _cases_toml(dims: Mapping[str, int]) -> list[str]:
 
 
 def _product(argument: ImportedArgument) -> str:
-    return " * ".join(f"size_{size}" if size.isdigit() else size for size in argument.shape)
+    return " * ".join(argument.dims)
 
 
 def _bytes(argument: ImportedArgument) -> int:

@@ -49,7 +49,12 @@ def copy_entry(entry: Entry) -> str:
 
 def copy_grid(arguments: Sequence[ImportedArgument]) -> str:
     """Blocks along x that copy the largest of these tensors."""
-    counts = [" * ".join(argument.shape) for argument in copied(arguments)]
+    counts = [
+        " * ".join(
+            f"({size})" if size in argument.computed.values() else size for size in argument.shape
+        )
+        for argument in copied(arguments)
+    ]
     largest = counts[0] if len(counts) == 1 else f"max({', '.join(counts)})"
     return f"ceil_div({largest}, {COPY_THREADS})"
 
@@ -88,4 +93,7 @@ def with_copies(text: str, entry: Entry, arguments: Sequence[ImportedArgument]) 
 
 
 def _product(argument: ImportedArgument) -> str:
-    return " * ".join(f"(long long){size}" for size in argument.shape)
+    return " * ".join(
+        f"(long long)({size})" if size in argument.computed.values() else f"(long long){size}"
+        for size in argument.shape
+    )

@@ -58,7 +58,7 @@ from greenfast.search.text import visible
 
 _ROLES = {"in": "input", "out": "output"}  # as `greenfast check` spells them
 _ARGUMENT = re.compile(
-    r"(?P<name>\w+):(?P<dtype>\w+)(?:\[(?P<shape>[\w\s,]+)\])?"
+    r"(?P<name>\w+):(?P<dtype>\w+)(?:\[(?P<shape>[\w\s,+*()-]+)\])?"
     r"(?::(?P<role>input|output|inout|in|out))?(?:=(?P<value>.+))?\Z"
 )
 
@@ -102,7 +102,8 @@ def import_(
     file = visible(cuda_file)
     if cuda_file.suffix == ".py":
         script = script_kernel(cuda_file)
-        text, entry, tune_file = script.text, entry or script.entry, tune_file or cuda_file
+        text, file = script.text, script.file
+        entry, tune_file = entry or script.entry, tune_file or cuda_file
     else:
         text = read_cuda(cuda_file)
         entry = entry or _entry_of(tune_file, text)
@@ -225,18 +226,33 @@ def _arguments(texts: list[str], entry: Entry, file: str) -> tuple[ImportedArgum
     arguments = tuple(given[each.name] for each in entry.parameters)
     for declared, argument in zip(entry.parameters, arguments, strict=True):
         _check_type(declared, argument, file)
-    scalars = {argument.name for argument in arguments if argument.is_size}
+    scalars = {argument.name: int(argument.value) for argument in arguments if argument.is_size}
     for argument in arguments:
         for size in argument.shape:
-            if not size.isdigit() and size not in scalars:
-                raise UsageError(
-                    f"--arg {argument.name}: the size {size!r} is no number and no scalar",
-                    code="bad_argument",
-                    mend="known: " + (", ".join(sorted(scalars)) or "none"),
-                )
+            _check_size(size, argument.name, scalars)
     if not any(argument.role in ("output", "inout") for argument in arguments):
         raise UsageError("no --arg is an output", code="bad_argument", mend="end it with :output")
     return split_in_out(arguments, file)
+
+
+def _check_size(size: str, name: str, scalars: Mapping[str, int]) -> None:
+    """UsageError for a size that is no number, no scalar, and no expression over these."""
+    if size.isdigit() or size in scalars:
+        return
+    words = [] if size.isidentifier() else re.findall(r"[A-Za-z_]\w*", size)
+    if not words or not scalars.keys() >= set(words):
+        raise UsageError(
+            f"--arg {name}: the size {visible(size)!r} is no number, no scalar, and no expression "
+            "over scalars",
+            code="bad_argument",
+            mend="known: " + (", ".join(sorted(scalars)) or "none"),
+        )
+    try:
+        value = expression(size, f"--arg {name}")(scalars)
+    except SpecError as error:
+        raise UsageError(error.message, code="bad_argument", mend=error.mend) from error
+    if not 0 < value < 2**31:
+        raise UsageError(f"--arg {name}: the size {size} is {value:g}", code="bad_argument")
 
 
 def _argument(text: str) -> ImportedArgument:
@@ -249,7 +265,7 @@ def _argument(text: str) -> ImportedArgument:
         raise UsageError(
             f"--arg {visible(text)!r} is not understood",
             code="bad_argument",
-            mend="write x:float32[4096]:input, y:float32[n]:output, z:float32[n]:inout or "
+            mend="write x:float32[4096]:input, y:float32[2*n]:output, z:float32[n]:inout or "
             "n:int32=4096; types are " + ", ".join(dict.fromkeys(C_TYPES.values())),
         )
     dtype = _dtype(match["dtype"])

@@ -36,7 +36,7 @@ GivenArguments = Annotated[
     typer.Option(
         "--arg",
         metavar="SPEC",
-        help="A parameter of the entry: x:float32[n]:input, y:float32[n,64]:output, "
+        help="A parameter of the entry: x:float32[n]:input, y:float32[2*n,64]:output, "
         "z:float32[n]:inout (read and written), or n:int32=4096; one for each.",
     ),
 ]

@@ -71,7 +71,10 @@ def _passed(imported: Imported, argument: ImportedArgument) -> str:
 
 
 def _shape(argument: ImportedArgument) -> str:
-    sizes = [size if size.isdigit() else f"dims[{size!r}]" for size in argument.shape]
+    sizes = [
+        size if size.isdigit() else f"dims[{dim!r}]"
+        for size, dim in zip(argument.shape, argument.dims, strict=True)
+    ]
     return f"({', '.join(sizes)},)"
 
 

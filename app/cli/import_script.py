@@ -25,6 +25,7 @@ class ScriptKernel:
 
     entry: str | None
     text: str
+    file: str  # the script's, or that of the kernel that it names
 
 
 def script_kernel(path: Path) -> ScriptKernel:
@@ -32,6 +33,12 @@ def script_kernel(path: Path) -> ScriptKernel:
     file, tree = visible(path), parsed_script(path)
     call, texts = tuning_call(tree), _texts(tree)
     source = None if call is None else _argument(call, "kernel_source", texts)
+    if call is not None and (files := _files(given_argument(call, "kernel_source"))):
+        raise UsageError(
+            f"{file} tunes a host program, {visible(files[0])}; greenfast launches kernels itself",
+            code="bad_tune_file",
+            mend=f"greenfast import {visible(files[-1])} --tune-file {file}",
+        )
     if call is None or source is None:
         raise UsageError(
             f"{file} has no call of tune_kernel with a CUDA text or the name of a file",
@@ -40,8 +47,8 @@ def script_kernel(path: Path) -> ScriptKernel:
         )
     entry = _argument(call, "kernel_name", texts)
     if source.endswith(_ENDINGS) and "\n" not in source:
-        return ScriptKernel(entry, read_cuda(path.parent / source))
-    return ScriptKernel(entry, read_cuda_text(source, path))
+        return ScriptKernel(entry, read_cuda(path.parent / source), visible(path.parent / source))
+    return ScriptKernel(entry, read_cuda_text(source, path), file)
 
 
 def script_entry(path: Path) -> str | None:
@@ -62,12 +69,28 @@ def parsed_script(path: Path) -> ast.Module:
 
 def tuning_call(tree: ast.Module) -> ast.Call | None:
     """The first call of tune_kernel."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and (
-            getattr(node.func, "id", getattr(node.func, "attr", "")) == "tune_kernel"
-        ):
-            return node
-    return None
+    return next(iter(tuning_calls(tree)), None)
+
+
+def tuning_calls(tree: ast.AST) -> list[ast.Call]:
+    """The calls of tune_kernel in the order of their lines."""
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", getattr(node.func, "attr", "")) == "tune_kernel"
+    ]
+    return sorted(calls, key=lambda call: (call.lineno, call.col_offset))
+
+
+def _files(source: ast.expr | None) -> list[str]:
+    """The files of a list; empty for anything else."""
+    items = source.elts if isinstance(source, (ast.List, ast.Tuple)) else []
+    return [
+        item.value
+        for item in items
+        if isinstance(item, ast.Constant) and isinstance(item.value, str)
+    ]
 
 
 def _texts(tree: ast.Module) -> dict[str, str]:

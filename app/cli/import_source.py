@@ -13,6 +13,7 @@ from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.expressions import Value, expression
 from greenfast.search.text import shortened, visible
+from greenfast.search.toolchain.includes import is_allowed
 
 MOST_VALUES = 4096
 NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
@@ -71,7 +72,7 @@ SPELLINGS = {
 }
 _TEMPLATE = re.compile(r"\btemplate\s*<[^;{}#]*>\s*\Z")
 _CONSTANT = re.compile(
-    r"(?m)^[ \t]*(?:(?:static|extern)[ \t]+)?__constant__\b[^;{=]*?\b(?P<name>\w+)"
+    r"(?m)^[ \t]*(?:(?:static|extern)[ \t]+)?__constant__\b(?P<type>[^;{=]*?)\b(?P<name>\w+)"
     r"(?P<rest>\s*(?:\[[^\]]*\]\s*)*[;={])"
 )
 _QUALIFIERS = re.compile(r"\b(?:const|__restrict__|__restrict|restrict|volatile)\b")
@@ -100,7 +101,7 @@ class ImportedArgument:
 
     name: str
     dtype: str
-    shape: tuple[str, ...]  # numbers, or names of scalars
+    shape: tuple[str, ...]  # numbers, names of scalars, or sums and products of these
     role: str  # "input" | "output" | "inout" | "scalar"
     value: int | float = 0
     before: str = ""  # of an output: the input that it begins as a copy of
@@ -109,6 +110,24 @@ class ImportedArgument:
     def storage(self) -> str:
         """The type of the tensor's elements in kernel.toml: a bool is a byte of 0 or 1."""
         return "uint8" if self.dtype == "bool" else self.dtype
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The dims of kernel.toml that its sizes are, in their order."""
+        return tuple(
+            size
+            if size.isidentifier()
+            else f"size_{size}"
+            if size.isdigit()
+            else f"size_of_{self.name}_{axis}"
+            for axis, size in enumerate(self.shape)
+        )
+
+    @property
+    def computed(self) -> dict[str, str]:
+        """The expressions among its sizes, by their dims."""
+        sizes = zip(self.dims, self.shape, strict=True)
+        return {dim: size for dim, size in sizes if not size.isdigit() and size != dim}
 
     @property
     def is_size(self) -> bool:
@@ -162,6 +181,9 @@ def _with_includes(text: str, path: Path, file: str, known: list[Path]) -> str:
             continue
         place = f"{file}:{number}: it includes {visible(local[1])!r}"
         included = (path.parent / local[1]).resolve()
+        if not included.is_file() and is_allowed(local[1]):  # CUDA's own, in quotation marks
+            lines += device_lines(f"#include <{local[1]}>")
+            continue
         if not included.is_file():
             raise UsageError(
                 f"{place}, which does not lie beside it",
@@ -205,6 +227,12 @@ def read_entry(text: str, wanted: str | None, file: str) -> Entry:
             mend="name one with --entry" if entries else "an entry is a __global__ function",
         )
     name = wanted or next(iter(entries))
+    if "<" in name and name.partition("<")[0].strip() in entries:
+        raise UsageError(
+            f"{file}: {visible(name)} is an instance of a C++ template, which no launch names",
+            code="bad_source",
+            mend='write an extern "C" __global__ function that calls it',
+        )
     if name not in entries:
         raise UsageError(
             f"{file} has no __global__ function {visible(name)!r}",
@@ -232,14 +260,16 @@ def read_entry(text: str, wanted: str | None, file: str) -> Entry:
 def _check_constant_memory(bare: str, file: str) -> None:
     """Refuse constant memory without values: its host program fills it, and a launch does not."""
     for match in _CONSTANT.finditer(bare):
-        if "=" not in match["rest"] and "{" not in match["rest"]:
+        is_used = len(re.findall(rf"\b{match['name']}\b", bare)) > 1
+        kind = " ".join(_QUALIFIERS.sub(" ", match["type"]).split())
+        if is_used and "=" not in match["rest"] and "{" not in match["rest"]:
             line = bare.count("\n", 0, match.start("rest")) + 1
             raise UsageError(
                 f"{file}:{line}: {match['name']} is constant memory, which a host program fills "
                 "and a launch does not",
                 code="bad_source",
-                mend="give it its values there, or make it a parameter of the entry: const float* "
-                f"{match['name']}",
+                mend="give it its values there, or make it a parameter of the entry: const "
+                f"{kind or 'float'}* {match['name']}",
             )
 
 

@@ -9,13 +9,16 @@ Anything else is refused with its line.
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from greenfast.app.cli.import_script import tuning_calls
 from greenfast.app.cli.import_source import (
     MOST_VALUES,
     ProblemSize,
@@ -37,6 +40,7 @@ _ASSIGNED = {
     "grid_div_z": "grid_div_z",
     "block_size_names": "block_size_names",
 }
+_NUMPY_INTEGER = re.compile(r"u?int(8|16|32|64)")
 _PROBLEM_SIZE_PLACE, _TUNE_PARAMS_PLACE = 2, 4  # among the arguments of tune_kernel
 
 
@@ -51,7 +55,7 @@ def read_tune_file(path: Path) -> Tuning:
         raise UsageError(f"{place} is not valid Python", code="bad_tune_file") from error
     script = _Script(file, _tuned_names(tree))
     kinds = (ast.Assign, ast.AnnAssign, ast.Call)
-    nodes = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    nodes = [node for node in _before_the_first_tuning(tree) if isinstance(node, kinds)]
     for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset)):
         if isinstance(node, ast.Assign):
             script.assigned(node.targets[0], node.value)
@@ -61,6 +65,23 @@ def read_tune_file(path: Path) -> Tuning:
         elif _called(node) == "tune_kernel":
             script.tuned(node)
     return script.tuning()
+
+
+def _before_the_first_tuning(tree: ast.Module) -> Iterator[ast.AST]:
+    """All nodes but those of another kernel's tuning: in its function, or behind the first call."""
+    calls = tuning_calls(tree)
+    if not calls:
+        return ast.walk(tree)
+    first, home, left_out = calls[0], set(ast.walk(tree)), set[ast.AST]()
+    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+        inner = set(ast.walk(function))
+        if first in inner:
+            home = inner
+        elif not inner.isdisjoint(calls):
+            left_out |= inner
+    end = first.end_lineno or first.lineno
+    left_out |= {node for node in home if getattr(node, "lineno", 0) > end}
+    return (node for node in ast.walk(tree) if node not in left_out)
 
 
 def _tuned_names(tree: ast.Module) -> frozenset[str]:
@@ -84,7 +105,7 @@ class _Script:
 
     def __init__(self, file: str, tuned: frozenset[str]) -> None:
         self._file, self._tuned = file, tuned
-        self._constants: dict[str, Value] = {}
+        self._constants: dict[str, Value | tuple[Value, ...]] = {}
         self._parameters: dict[str, tuple[Value, ...]] = {}
         self._lists: dict[str, ast.expr] = {}
         self._given: dict[str, ast.expr] = {}
@@ -115,6 +136,10 @@ class _Script:
     def _remember(self, name: str, value: ast.expr) -> None:
         """A name for a number or text, which later lines may use."""
         self._constants.pop(name, None)
+        if isinstance(value, (ast.Tuple, ast.List)):
+            with contextlib.suppress(UsageError):
+                self._constants[name] = tuple(_list(value, self._constants, self._where(value)))
+            return
         try:
             self._constants[name] = _constant(value, self._constants, self._where(value))
         except UsageError:
@@ -127,7 +152,9 @@ class _Script:
         if len(call.args) > _PROBLEM_SIZE_PLACE:
             size = call.args[_PROBLEM_SIZE_PLACE]
             is_list = isinstance(self._resolved(size), (ast.Tuple, ast.List))
-            self._given["problem_size"] = self._resolved(size) if is_list else size
+            # A name stays a name, since an argument may have it.
+            is_usual = isinstance(size, ast.Name) and size.id in _ASSIGNED
+            self._given["problem_size"] = self._resolved(size) if is_list or is_usual else size
 
     def _resolved(self, value: ast.expr) -> ast.expr:
         """The list that a name stands for."""
@@ -189,7 +216,7 @@ class _Script:
         return f"{self._file}:{node.lineno}"
 
 
-def _dictionary(node: ast.expr, known: Mapping[str, Value], where: str) -> dict[str, list[Any]]:
+def _dictionary(node: ast.expr, known: Mapping[str, Any], where: str) -> dict[str, list[Any]]:
     match node:
         case ast.Dict(keys=keys, values=values):
             pairs = zip(keys, values, strict=True)
@@ -207,7 +234,7 @@ def _dictionary(node: ast.expr, known: Mapping[str, Value], where: str) -> dict[
     raise _not_understood("tune_params", where)
 
 
-def _list(node: ast.expr, known: Mapping[str, Value], where: str) -> list[Any]:
+def _list(node: ast.expr, known: Mapping[str, Any], where: str) -> list[Any]:
     match node:
         case ast.List(elts=items) | ast.Tuple(elts=items):
             return [_constant(item, known, where) for item in items]
@@ -230,7 +257,7 @@ def _list(node: ast.expr, known: Mapping[str, Value], where: str) -> list[Any]:
     raise _not_understood("the values", where)
 
 
-def _range(bounds: Sequence[ast.expr], known: Mapping[str, Value], where: str) -> list[int]:
+def _range(bounds: Sequence[ast.expr], known: Mapping[str, Any], where: str) -> list[int]:
     numbers = [_constant(bound, known, where) for bound in bounds]
     if not all(type(number) is int for number in numbers) or (len(numbers) == 3 and not numbers[2]):
         raise _not_understood("the range", where)
@@ -249,6 +276,10 @@ def _constant(node: ast.expr, values: Mapping[str, Any], where: str) -> Any:
             math.isfinite(number)
         ):
             return int(number)
+        case ast.Call(func=ast.Attribute(attr=kind), args=[inner], keywords=[]) if (
+            _NUMPY_INTEGER.fullmatch(kind)
+        ):
+            return _constant(inner, values, where)
     try:
         # With the number in the name's place, `2**i` is a power with a constant exponent.
         return expression(ast.unparse(_Filled(values).visit(copy.deepcopy(node))), where)({})
@@ -263,7 +294,17 @@ class _Filled(ast.NodeTransformer):
         self._values = values
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.Constant(self._values[node.id]) if node.id in self._values else node
+        value = self._values.get(node.id)
+        return node if value is None or isinstance(value, tuple) else ast.Constant(value)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """An item of a literal tuple or list that has a name."""
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(place))):
+                values = self._values.get(name)
+                if isinstance(values, tuple) and place < len(values):
+                    return ast.Constant(values[place])
+        return self.generic_visit(node)
 
 
 def _expressions(node: ast.expr, names: Sequence[str], what: str, where: str) -> Iterator[str]:

@@ -10,6 +10,8 @@ from functools import cached_property
 from greenfast.app.cli.import_source import Entry, ImportedArgument, Tuning
 from greenfast.search.kernels.expressions import Value
 
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
 
 @dataclass(frozen=True)
 class Imported:
@@ -32,13 +34,20 @@ class Imported:
     def dims(self) -> dict[str, int]:
         """Sizes by name: integer scalars that a shape or the grid uses, and literal sizes."""
         used = {size for argument in self.arguments for size in argument.shape}
-        words = {word for text in self.grid for word in re.findall(r"[A-Za-z_]\w*", text)}
+        words = {word for text in (*used, *self.grid) for word in _WORD.findall(text)}
         dims = {
             argument.name: int(argument.value)
             for argument in self.arguments
-            if argument.is_size and argument.name in used | words and argument.value > 0
+            if argument.is_size and argument.name in words and argument.value > 0
         }
         return {**dims, **{f"size_{size}": int(size) for size in sorted(used) if size.isdigit()}}
+
+    @cached_property
+    def computed_dims(self) -> dict[str, str]:
+        """Expressions over the dims, by the names that shapes have for them."""
+        return {
+            name: text for argument in self.arguments for name, text in argument.computed.items()
+        }
 
     @property
     def truth(self) -> str:

@@ -15,6 +15,7 @@ router = APIRouter(route_class=PageRoute)
 def parameters_page(request: Request, search_id: str) -> Response:
     store = services_of(request).store
     row = store.search(search_id)
-    report, trials = importances(store, search_id), newest(store, search_id, MOST_TRIALS)
+    trials = newest(store, search_id, MOST_TRIALS)
+    report = importances(store, search_id, trials)
     drawn = {each.template: parallel(each, trials) for each in report.templates}
     return render("parameters.html", {"row": row, "report": report, "drawn": drawn})

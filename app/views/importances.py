@@ -53,10 +53,15 @@ class Shares:
     explained: float | None
 
 
-def importances(store: Store, search_id: str) -> ImportancesOut:
-    """The importances of a search's parameters, by template."""
+def importances(
+    store: Store, search_id: str, recorded: Sequence[TrialRow] | None = None
+) -> ImportancesOut:
+    """The importances of a search's parameters, by template.
+
+    `recorded`: the search's trials, the newest first, where the caller has read them.
+    """
     search = store.search(search_id)
-    trials = newest(store, search_id, MOST_TRIALS)
+    trials = newest(store, search_id, MOST_TRIALS) if recorded is None else recorded[:MOST_TRIALS]
     templates = sorted({trial.template for trial in trials})
     return ImportancesOut(
         search_id=search_id,

@@ -71,10 +71,16 @@ class Theme:
     trials: tuple[TrialRow, ...]
 
 
-def themes_of(store: Store, search_id: str) -> list[ThemeOut]:
-    """The themes of a search: single values first, then pairs of which neither is one alone."""
+def themes_of(
+    store: Store, search_id: str, recorded: Iterable[TrialRow] | None = None
+) -> list[ThemeOut]:
+    """The themes of a search: single values first, then pairs of which neither is one alone.
+
+    `recorded`: the search's trials in their order, where the caller has read them.
+    """
     search = store.search(search_id)
-    trials = [trial for trial in each_trial(store, search_id) if trial.verdict is not None]
+    every = each_trial(store, search_id) if recorded is None else recorded
+    trials = [trial for trial in every if trial.verdict is not None]
     trials = [trial for trial in trials if trial.verdict != VerdictName.FAULTED][-MOST_TRIALS:]
     band = max((trial.time_band or 1.0 for trial in trials), default=1.0)
     kind = search.time_kind or ""

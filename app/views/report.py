@@ -69,10 +69,10 @@ def search_report(services: Services, search_id: str) -> SearchReportOut:
     base = next((trial for trial in trials if trial.is_baseline), None)
     counts, confirmation = store.counts(search_id), store.confirmation(search_id)
     ablation = stored_ablation(store, search_id)
-    themes = themes_of(store, search_id)
+    themes = themes_of(store, search_id, trials)
     stages = list(_stages(services, plan, trials, best))
     kept = reused_trials(store, search_id)
-    report = importances(store, search_id)
+    report = importances(store, search_id, trials[::-1])
     band = max((trial.time_band or 1.0 for trial in trials), default=1.0)
     return SearchReportOut(
         id=search_id,

@@ -221,9 +221,7 @@ def _command_section(name: str, command: Any) -> str:
     options = [
         each for each in command.params if each.param_type_name == "option" and each.name != "help"
     ]
-    usage = " ".join(
-        (name, *(_metavar(each) for each in arguments), *(["[OPTIONS]"] if options else []))
-    )
+    usage = " ".join((name, *map(_in_usage, arguments), *(["[OPTIONS]"] if options else [])))
     blocks = [f"### {name}", f"Usage: `{usage}`", _help(command.help or "")]
     rows = [(f"`{_metavar(each)}`", each.help or "") for each in arguments]
     for option in options:
@@ -236,6 +234,12 @@ def _command_section(name: str, command: Any) -> str:
             "\n".join(("| | |", "|---|---|", *(line.replace("| `", "| `") for line in lines)))
         )
     return "\n\n".join(filter(None, blocks))
+
+
+def _in_usage(argument: Any) -> str:
+    """Brackets around what may be left out, unless its name has them."""
+    name = _metavar(argument)
+    return name if argument.required or name.startswith("[") else f"[{name}]"
 
 
 def _metavar(argument: Any) -> str:

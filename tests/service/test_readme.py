@@ -36,7 +36,10 @@ CASES = (
     Case("greenfast trial attention --template wmma --set", "--workload small", slow=True),
     Case("greenfast check attention", slow=True),
     Case("greenfast probe attention", slow=True),
-    Case("greenfast search attention --workload mission --trials 60", f"{REPLAYED} --trials 12"),
+    Case(
+        "greenfast search attention --workload mission --trials 60",
+        f"{REPLAYED} --trials 12 --seed 1",
+    ),
     Case("greenfast search --resume last", code=2, said="--extend N"),
     Case("greenfast search attention --workload B=8", SHORT, slow=True),
     Case("greenfast search attention --workloads mine.csv", "--trials 2", slow=True),

@@ -100,7 +100,7 @@ def test_commands_that_the_text_mentions_are_not_refused():
     refused = []
     for page, words in MENTIONS:
         try:
-            _parse(shlex.split(words))
+            _parse(["1" if word == "N" else word for word in shlex.split(words)])
         except COMMAND_LINE_ERROR as error:
             sentence = error.format_message()
             if not sentence.startswith("Missing ") and "requires an argument" not in sentence:

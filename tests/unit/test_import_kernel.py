@@ -75,6 +75,26 @@ def test_a_plain_file_becomes_a_kernel_with_its_defines_as_parameters(run):
     assert "is the unmodified kernel" in kernel.reference_text
 
 
+def test_sizes_are_expressions_over_scalars(run):
+    """Each becomes a dim whose default computes it, also for the copy of a tensor that is read."""
+    text = SAXPY.replace("y[i] = a * x[i]", "y[2 * i] += a * x[i]")
+    Path("saxpy.cu").write_text(f'#include "cuda_fp16.h"\n__constant__ int unused[4];\n{text}')
+    sizes = ("--arg", "x:float32[n + 2]", "--arg", "y:float32[2 * (n), 1]:inout", *ARGUMENTS[4:])
+    assert run("import", "saxpy.cu", *TUNE, *sizes)[0] == 0
+    kernel = load_kernel(Path("kernels/saxpy"))
+    workload = dict(kernel.workloads[0].dims)
+    assert (workload["size_of_x_0"], workload["size_of_y_0"]) == (1002, 2000)
+    assert [check.name for check in kernel.checks] == ["imported", "one_less", "one_more"]
+    outputs = outputs_of(kernel, {**workload, "n": 3, "size_of_y_0": 6})
+    assert outputs["y"]["value"].shape == (6, 1)
+
+
+def outputs_of(kernel, dims):
+    reference = runpy.run_path(str(Path("kernels") / kernel.name / "reference.py"))
+    inputs = reference["make_inputs"](dims, {}, "normal", 1, {})
+    return reference["reference"](dims, {}, inputs)
+
+
 @pytest.mark.slow
 def test_an_imported_kernel_is_linted_searched_and_tells_its_truth(run):
     run("import", "saxpy.cu", *TUNE, *ARGUMENTS)
@@ -107,8 +127,12 @@ def test_an_imported_kernel_is_linted_searched_and_tells_its_truth(run):
         ((*TUNE, *ARGUMENTS, "--grid", "(1).real"), "Attribute is not allowed"),
         ((*TUNE, *ARGUMENTS, "--name", "../up"), "names are small letters"),
         ((*TUNE, *ARGUMENTS, "--entry", "other"), "known: saxpy"),
+        ((*TUNE, *ARGUMENTS, "--entry", "saxpy<float>"), "an instance of a C++ template"),
+        ((*TUNE, "--arg", "x:float32[m + 1]", *ARGUMENTS[2:]), "no expression over scalars"),
+        ((*TUNE, "--arg", "x:float32[n - 1000]", *ARGUMENTS[2:]), "the size n - 1000 is 0"),
+        ((*TUNE, "--arg", "x:float32[2 * (n]", *ARGUMENTS[2:]), "is not an expression"),
         ((*TUNE, *ARGUMENTS, "--arg", "z:float32[4]"), "--arg names z"),
-        ((*TUNE, *ARGUMENTS, "--arg", "x:float32[m]:input"), "'m' is no number and no scalar"),
+        ((*TUNE, *ARGUMENTS, "--arg", "x:float32[m]:input"), "'m' is no number, no scalar"),
         ((*TUNE, *ARGUMENTS, "--arg", "x:int32[n]:input"), "declares it as float32[...]"),
         ((*TUNE, *ARGUMENTS, "--arg", "x:float32[n]:output"), "declares it const"),
         ((*TUNE, *ARGUMENTS, "--arg", "n:int32=many"), "many is no int32"),
@@ -168,8 +192,9 @@ kernel_tuner.tune_kernel("f", "f.cu", 1000, [], tune_params=space)""",
 )  # fmt: skip
 def test_a_tune_file_is_read_and_never_run(tmp_path, text):
     path = tmp_path / "tune.py"
-    path.write_text(text + '\n\nrestrictions = ["a * b <= 4"]\nimport nothing_of_that_name\n'
-                    if not text.startswith("def") else text)  # fmt: skip
+    if not text.startswith("def"):
+        text = f'restrictions = ["a * b <= 4"]\n{text}\n\nimport nothing_of_that_name\n'
+    path.write_text(text)
     tuning = read_tune_file(path)
     assert tuning.parameters == {"a": (1, 2, 4), "b": (0, 1)}
     assert tuning.restrictions == (() if text.startswith("def") else ("a * b <= 4",))

@@ -13,6 +13,7 @@ from greenfast.app.cli.import_point import first_point
 from greenfast.app.cli.import_script import script_entry, script_kernel
 from greenfast.app.cli.import_script_arguments import script_arguments
 from greenfast.app.cli.import_source import read_entry
+from greenfast.app.cli.import_tune_file import read_tune_file
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.expressions import expression
 from greenfast.search.kernels.kernel_file import load_kernel
@@ -101,6 +102,40 @@ def test_a_script_names_a_file_beside_it(folder, call):
 def test_a_script_tells_the_arguments_that_numpy_makes_of_constants(lines, told):
     tree = ast.parse(f"size = 1000\n{lines}\n{CALL}")
     assert list(script_arguments(tree, read_entry(ADD, None, "add.cu"), ADD).values()) == told
+
+
+def test_a_script_is_read_up_to_its_first_tuning(folder):
+    """What is assigned for another kernel's tuning, before or behind it, belongs to that one."""
+    (folder / "add.cu").write_text(ADD)
+    (folder / "s.py").write_text(
+        "def other():\n    tune_params = {'tile': [1]}\n    return tune_kernel('b', 'b.cu', 1)\n"
+        "def add(sizes=None):\n    widths = (32, 64)\n    width = np.int32(9)\n"
+        "    tune_params = {'block_size_x': [widths[0], widths[1]], 'rows': [width * 2]}\n"
+        "    problem_size = width\n"
+        "    tune_kernel('add', 'add.cu', problem_size, [], tune_params)\n"
+        "    tune_params['rows'] = tune_params['rows'][:]\n"
+        "    tune_params = {'tile': [2]}\n"
+    )
+    tuning = read_tune_file(folder / "s.py")
+    assert tuning.parameters == {"tile": (1,)}
+    text = (folder / "s.py").read_text()
+    (folder / "s.py").write_text(text[text.index("def add") :])
+    tuning = read_tune_file(folder / "s.py")
+    assert tuning.parameters == {"block_size_x": (32, 64), "rows": (18,)}
+    assert [(size.name, size.value) for size in tuning.problem_size] == [("width", 9)]
+
+
+def test_a_script_of_a_host_program_and_of_constant_memory_says_what_to_change(folder, capsys):
+    (folder / "add.cu").write_text(
+        "__constant__ float2 filter[4];\n" + ADD.replace("a[i]", "filter[i].x")
+    )
+    (folder / "s.py").write_text("tune_kernel('add', ['host.cu', 'add.cu'], 5)\ntune_params = {}")
+    assert main.run(("import", "s.py")) == 2
+    assert "greenfast import add.cu --tune-file s.py" in capsys.readouterr().err
+    (folder / "s.py").write_text("tune_params = {'rows': [1]}\ntune_kernel('add', 'add.cu', 5)")
+    assert main.run(("import", "s.py")) == 2
+    error = capsys.readouterr().err
+    assert "add.cu:1: filter is constant memory" in error and "const float2* filter" in error
 
 
 def test_what_a_script_compares_is_an_output(folder):
