@@ -47,6 +47,7 @@ from greenfast.search.targets.emulator.model import BAND, model
 from greenfast.search.targets.emulator.runs import Argument
 from greenfast.search.targets.emulator.source_text import Refused
 from greenfast.search.targets.emulator.work import (
+    ends_of,
     estimated_mixes,
     launch_works,
     mixes_of,
@@ -495,7 +496,7 @@ def emulated_run(
             launch.smem_dynamic_bytes,
             launch.cluster,
             arguments=_arguments(problem, launch, check),
-            sample=sample_of(launch, SAMPLED_BLOCKS) if count else (),
+            sample=_executed(problem, launch, count),
         )
         for launch in problem.launches
     )
@@ -508,6 +509,13 @@ def emulated_run(
         count=count,
         check=check,
     )
+
+
+def _executed(problem: Problem, launch: LaunchPlan, count: bool) -> tuple[int, ...]:
+    """The clusters that run; empty: all."""
+    if count:
+        return sample_of(launch, SAMPLED_BLOCKS)
+    return ends_of(launch) if problem.ends_only else ()
 
 
 def _read_only(problem: Problem, launch: LaunchPlan) -> list[Tensor]:
