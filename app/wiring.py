@@ -26,17 +26,12 @@ from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kerne
 from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.memory import Memory
-from greenfast.search.loop.plan import (
-    DEFAULT_TARGET,
-    SearchPlan,
-    SearchRequest,
-    make_plan,
-    target_device,
-)
+from greenfast.search.loop.plan import DEFAULT_TARGET, SearchPlan, SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.scope import scope_of
 from greenfast.search.loop.sink import History, Sink
 from greenfast.search.loop.submitted import with_template
+from greenfast.search.loop.target_space import target_device
 from greenfast.search.loop.tuning import (
     TuningRequest,
     requested_workloads,

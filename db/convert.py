@@ -11,10 +11,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import operator
 import types
 import typing
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import cache
@@ -48,6 +49,8 @@ RESULT_KEYS = {*REQUIRED_RESULT_KEYS, "evidence", "reason"}
 T = TypeVar("T")
 M = TypeVar("M", bound=Enum)
 _AS_IT_IS = frozenset((str, int, bool, type(None)))
+_RESULTS = (Passed, Failed, Unavailable, Skipped)
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -200,11 +203,6 @@ def gates_plain(verdict: Verdict) -> dict[str, dict[str, Any]]:
     return plain
 
 
-def _is_plain(value: Any) -> bool:
-    kind = type(value)
-    return kind in _AS_IT_IS or (kind is float and math.isfinite(value))
-
-
 def storable(text: str) -> str:
     """Text that every database and reader accepts: no NUL, no half of a surrogate pair."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
@@ -212,22 +210,20 @@ def storable(text: str) -> str:
 
 def encode(value: Any) -> Any:
     """`value` as JSON data. NumPy scalars become plain numbers; Fault for what has no JSON form."""
-    if _is_plain(value):
+    kind: Any = type(value)
+    if kind in _AS_IT_IS or (kind is float and math.isfinite(value)):
         return value
+    if (fields := _stored_fields(kind)) is not None:
+        names, read = fields
+        return {"type": kind.__name__, **dict(zip(names, _encode_all(read(value)), strict=True))}
+    if isinstance(value, (tuple, list)):
+        return _encode_all(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"float": str(float(value))}
-    if isinstance(value, (Passed, Failed, Unavailable, Skipped)):
+    if isinstance(value, _RESULTS):
         return _encode_result(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        stored: dict[str, Any] = {"type": type(value).__name__}
-        for name in _names(type(value)):
-            field = getattr(value, name)
-            stored[name] = field if _is_plain(field) else encode(field)
-        return stored
-    if isinstance(value, (tuple, list)):
-        return [encode(item) for item in value]
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise Fault(
@@ -241,6 +237,28 @@ def encode(value: Any) -> Any:
     raise Fault(
         f"a record holds a {type(value).__name__}, which has no JSON form", code="record_unwritable"
     )
+
+
+def _encode_all(values: Sequence[Any]) -> list[Any]:
+    """Without a call for most: a trial has thousands of values."""
+    return [
+        value
+        if (kind := type(value)) in _AS_IT_IS or (kind is float and math.isfinite(value))
+        else encode(value)
+        for value in values
+    ]
+
+
+@cache
+def _stored_fields(kind: type) -> tuple[tuple[str, ...], Callable[[Any], Sequence[Any]]] | None:
+    """The names of a dataclass's fields, and what reads them all; None for another type, and for
+    results of gates."""
+    if not dataclasses.is_dataclass(kind) or issubclass(kind, _RESULTS):
+        return None
+    names = _names(kind)
+    if len(names) > 1:
+        return names, operator.attrgetter(*names)
+    return names, lambda value: [getattr(value, name) for name in names]
 
 
 def _encode_result(result: GateResult) -> dict[str, Any]:
@@ -373,7 +391,7 @@ def _names(cls: type) -> tuple[str, ...]:
 
 def _document(content: dict[str, Any]) -> str:
     # ASCII only: not every database accepts the NULs and broken surrogates of a compiler's log.
-    return json.dumps({"schema": SCHEMA, **content}, allow_nan=False, separators=(",", ":"))
+    return _ENCODER.encode({"schema": SCHEMA, **content})
 
 
 def _content(document: str, name: str, default: Any = None) -> Any:

@@ -6,6 +6,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,14 @@ def _now_postgresql(element: now_s, compiler: Any, **options: Any) -> str:
 
 def insert_once(session: Session, table: Any, values: Mapping[str, Any]) -> None:
     """Insert a row whose key is its content's digest, unless it is there."""
-    family = {"sqlite": sqlite, "postgresql": postgresql}[session.get_bind().dialect.name]
-    session.execute(family.insert(table).values(**values).on_conflict_do_nothing())
+    session.execute(once(session.get_bind().dialect.name, table).values(**values))
+
+
+@cache
+def once(dialect: str, table: Any) -> Any:
+    """The statement that inserts a row unless its key is there; its `rowcount` tells which."""
+    family = {"sqlite": sqlite, "postgresql": postgresql}[dialect]
+    return family.insert(table).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
 
 
 def one_at_a_time(session: Session, name: str) -> None:

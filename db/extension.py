@@ -12,7 +12,7 @@ from greenfast.db.models import TrialRecord
 from greenfast.db.rows import SearchRow
 from greenfast.db.searches import search_row
 from greenfast.search.errors import UsageError
-from greenfast.search.loop.plan import LARGEST_TRIALS
+from greenfast.search.loop.settings import LARGEST_TRIALS
 from greenfast.search.status import SearchStatus
 
 EXTENDABLE = (SearchStatus.COMPLETED, SearchStatus.PAUSED, SearchStatus.FAILED)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.orm import Session
 
 from greenfast.db import convert
 from greenfast.db.base import Part
 from greenfast.db.changes import changes
-from greenfast.db.dialects import insert_once, now_s
+from greenfast.db.dialects import now_s, once
 from greenfast.db.figures import figures, outcomes
 from greenfast.db.lease import hold
 from greenfast.db.models import (
@@ -26,9 +27,11 @@ from greenfast.search.errors import Fault
 from greenfast.search.loop.evaluate import settled
 from greenfast.search.loop.plan import NO_BASELINE
 from greenfast.search.render import RenderedSource
+from greenfast.search.space.candidate import Candidate
 from greenfast.search.strategies.base import Proposal
 from greenfast.search.verdict import GateResult, Trial
 
+SEARCHES_KEPT = 16
 BASELINE = 0  # the number of the baseline's trial, in a search that has one
 
 _trials = table_of(TrialRecord)
@@ -41,16 +44,26 @@ _BEGUN = select(_trials.c.fence, _trials.c.attempts, _trials.c.verdict).where(
 _BASELINE = select(_trials.c.candidate).where(
     _trials.c.search_key == bindparam("key"), _trials.c.number == BASELINE, _trials.c.is_baseline
 )
-_BEGIN = insert(_trials).values(created_at=now_s(), attempts=1, sentence="")
 _UPDATE = update(_trials).where(
     _trials.c.search_key == bindparam("key"), _trials.c.number == bindparam("at")
 )
 _RECORD = _UPDATE.values(recorded_at=now_s())
+_EVIDENCE = insert(table_of(EvidenceRecord))
 _COUNT = (
     update(_searches)
     .where(_searches.c.key == bindparam("at"))
     .values(trials_done=_searches.c.trials_done + 1)
 )
+
+
+@cache
+def _begin(dialect: str) -> Any:
+    return once(dialect, _trials).values(created_at=now_s(), attempts=1, sentence="")
+
+
+@cache
+def _keep_source(dialect: str) -> Any:
+    return once(dialect, table_of(SourceRecord)).values(created_at=now_s())
 
 
 class Recording(Part):
@@ -70,20 +83,19 @@ class Recording(Part):
         }
         with self._database.writing() as session:
             key, plan = hold(session, claim, ("key", "plan"))
-            begun = session.execute(_BEGUN, {"key": key, "at": number}).first()
-            if begun is None:
-                has_baseline = number == BASELINE and convert.plan_of(plan).baseline != NO_BASELINE
-                session.execute(
-                    _BEGIN,
-                    {"search_key": key, "number": number, "is_baseline": has_baseline, **values},
-                )
-            elif begun.verdict is not None:
+            connection = session.connection()
+            has_baseline = number == BASELINE and _baseline_name(plan) != NO_BASELINE
+            first = {"search_key": key, "number": number, "is_baseline": has_baseline, **values}
+            if connection.execute(_begin(connection.dialect.name), first).rowcount:
+                return
+            begun = connection.execute(_BEGUN, {"key": key, "at": number}).one()
+            if begun.verdict is not None:
                 raise Fault(
                     f"trial {number} of search {claim.search_id} is recorded already",
                     code="trial_recorded",
                 )
-            elif begun.fence != claim.fence:
-                session.execute(
+            if begun.fence != claim.fence:
+                connection.execute(
                     _UPDATE, {"key": key, "at": number, "attempts": begun.attempts + 1, **values}
                 )
 
@@ -97,7 +109,8 @@ class Recording(Part):
         with self._database.writing() as session:
             key, plan, environment = hold(session, claim, ("key", "plan", "environment_digest"))
             at = {"key": key, "at": trial.number}
-            begun = session.execute(_BEGUN, at).first()
+            connection = session.connection()
+            begun = connection.execute(_BEGUN, at).first()
             if begun is None or begun.fence != claim.fence:
                 raise Fault(
                     f"this worker has not begun trial {trial.number} of search {claim.search_id}",
@@ -106,9 +119,9 @@ class Recording(Part):
             if begun.verdict is not None:
                 return  # a retry after the first answer was lost
             if source is not None:
-                _store_source(session, trial, source)
-            columns = _columns(session, key, convert.plan_of(plan).baseline, trial)
-            session.execute(
+                _store_source(connection, trial, source)
+            columns = _columns(session, key, _baseline_name(plan), trial)
+            connection.execute(
                 _RECORD,
                 {
                     **at,
@@ -118,11 +131,11 @@ class Recording(Part):
                     "environment_digest": environment,
                 },
             )
-            session.execute(
-                insert(table_of(EvidenceRecord)),
+            connection.execute(
+                _EVIDENCE,
                 {"search_key": key, "number": trial.number, "verdict": verdict, "details": details},
             )
-            session.execute(_COUNT, {"at": key})
+            connection.execute(_COUNT, {"at": key})
 
     def settle(self, claim: Claim, number: int, result: GateResult) -> None:
         """Update a recorded trial when a deferred gate runs or a recheck fails.
@@ -150,20 +163,32 @@ class Recording(Part):
                 record.source_digest,
                 record.duration_s or 0.0,
             )
-            columns = _columns(session, key, convert.plan_of(plan).baseline, trial)
+            columns = _columns(session, key, _baseline_name(plan), trial)
             session.execute(_UPDATE, {"key": key, "at": number, **columns})
             evidence.verdict, evidence.details = convert.verdict_json(verdict)
 
 
 def _columns(session: Session, key: int, baseline: str, trial: Trial) -> dict[str, Any]:
     stored = session.scalar(_BASELINE, {"key": key})
-    changed = changes(convert.candidate_of(stored) if stored else None, trial.candidate)
+    changed = changes(_baseline(stored) if stored else None, trial.candidate)
     rows = tuple((change.name, change.before, change.after) for change in changed)
     return {
         **vars(figures(trial, changed, baseline)),
         "outcomes": outcomes(trial.verdict),
         "changed": convert.pairs_json("changed", rows),
     }
+
+
+@lru_cache(maxsize=SEARCHES_KEPT)
+def _baseline_name(plan: str) -> str:
+    """Of a stored plan: every trial of its search asks for it."""
+    return convert.plan_of(plan).baseline
+
+
+@lru_cache(maxsize=SEARCHES_KEPT)
+def _baseline(candidate: str) -> Candidate:
+    """The baseline of a search, as it is stored."""
+    return convert.candidate_of(candidate)
 
 
 def _stage_seconds(trial: Trial) -> str | None:
@@ -174,20 +199,18 @@ def _stage_seconds(trial: Trial) -> str | None:
     return convert.pairs_json("stage_seconds", rows)
 
 
-def _store_source(session: Session, trial: Trial, source: RenderedSource) -> None:
+def _store_source(connection: Connection, trial: Trial, source: RenderedSource) -> None:
     if text_digest(source.text) != source.digest:
         raise Fault(
             f"the source of trial {trial.number} does not match its digest",
             code="source_mismatch",
         )
-    insert_once(
-        session,
-        SourceRecord,
+    connection.execute(
+        _keep_source(connection.dialect.name),
         {
             "digest": source.digest,
             "text": source.text,
             "kernel": trial.candidate.kernel,
             "template": trial.candidate.template,
-            "created_at": now_s(),
         },
     )

@@ -7,7 +7,8 @@ import secrets
 from dataclasses import replace
 from typing import Any, Literal
 
-from sqlalchemy import case, func, insert, select, text
+from sqlalchemy import case, func, insert, or_, select
+from sqlalchemy import text as sql_text
 from sqlalchemy.orm import Session, aliased
 
 from greenfast.db import convert
@@ -42,7 +43,7 @@ _MOVES = {
     ("cancel", SearchStatus.RUNNING): SearchStatus.CANCELLED,
     ("cancel", SearchStatus.CANCELLED): SearchStatus.CANCELLED,
 }
-IS_RIGHT = text(f"trials.verdict IN ({sql_list(CORRECT)})")
+IS_RIGHT = sql_text(f"trials.verdict IN ({sql_list(CORRECT)})")
 
 
 class Searches(Part):
@@ -71,11 +72,17 @@ class Searches(Part):
         status: str | None = None,
         statuses: tuple[str, ...] = STATUSES,
         oldest_first: bool = False,
+        kernel: str | None = None,
+        text: str = "",
     ) -> Page[SearchRow]:
-        """Searches of one status, or of any of `statuses`; newest first unless `oldest_first`."""
+        """Searches of one status, or of any of `statuses`; newest first unless `oldest_first`.
+
+        `text`: words, each in the name, the target or the strategy, or the id itself.
+        """
         check_limit(limit)
         status = check_name("status", status, STATUSES)
         order = f"searches/{status}" if statuses == STATUSES else f"searches/{','.join(statuses)}"
+        order += f"/{kernel or ''}/{text}" if kernel or text else ""
         order += "/oldest" if oldest_first else ""
         behind = values_of(cursor, order, (int,))
         query = _with_best().where(after((SearchRecord.key,), behind, descending=not oldest_first))
@@ -83,6 +90,16 @@ class Searches(Part):
             query = query.where(SearchRecord.status == status)
         elif statuses != STATUSES:
             query = query.where(SearchRecord.status.in_(statuses))
+        if kernel is not None:
+            query = query.where(SearchRecord.kernel == convert.storable(kernel))
+        for word in convert.storable(text).split():
+            shown = (SearchRecord.name, SearchRecord.target, SearchRecord.strategy)
+            query = query.where(
+                or_(
+                    *(column.icontains(word, autoescape=True) for column in shown),
+                    SearchRecord.id == word,
+                )
+            )
         with self._database.reading() as session:
             key = SearchRecord.key if oldest_first else SearchRecord.key.desc()
             rows = session.execute(query.order_by(key).limit(limit + 1)).all()
@@ -188,10 +205,13 @@ def _move(record: SearchRecord, request: Wanted) -> None:
         allowed = [
             PARTICIPLES[verb] for verb in WANTED if _MOVES.get((verb, before), before) != before
         ]
+        mend = f"it can be {' or '.join(allowed)}" if allowed else "start a new search"
+        if request == "resume" and before == SearchStatus.COMPLETED:
+            mend = f"try N more with `greenfast search --resume {record.id} --extend N`"
         raise UsageError(
             f"search {record.id} is {record.status}, so it cannot be {PARTICIPLES[request]}",
             code="bad_transition",
-            mend=f"it can be {' or '.join(allowed)}" if allowed else "start a new search",
+            mend=mend,
         )
     record.wanted = None
     if status == before:

@@ -6,9 +6,10 @@
 `F.scaled_dot_product_attention`, `F.rms_norm` (so `nn.RMSNorm`, too) and `F.linear` are recorded
 and passed on unchanged. Two ways find them: a TorchFunctionMode, also for functions that a program
 imported before; and wrappers in `torch.nn.functional`, for calls that PyTorch makes itself, such as
-those of `nn.MultiheadAttention`. Neither sees calls inside of compiled graphs. `greenfast trace`
-runs this file by its path in the program's own interpreter, so it needs nothing but the standard
-library and PyTorch.
+those of `nn.MultiheadAttention`. Neither sees calls inside of compiled graphs, so functions that
+torch.compile made run uncompiled meanwhile. Other ways to write these operations are counted with
+the reason why no kernel covers them. `greenfast trace` runs this file by its path in the program's
+own interpreter, so it needs nothing but the standard library and PyTorch.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from typing import Any
 
 MOST_EVENTS = 256  # pairs of CUDA events a shape; later calls are counted at the mean
 MOST_SHAPES = 10_000
+MOST_MASK_ELEMENTS = 1 << 24  # of a mask whose values are looked at
+HIDDEN_BELOW = -1e4  # a bias that hides its key
 DTYPES = {"torch.float16": "fp16", "torch.bfloat16": "bf16", "torch.float32": "float32"}
 STRIDE_ELEMENTS = 8  # of every dim but the last
 
@@ -81,6 +84,11 @@ class Traced:
         if shape not in self.calls and len(self.calls) >= MOST_SHAPES:
             shape = Shape(shape.kernel, (), (), (), f"more than {MOST_SHAPES} different shapes")
         return self.calls.setdefault(shape, Calls())
+
+    def note(self, kernel: str, reason: str) -> None:
+        """Count a call that no kernel covers."""
+        with self.lock:
+            self.calls_of(Shape(kernel, (), (), (), reason)).count += 1
 
     def settle(self) -> None:
         """Wait for the device and read the times."""
@@ -139,11 +147,11 @@ def _attention(arguments: Mapping[str, Any]) -> Shape:
 def _attention_reason(
     arguments: Mapping[str, Any], q: Any, k: Any, v: Any, dims: Mapping[str, int]
 ) -> str:
-    scale = arguments.get("scale")
+    scale, mask = arguments.get("scale"), arguments.get("attn_mask")
     reasons = {
-        "an attn_mask": arguments.get("attn_mask") is not None,
+        "" if mask is None else _mask_words(mask, dims): mask is not None,
         f"dropout_p={arguments.get('dropout_p')}": bool(arguments.get("dropout_p")),
-        f"scale={scale}": scale is not None and abs(scale * dims["D"] ** 0.5 - 1) > 1e-6,
+        f"scale={scale}": scale is not None and not scale > 0,  # the kernels take any other
         "keys and values of different sizes": tuple(k.shape) != tuple(v.shape),
         "a batch that is broadcast": q.shape[0] != k.shape[0],
         "keys of another head size": k.shape[3] != q.shape[3],
@@ -153,8 +161,31 @@ def _attention_reason(
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
+def _mask_words(mask: Any, dims: Mapping[str, int]) -> str:
+    """`an attn_mask`, and which keyword does the same where there is one."""
+    import torch
+
+    sizes = (dims["S_q"], dims["S_kv"])
+    readable = type(mask) is torch.Tensor and mask.numel() <= MOST_MASK_ELEMENTS
+    if not readable or (mask.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return "an attn_mask"
+    visible = mask if mask.dtype == torch.bool else mask == 0
+    if mask.dtype != torch.bool and not bool((visible | (mask < HIDDEN_BELOW)).all()):
+        return "an attn_mask of biases"
+    if bool(visible.all()):
+        return "an attn_mask that hides nothing: pass none"
+    triangle = torch.ones(sizes, dtype=torch.bool, device=mask.device)
+    if tuple(mask.shape[-2:]) == sizes:
+        if bool((visible == triangle.tril()).all()):
+            return "an attn_mask that is causal: pass is_causal=True"
+        if bool((visible == triangle.tril(sizes[1] - sizes[0])).all()):
+            return 'an attn_mask that is mask="causal_bottom_right" of greenfast.attention'
+    return "an attn_mask"
+
+
 def _rms_norm(arguments: Mapping[str, Any]) -> Shape:
-    x, weight, eps = _tensor(arguments, "input"), arguments.get("weight"), arguments.get("eps")
+    x, weight = _tensor(arguments, "input"), arguments.get("weight")
+    weight = None if weight is None else _tensor(arguments, "weight")
     shape = tuple(arguments.get("normalized_shape") or ())
     rows = 1
     for size in x.shape[: x.dim() - len(shape)]:
@@ -162,9 +193,7 @@ def _rms_norm(arguments: Mapping[str, Any]) -> Shape:
     reasons = {
         f"normalised over {len(shape)} dims": len(shape) != 1,
         "no weight": weight is None,
-        f"eps={'the default of the type' if eps is None else eps}": eps is None
-        or abs(eps - 1e-6) > 1e-9,
-    }
+    }  # the kernel takes any eps when it is called
     dims = {"M": rows, "N": x.shape[-1]}
     reason = next((each for each, holds in reasons.items() if holds), "")
     strides = (("x", tuple(x.stride())),)
@@ -180,6 +209,18 @@ def _linear(arguments: Mapping[str, Any]) -> Shape:
     strides = (("x", tuple(x.stride())), ("weight", tuple(weight.stride())))
     bias = "no" if arguments.get("bias") is None else "yes"
     return _shape("gemm", dims, {"dtype": _dtype(x, lowered=True), "bias": bias}, strides, "")
+
+
+def _product(name: str, arguments: Mapping[str, Any]) -> Shape:
+    """A product that the kernel gemm does not take: it multiplies rows by a weight [N, K]."""
+    operands = [arguments.get("input"), arguments.get("other")] if name == "matmul" else []
+    batched = bool(operands) and all(each is not None and each.dim() > 2 for each in operands)
+    if batched or name in ("bmm", "baddbmm"):
+        raise _NotCovered(
+            f"a batch of products by torch.{name}; attention is known as "
+            "F.scaled_dot_product_attention"
+        )
+    raise _NotCovered(f"torch.{name}; gemm multiplies as F.linear does")
 
 
 def _shape(
@@ -215,7 +256,7 @@ def _tensor(arguments: Mapping[str, Any], name: str) -> Any:
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         raise _NotCovered(f"a {type(tensor).__name__} for {name}")
     if torch.is_grad_enabled() and tensor.requires_grad:
-        raise _NotCovered("gradients are needed")
+        raise _NotCovered("gradients are needed: run it under torch.no_grad()")
     return tensor
 
 
@@ -238,7 +279,16 @@ READERS: dict[str, tuple[str, tuple[str, ...], Callable[[Mapping[str, Any]], Sha
     ),
     "rms_norm": ("rmsnorm", ("input", "normalized_shape", "weight", "eps"), _rms_norm),
     "linear": ("gemm", ("input", "weight", "bias"), _linear),
+    **{
+        name: ("gemm", ("input", "other"), functools.partial(_product, name))
+        for name in ("matmul", "mm", "addmm", "bmm", "baddbmm", "einsum")
+    },
 }
+SPELLINGS = {"__matmul__": "matmul", "__rmatmul__": "matmul"}
+WITH_WEIGHTS = (
+    "nn.MultiheadAttention with need_weights=True; with False it calls "
+    "F.scaled_dot_product_attention"
+)
 
 
 def _functions() -> dict[Any, str]:
@@ -247,12 +297,12 @@ def _functions() -> dict[Any, str]:
     import torch.nn.functional as functional
 
     known: dict[Any, str] = {}
-    for name in READERS:
-        for place in (functional, torch, torch._C._nn):
+    for name in (*READERS, *SPELLINGS):
+        for place in (functional, torch, torch._C._nn, torch.Tensor):
             if (function := getattr(place, name, None)) is not None:
                 while getattr(function, "is_tracer", False):  # of an outer trace
                     function = function.__wrapped__
-                known[function] = name
+                known[function] = SPELLINGS.get(name, name)
     return known
 
 
@@ -317,8 +367,18 @@ def _wrapper(traced: Traced, name: str, original: Any) -> Any:
 
 @contextlib.contextmanager
 def _recording(traced: Traced) -> Iterator[None]:
-    with _mode(traced), _Wrappers(traced):
+    with _uncompiled(), _mode(traced), _Wrappers(traced):
         yield
+
+
+def _uncompiled() -> contextlib.AbstractContextManager[Any]:
+    """What torch.compile made runs as it was written; needs PyTorch 2.6."""
+    import torch
+
+    set_stance = getattr(torch.compiler, "set_stance", None)
+    if set_stance is None or "torch._dynamo" not in sys.modules:  # nothing is compiled yet
+        return contextlib.nullcontext()
+    return contextlib.nullcontext() if _is_compiling() else set_stance("force_eager")
 
 
 def _mode(traced: Traced) -> Any:
@@ -334,10 +394,20 @@ def _mode(traced: Traced) -> Any:
             kwargs = kwargs or {}
             name = functions.get(func) if _is_hashable(func) else None
             if name is None or _is_compiling():
+                _note_other_attention(traced, func, kwargs)
                 return func(*args, **kwargs)
             return _recorded(traced, name, func, args, kwargs)
 
     return Mode()
+
+
+def _note_other_attention(traced: Traced, func: Any, kwargs: Mapping[str, Any]) -> None:
+    """Count ways to attention that are no call of F.scaled_dot_product_attention."""
+    name = getattr(func, "__name__", "")
+    if name == "multi_head_attention_forward" and kwargs.get("need_weights", True):
+        traced.note("attention", WITH_WEIGHTS)
+    elif name == "flex_attention":
+        traced.note("attention", "flex_attention; F.scaled_dot_product_attention is covered")
 
 
 def _is_hashable(func: Any) -> bool:

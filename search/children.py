@@ -7,10 +7,11 @@ private pipes: never stdout, and never pickle, since a child that ran candidate 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
-import selectors
+import select
 import signal
 import struct
 import subprocess
@@ -37,6 +38,7 @@ ENVIRONMENT_ALLOWED = (
     "CUDA_VISIBLE_DEVICES",
     "PYTHONPATH",
 )
+LOOK_MS = round(1e3 * LOOK_S)
 LARGEST_MESSAGE_BYTES = 64 * 2**20
 KILL_WAIT_S = 10.0
 _LENGTH = struct.Struct("<I")
@@ -161,6 +163,8 @@ class Child:
         self._write, self._read = request_write, reply_read
         self._killed = False
         os.set_blocking(self._read, False)
+        self._arrived = select.poll()
+        self._arrived.register(self._read, select.POLLIN)
 
     def call(self, request: Mapping[str, Any], deadline_s: float | Deadline) -> dict[str, Any]:
         """Send `request` and return the reply.
@@ -210,17 +214,15 @@ class Child:
 
     def _receive(self, count: int, is_over: Callable[[], bool]) -> bytes:
         chunks, missing = [], count
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._read, selectors.EVENT_READ)
-            while missing:
-                if not selector.select(LOOK_S):
-                    self._close_when(is_over)
-                    continue
-                chunk = os.read(self._read, min(missing, 1 << 20))
-                if not chunk:
-                    self._died()
-                chunks.append(chunk)
-                missing -= len(chunk)
+        while missing:
+            if not self._arrived.poll(LOOK_MS):
+                self._close_when(is_over)
+                continue
+            chunk = os.read(self._read, min(missing, 1 << 20))
+            if not chunk:
+                self._died()
+            chunks.append(chunk)
+            missing -= len(chunk)
         return b"".join(chunks)
 
     def _close_when(self, is_over: Callable[[], bool]) -> None:
@@ -326,17 +328,18 @@ class Children:
 
     def _chosen(self, key: Hashable) -> Child | None:
         """An idle child that runs, taken from the list; None where one must be started."""
-        for child in [each for each in self._idle if not each.alive]:
+        while self._idle:
+            knowing = [each for each in self._idle if key in self._seen[each]]
+            has_room = len(self._idle) + len(self._busy) + self._starting < self.count
+            if key is not None and not knowing and has_room:
+                return None
+            child = (knowing or self._idle)[-1]
             self._idle.remove(child)
+            if child.alive:
+                return child
             self._seen.pop(child, None)
             child.close()
-        knowing = [each for each in self._idle if key in self._seen[each]]
-        has_room = len(self._idle) + len(self._busy) + self._starting < self.count
-        if not self._idle or (key is not None and not knowing and has_room):
-            return None
-        child = (knowing or self._idle)[-1]
-        self._idle.remove(child)
-        return child
+        return None
 
     def _give_back(self, child: Child, *, is_kept: bool) -> None:
         with self._changed:
@@ -351,10 +354,14 @@ class Children:
 
 
 class Parent:
-    """The child's end of its pipes."""
+    """The child's end of its pipes.
+
+    While the child works on a request, the end of its parent ends it, also in an endless loop.
+    """
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._requests, self._replies = os.fdopen(read_fd, "rb"), os.fdopen(write_fd, "wb")
+        fcntl.fcntl(read_fd, fcntl.F_SETOWN, os.getpid())
 
     def request(self) -> dict[str, Any] | None:
         """The next request; None when the parent has closed its pipe."""
@@ -362,12 +369,28 @@ class Parent:
         if not head:
             return None
         request: dict[str, Any] = json.loads(self._requests.read(_LENGTH.unpack(head)[0]))
+        self._end_with_parent(True)
         return request
 
     def reply(self, reply: Mapping[str, Any]) -> None:
         body = json.dumps(reply).encode()
+        self._end_with_parent(False)  # the next request would end this process, too
         self._replies.write(_LENGTH.pack(len(body)) + body)
         self._replies.flush()
+
+    def _end_with_parent(self, is_on: bool) -> None:
+        """Let the kernel send SIGIO, which ends a process, when the parent's pipe closes.
+
+        PR_SET_PDEATHSIG would follow the thread that started this process, and threads end earlier.
+        """
+        pipe = self._requests.fileno()
+        flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
+        fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC if is_on else flags & ~os.O_ASYNC)
+        if is_on:
+            poll = select.poll()
+            poll.register(pipe, 0)
+            if poll.poll(0):  # closed before the kernel watched it
+                raise SystemExit(1)
 
 
 def serve_requests(

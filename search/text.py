@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Mapping
 
 # Controls, direction marks, lone surrogates, unusual line ends.
 HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+_NAME_IN_BRACES = re.compile(r"\{(\w+)\}")
 
 
 def visible(text: object) -> str:
@@ -34,6 +38,16 @@ def one_line(text: object) -> str:
 def file_line(file: str, line: int) -> str:
     """A place that editors and terminals open on a click."""
     return f"{file}:{line}"
+
+
+def filled(sentence: str, values: Mapping[str, object]) -> str:
+    """An author's sentence with each {name} replaced by its value; other braces stay as they are.
+
+    Python's own formatting would read attributes of the values and pad them to any length.
+    """
+    return _NAME_IN_BRACES.sub(
+        lambda name: str(values[name[1]]) if name[1] in values else name[0], sentence
+    )
 
 
 def last_line(text: str) -> str:

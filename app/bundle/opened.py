@@ -28,7 +28,7 @@ NEEDED = (
     "template.toml",
 )
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\Z")
-_PLAIN = re.compile(r"[a-z][a-z0-9_]{0,99}\Z")
+PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]{0,99}\Z")
 _SUM = re.compile(r"([0-9a-f]{64})  (\S+)\Z")
 _BASELINE_LINE = re.compile(r"^baseline\s*=.*$", re.M)
 
@@ -99,11 +99,18 @@ def open_bundle(path: Path) -> OpenedBundle:
 
 
 def _complete(launch: Mapping[str, Any]) -> bool:
+    return (
+        all(PLAIN_NAME.match(str(launch.get(key))) for key in ("kernel", "template"))
+        and isinstance(launch.get("parameters"), dict)
+        and names_workloads(launch)
+    )
+
+
+def names_workloads(launch: Mapping[str, Any]) -> bool:
+    """Whether a launch.json lists workloads, each with a name."""
     workloads = launch.get("workloads")
     return (
-        all(_PLAIN.match(str(launch.get(key))) for key in ("kernel", "template"))
-        and isinstance(launch.get("parameters"), dict)
-        and isinstance(workloads, list)
+        isinstance(workloads, list)
         and bool(workloads)
         and all(
             isinstance(workload, dict) and isinstance(workload.get("name"), str)
@@ -125,15 +132,23 @@ def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
         if not (match := _SUM.match(line)):
             raise bad_bundle(f"{path}: SHA256SUMS holds {line[:80]!r}")
         sums[match.group(2)] = match.group(1)
-    listed = files.keys() - {"SHA256SUMS"}
-    if odd := sorted(listed ^ sums.keys()):
-        raise bad_bundle(f"{path}: SHA256SUMS and the files do not match: {', '.join(odd[:5])}")
+    listed = {name: data for name, data in files.items() if name != "SHA256SUMS"}
+    require_digests(path, listed, sums, "SHA256SUMS")
+
+
+def require_digests(
+    path: Path, files: Mapping[str, bytes], digests: Mapping[str, Any], listed_in: str
+) -> None:
+    """UsageError `bad_bundle` where the digests in `listed_in` are not those of these files."""
+    if odd := sorted(files.keys() ^ digests.keys()):
+        raise bad_bundle(f"{path}: {listed_in} and the files do not match: {', '.join(odd[:5])}")
     changed = [
-        name for name in sorted(listed) if hashlib.sha256(files[name]).hexdigest() != sums[name]
+        name for name in sorted(files) if hashlib.sha256(files[name]).hexdigest() != digests[name]
     ]
     if changed:
         raise bad_bundle(
-            f"{path}: {', '.join(changed)} does not match SHA256SUMS: damaged, or changed since"
+            f"{path}: {', '.join(changed[:5])} does not match {listed_in}: damaged, or changed "
+            "since"
         )
 
 

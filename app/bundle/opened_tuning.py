@@ -10,10 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from greenfast.app.bundle.opened import OpenedBundle, contents
-from greenfast.runtime.archive import bad_bundle, json_object
+from greenfast.app.bundle.opened import (
+    PLAIN_NAME,
+    OpenedBundle,
+    contents,
+    names_workloads,
+    require_digests,
+)
+from greenfast.runtime.archive import bad_bundle, json_object, opened_zip
 from greenfast.search.dispatch.read import read_table
 from greenfast.search.dispatch.table import DispatchTable
+from greenfast.search.errors import UsageError
 
 FORMAT, SCHEMA = "greenfast-tuning", 1
 MOST_FILES = 4096
@@ -44,7 +51,6 @@ MANIFEST_KEYS = {
 }
 _NAME = re.compile(r"(?:kernels/k[0-9]{1,4}/|cpp/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\Z")
 _KERNEL_ID = re.compile(r"k[0-9]{1,4}\Z")
-_PLAIN = re.compile(r"[a-z][a-z0-9_]{0,99}\Z")
 
 
 @dataclass(frozen=True)
@@ -81,9 +87,9 @@ class OpenedTuning:
 def is_tuning(path: Path) -> bool:
     """Whether the file at `path` is a zip file with the manifest of a tuning bundle."""
     try:
-        with zipfile.ZipFile(path) as packed:
+        with zipfile.ZipFile(opened_zip(path, MOST_FILES)) as packed:
             return MANIFEST in packed.namelist()
-    except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError):
+    except (OSError, UsageError, zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError):
         return False
 
 
@@ -105,7 +111,7 @@ def open_tuning(path: Path) -> OpenedTuning:
     if odd := sorted(set(manifest) ^ MANIFEST_KEYS):
         raise bad_bundle(f"{path}: the manifest has or lacks {odd[0]!r}")
     _require_hashes(path, files, manifest["files"])
-    if not isinstance(manifest["kernel"], dict) or not _PLAIN.match(
+    if not isinstance(manifest["kernel"], dict) or not PLAIN_NAME.match(
         str(manifest["kernel"].get("name"))
     ):
         raise bad_bundle(f"{path}: the manifest names no kernel")
@@ -123,16 +129,8 @@ def open_tuning(path: Path) -> OpenedTuning:
 def _require_hashes(path: Path, files: Mapping[str, bytes], hashes: Any) -> None:
     if not isinstance(hashes, dict):
         raise bad_bundle(f"{path}: the manifest lists no files")
-    if odd := sorted((files.keys() - {MANIFEST}) ^ hashes.keys()):
-        raise bad_bundle(f"{path}: the manifest and the files do not match: {', '.join(odd[:5])}")
-    changed = [
-        name for name in sorted(hashes) if hashlib.sha256(files[name]).hexdigest() != hashes[name]
-    ]
-    if changed:
-        raise bad_bundle(
-            f"{path}: {', '.join(changed[:5])} does not match the manifest: damaged, or changed "
-            "since"
-        )
+    listed = {name: data for name, data in files.items() if name != MANIFEST}
+    require_digests(path, listed, hashes, "the manifest")
 
 
 def _compiled_of(
@@ -177,17 +175,12 @@ def _require_launch(
         and launch.get("compiled") == kernel["compiled"]
         and launch.get("kernel") == manifest["kernel"]["name"]
         and launch.get("template") == kernel.get("template")
-        and bool(_PLAIN.match(str(launch.get("template"))))
+        and bool(PLAIN_NAME.match(str(launch.get("template"))))
         and isinstance(launch.get("parameters"), dict)
         and all(
             isinstance(launch.get(key), list) and launch[key] for key in ("interface", "entries")
         )
-        and isinstance(launch.get("workloads"), list)
-        and bool(launch["workloads"])
-        and all(
-            isinstance(workload, dict) and isinstance(workload.get("name"), str)
-            for workload in launch["workloads"]
-        )
+        and names_workloads(launch)
     )
     if not complete:
         raise bad_bundle(f"{path}: launch.json of kernel {name} does not fit the manifest")

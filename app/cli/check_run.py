@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from greenfast.app.cli.trial_run import TrialRequest, requested_candidate
+from greenfast.app.cli.trial_run import TrialRequest, requested_candidate, requested_plan
 from greenfast.app.wiring import Services
 from greenfast.search.devices.facts import Device
 from greenfast.search.devices.tensor_map import FIRST_SM, TensorMap
@@ -24,7 +24,7 @@ from greenfast.search.diagnose.plain_messages import refusal
 from greenfast.search.errors import Fault, SpecError, UsageError
 from greenfast.search.gates.safety import INLINE_ASSEMBLY, checked_problems, unseen_assembly
 from greenfast.search.loop.evaluate import prepare
-from greenfast.search.loop.plan import DEFAULT_TARGET, NO_BASELINE, SearchRequest
+from greenfast.search.loop.plan import DEFAULT_TARGET
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import lay_out
 from greenfast.search.oracle.reference import case_data
@@ -60,17 +60,7 @@ def check_candidate(
     """
     kernel = services.catalogue.kernel(request.kernel)
     template = kernel.template(request.template)
-    plan = services.plan(
-        SearchRequest(
-            kernel=kernel.name,
-            workloads=request.workloads or None,
-            templates=(template.name,),
-            target=request.target,
-            trials=1,
-            seed=request.seed or 0,
-            baseline=NO_BASELINE,
-        )
-    )
+    plan = requested_plan(services, request)
     context = services.context(plan)
     candidate = requested_candidate(context, template, request)
     subject = prepare(candidate, context, with_cubin=False)

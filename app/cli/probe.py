@@ -90,9 +90,8 @@ def probe_requested(
 
     UsageError `no_probes` for a kernel without stages, `cannot_probe` on a recording.
     """
-    from greenfast.app.cli.trial_run import requested_candidate
+    from greenfast.app.cli.trial_run import requested_candidate, requested_plan
     from greenfast.search.diagnose.probes import probe_candidate
-    from greenfast.search.loop.plan import NO_BASELINE, SearchRequest
 
     kernel = services.catalogue.kernel(request.kernel)
     template = kernel.template(request.template)
@@ -102,17 +101,7 @@ def probe_requested(
             code="no_probes",
             mend="docs/probes.md tells how to add them",
         )
-    plan = services.plan(
-        SearchRequest(
-            kernel=kernel.name,
-            workloads=request.workloads or None,
-            templates=(template.name,),
-            target=request.target,
-            trials=1,
-            seed=request.seed or 0,
-            baseline=NO_BASELINE,
-        )
-    )
+    plan = requested_plan(services, request)
     if plan.target.startswith("replay:"):
         raise UsageError(
             f"{plan.target} runs nothing, so there is nothing to probe",

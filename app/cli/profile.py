@@ -86,18 +86,7 @@ def profile(
     )
     from greenfast.search.targets.cuda.target import CudaTarget
 
-    if best and trial is not None:
-        raise UsageError(
-            "both --best and the number of a trial are given",
-            code="bad_command_line",
-            mend="name one of them",
-        )
-    family, _ = check_target_name(target)
-    if family != "cuda":
-        raise UsageError(
-            f"{target} has no hardware counters", code="cannot_profile", mend="--target cuda:0"
-        )
-    require_one_device(target, "greenfast profile")
+    _check_request(trial, best, target)
     require_tool("ncu" if sanitizer is None else "compute-sanitizer")
     with (
         opened_services() as services,
@@ -130,6 +119,22 @@ def profile(
     findings = parse_sanitizer(text or printed)
     show_findings(findings, sanitizer.value, source, as_json)
     return EXIT_FINDINGS if findings else EXIT_CLEAN
+
+
+def _check_request(trial: int | None, best: bool, target: str) -> None:
+    """UsageError unless the command names one trial and one GPU."""
+    if best and trial is not None:
+        raise UsageError(
+            "both --best and the number of a trial are given",
+            code="bad_command_line",
+            mend="name one of them",
+        )
+    family, _ = check_target_name(target)
+    if family != "cuda":
+        raise UsageError(
+            f"{target} has no hardware counters", code="cannot_profile", mend="--target cuda:0"
+        )
+    require_one_device(target, "greenfast profile")
 
 
 def _driver() -> Path:

@@ -185,7 +185,7 @@ def _order(
 
 def _count(order: SweepOrder, target: str, as_json: bool) -> int:
     """Print how many candidates a sweep has; needs no GPU when the target is an emulator."""
-    from greenfast.search.loop.plan import target_device
+    from greenfast.search.loop.target_space import target_device
     from greenfast.search.recordings.lattice import lattice_points
     from greenfast.search.space.space import Space
 

@@ -79,17 +79,7 @@ def run_trial(services: Services, request: TrialRequest) -> TrialResult:
     """
     kernel = services.catalogue.kernel(request.kernel)
     template = kernel.template(request.template)
-    plan = services.plan(
-        SearchRequest(
-            kernel=kernel.name,
-            workloads=request.workloads or None,
-            templates=(template.name,),
-            target=request.target,
-            trials=1,
-            seed=0 if request.seed is None else request.seed,
-            baseline=_baseline(kernel, request),
-        )
-    )
+    plan = requested_plan(services, request, _baseline(kernel, request))
     context = services.context(plan)
     candidate = requested_candidate(context, template, request)
     context.target.prepare()
@@ -129,6 +119,23 @@ def _baseline(kernel: KernelSpec, request: TrialRequest) -> str | None:
     if not request.with_baseline:
         return NO_BASELINE
     return None if (request.target or "").startswith("replay:") else kernel.baseline
+
+
+def requested_plan(
+    services: Services, request: TrialRequest, baseline: str | None = NO_BASELINE
+) -> SearchPlan:
+    """The plan of a search for the one candidate."""
+    return services.plan(
+        SearchRequest(
+            kernel=request.kernel,
+            workloads=request.workloads or None,
+            templates=(request.template,),
+            target=request.target,
+            trials=1,
+            seed=request.seed or 0,
+            baseline=baseline,
+        )
+    )
 
 
 def requested_candidate(

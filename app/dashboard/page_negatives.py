@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fastapi import APIRouter, Request, Response
 
 from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
+from greenfast.app.views.designs import Design, Designs
 from greenfast.app.views.negatives import negatives_out, themes_of
+from greenfast.app.wiring import Services
+from greenfast.db.rows import NegativeRow
 from greenfast.db.trial_filters import parameter_filters
 from greenfast.search.verdict import Reason
 
 PAGE = 50
 
 router = APIRouter(route_class=PageRoute)
+
+
+def designs_of_negatives(
+    services: Services, rows: Iterable[NegativeRow]
+) -> dict[tuple[str, int], Design]:
+    """The designs of candidates whose template is not the baseline's: no value of it compares."""
+    designs: dict[str, Designs] = {}
+    found = {}
+    for row in rows:
+        if not row.changed.startswith("template "):
+            continue
+        if row.search_id not in designs:
+            plan = services.store.plan(row.search_id)
+            designs[row.search_id] = Designs(services.catalogue, plan.kernel, plan.compiled)
+        design = designs[row.search_id].of(row.template, row.parameters)
+        if design.preset or design.changes:
+            found[row.search_id, row.number] = design
+    return found
 
 
 @router.get("/negatives")
@@ -60,6 +83,7 @@ def negatives_page(
         "negatives.html",
         {
             "page": page,
+            "designs": designs_of_negatives(services, page.items),
             "expired": {
                 (row.search_id, row.number): row.expired
                 for row in negatives_out(services, page.items)

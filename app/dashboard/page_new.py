@@ -22,15 +22,15 @@ from greenfast.search.kernels.workloads import Workload, WorkloadValues
 from greenfast.search.loop.plan import (
     CHAMPION,
     DEFAULT_TARGET,
-    DEFAULT_TRIALS,
-    LARGEST_TRIALS,
-    MODES,
     NO_BASELINE,
     SearchRequest,
     default_workloads,
 )
+from greenfast.search.loop.settings import DEFAULT_TRIALS, LARGEST_TRIALS, MODES
 from greenfast.search.loop.spending import gpu_budget
+from greenfast.search.loop.stopping import LARGEST_NO_GAIN, LARGEST_WITHIN
 from greenfast.search.strategies import DEFAULT_STRATEGY
+from greenfast.search.strategies.objectives import OBJECTIVES, TIME
 from greenfast.search.targets import check_target_name
 
 NO_LIMIT = "none"
@@ -40,11 +40,35 @@ MODE_WORDS = {
     "cold": "data in memory",
 }
 LIMITS = tuple(limit.name for limit in fields(GateLimits))
+ALSO = {
+    name: name.replace("_", " ") for name in OBJECTIVES if name != TIME
+}  # objectives beside the time, by the form's values
+ONE_LINE = (
+    "name",
+    "target",
+    "strategy",
+    "mode",
+    "trials",
+    "seconds",
+    "gpu_seconds",
+    "no_gain",
+    "bound_percent",
+    "seed",
+    "baseline",
+    "min_gain",
+    "hypothesis",
+    "expected_gain",
+    "cost",
+    *LIMITS,
+)
 # The field of the form that an error is shown at.
 FIELD_OF = {
     "bad_name": "name",
     "bad_seed": "seed",
     "bad_min_gain": "min_gain",
+    "bad_expected_gain": "expected_gain",
+    "bad_note": "hypothesis",
+    "strategy_cannot": "objectives",
     "unknown_strategy": "strategy",
     "unknown_mode": "mode",
     **dict.fromkeys(("unknown_workload", "mixed_workloads", "repeated_workload"), "workloads"),
@@ -129,6 +153,7 @@ def form_page(
             "targets": list_targets(),
             "strategies": list_strategies(),
             "limits": LIMITS,
+            "also": ALSO,
             "baselines": ["", CHAMPION, *presets, NO_BASELINE],
             "modes": [(mode, MODE_WORDS[mode]) for mode in MODES],
         },
@@ -149,7 +174,12 @@ def _field_of_budget(given: dict[str, Any]) -> str:
     """The first budget that is out of range, in the order in which requests are checked."""
     if given["gpu_seconds"].strip() and not _is_gpu_budget(given):
         return "gpu_seconds"
-    trials = _whole("trials", given["trials"])
+    trials, no_gain = (_whole(name, given[name]) for name in ("trials", "no_gain"))
+    if no_gain is not None and not 1 <= no_gain <= LARGEST_NO_GAIN:
+        return "no_gain"
+    within = _number("bound_percent", given["bound_percent"])
+    if within is not None and not 0 <= within <= LARGEST_WITHIN:
+        return "bound_percent"
     return "seconds" if trials is None or 1 <= trials <= LARGEST_TRIALS else "trials"
 
 
@@ -180,30 +210,23 @@ def defaults(kernel: KernelSpec) -> dict[str, Any]:
         "trials": str(DEFAULT_TRIALS),
         "seconds": "",
         "gpu_seconds": "",
+        "no_gain": "",
+        "bound_percent": "",
         "seed": "",
         "baseline": "",
         "min_gain": "0.01",
+        "hypothesis": "",
+        "expected_gain": "",
+        "cost": "",
+        "objectives": [],
         **limits,
     }
 
 
 def typed(form: FormData) -> dict[str, Any]:
     """The filled-in values, as they were typed."""
-    one_line = (
-        "name",
-        "target",
-        "strategy",
-        "mode",
-        "trials",
-        "seconds",
-        "gpu_seconds",
-        "seed",
-        "baseline",
-        "min_gain",
-        *LIMITS,
-    )
     return {
-        **{name: str(form.get(name, "")) for name in one_line},
+        **{name: str(form.get(name, "")) for name in ONE_LINE},
         "shape": str(form.get("shape", NAMED)),
         "workloads": _list(form, "workloads"),
         "own": {
@@ -212,6 +235,7 @@ def typed(form: FormData) -> dict[str, Any]:
             if name.startswith(OWN_PREFIX)
         },
         "templates": _list(form, "templates"),
+        "objectives": _list(form, "objectives"),
     }
 
 
@@ -242,6 +266,12 @@ def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
         min_gain=_number("min_gain", given["min_gain"]),
         mode=given["mode"] or None,
         gates={"ptxas": limits},
+        no_gain=_whole("no_gain", given["no_gain"]),
+        bound_percent=_number("bound_percent", given["bound_percent"]),
+        objectives=(TIME, *given["objectives"]) if given["objectives"] else None,
+        hypothesis=given["hypothesis"].strip(),
+        expected_gain=_number("expected_gain", given["expected_gain"]),
+        cost=given["cost"].strip(),
     )
 
 

@@ -193,6 +193,7 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "progress": progress(row),
         "controls": CONTROLS[SearchStatus(row.status)],
         "live": row.status not in ENDED,
+        "kernel_is_here": row.kernel in services.catalogue.names(),
         "expectation": expectation_of(store.plan(row.id), best),
         "comparison": comparison(store, row, best, baseline),
         "standing": " ".join(filter(None, (standing_of(store, best), overtaken(best, points))))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 
 from greenfast.app.dashboard.page_champions import matrices
+from greenfast.app.dashboard.page_negatives import designs_of_negatives
 from greenfast.app.dashboard.page_new import defaults
 from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
 from greenfast.app.views.progress import progress
@@ -21,11 +23,29 @@ PAGE = 25
 MOST_ACTIVE = 50
 NEWEST_NEGATIVES = 5
 FIRST_TRIALS = 12
+LONGEST_FILTER = 200  # characters
 ACTIVE = (SearchStatus.RUNNING, SearchStatus.QUEUED)
 OTHERS = tuple(status for status in SearchStatus if status not in ACTIVE)
 SHOWN_STATUSES = (*ACTIVE, *OTHERS)
 
 router = APIRouter(route_class=PageRoute)
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which searches are listed; each choice has its own URL."""
+
+    status: str | None
+    kernel: str | None
+    text: str
+
+    @property
+    def any(self) -> bool:
+        return bool(self.status or self.kernel or self.text)
+
+    def url(self, **changes: str | None) -> str:
+        values = {name: value for name, value in {**vars(self), **changes}.items() if value}
+        return f"/?{urlencode(values)}" if values else "/"
 
 
 @dataclass(frozen=True)
@@ -40,10 +60,20 @@ class Line:
 
 @router.get("/")
 def searches_page(
-    request: Request, status: str | None = None, cursor: str | None = None
+    request: Request,
+    status: str | None = None,
+    kernel: str = "",
+    text: str = "",
+    cursor: str | None = None,
 ) -> Response:
-    store = services_of(request).store
-    status = one_of("status", status, SHOWN_STATUSES)
+    services = services_of(request)
+    store, catalogue = services.store, services.catalogue
+    filters = Filters(
+        one_of("status", status, SHOWN_STATUSES),
+        kernel.strip()[:LONGEST_FILTER] or None,
+        text.strip()[:LONGEST_FILTER],
+    )
+    status = filters.status
     # Active searches have their own part of the first page; the pages behind it list the others.
     page = store.searches(
         limit=PAGE,
@@ -51,31 +81,39 @@ def searches_page(
         status=status,
         statuses=OTHERS,
         oldest_first=status == SearchStatus.QUEUED,  # the next to run first
+        kernel=filters.kernel,
+        text=filters.text,
     )
     active: list[SearchRow] = []
     more_active = []
     for state in ACTIVE if status is None and not cursor else ():
         shown = store.searches(
-            limit=MOST_ACTIVE, status=state, oldest_first=state == SearchStatus.QUEUED
+            limit=MOST_ACTIVE,
+            status=state,
+            oldest_first=state == SearchStatus.QUEUED,
+            kernel=filters.kernel,
+            text=filters.text,
         )
         active += shown.items
         more_active += [state] if shown.next_cursor else []
     earlier, queue = page.items, store.queue_state()
+    negatives = [] if cursor or filters.any else store.negatives(limit=NEWEST_NEGATIVES).items
     return render(
         "searches.html",
         {
             "active": [line(store, row) for row in active],
             "earlier": [line(store, row) for row in earlier],
-            "status": status,
+            "filters": filters,
             "statuses": SHOWN_STATUSES,
             "more_active": more_active,
             "queue": queue,
             "next_cursor": page.next_cursor,
             "paged": bool(cursor),
-            "matrices": () if cursor or status else matrices(store, services_of(request).catalogue),
-            "negatives": () if cursor else store.negatives(limit=NEWEST_NEGATIVES).items,
-            "kernels": services_of(request).catalogue.names(),
-            "first": None if active or earlier else first_search(services_of(request).catalogue),
+            "matrices": () if cursor or filters.any else matrices(store, catalogue),
+            "negatives": negatives,
+            "negative_designs": designs_of_negatives(services, negatives),
+            "kernels": catalogue.names(),
+            "first": None if active or earlier or filters.any else first_search(catalogue),
             "refresh_s": 3 if any(row.status in ACTIVE for row in (*active, *earlier)) else None,
         },
     )

@@ -24,6 +24,7 @@ from greenfast.app.views.stage_times import stage_time
 from greenfast.app.views.values import in_order
 from greenfast.app.wiring import Services
 from greenfast.search.errors import GreenfastError, UsageError, unknown_name
+from greenfast.search.status import ENDED
 from greenfast.search.text import visible
 from greenfast.search.verdict import VerdictName
 
@@ -91,6 +92,7 @@ def environment() -> jinja2.Environment:
     templates.globals["queue_words"] = queue_words
     templates.globals["static"] = static_url
     templates.globals["origins"] = ORIGINS
+    templates.globals["ended"] = ENDED
     templates.globals["verdicts"] = tuple(map(str, VerdictName))
     return templates
 

@@ -21,8 +21,9 @@ from greenfast.app.views.report import report_of
 from greenfast.app.views.report_schemas import SearchReportOut
 from greenfast.app.wiring import Services
 from greenfast.db.rows import ChampionRow, NegativeRow
-from greenfast.search.errors import Fault, UsageError
+from greenfast.search.errors import UsageError
 from greenfast.search.shipped import own_version
+from greenfast.search.text import shortened
 
 MARK = ".greenfast-publication"  # in a folder that a later publication may replace
 MOST_NEGATIVES = 500
@@ -41,14 +42,18 @@ class Publication:
 
 def publish(services: Services, folder: Path, search_ids: list[str]) -> Publication:
     """Write the pages; UsageError `folder_in_use` for a folder with other contents."""
-    _require_replaceable(folder)
     draft = folder.parent / f".{folder.name}.new-{os.getpid()}-{secrets.token_hex(4)}"
     try:
+        _require_replaceable(folder)
         draft.mkdir(parents=True)
         done = _write(services, draft, search_ids)
         _replace(draft, folder)
     except OSError as error:
-        raise Fault(f"{folder} cannot be written: {error.strerror}", code="unwritable") from error
+        raise UsageError(
+            f"{shortened(str(folder))} cannot be written: {error.strerror}",
+            code="unwritable_output",
+            mend="name another folder",
+        ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return done

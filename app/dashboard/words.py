@@ -73,9 +73,11 @@ def share(value: float | str | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A length of time: 1.9 s, 3 min 12 s, 2 h 5 min."""
+    """A length of time: 2.4 ms, 1.9 s, 3 min 12 s, 2 h 5 min."""
     if value is None:
         return NOTHING
+    if 0 < value < 0.1:
+        return f"{significant(1000 * value, 2)} ms"
     if value < 60:
         return f"{significant(value, 2)} s" if value < 10 else f"{value:.0f} s"
     minutes, rest = divmod(round(value), 60)

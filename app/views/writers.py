@@ -10,8 +10,9 @@ from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow, TrialRow
 from greenfast.search.devices.facts import Device
 from greenfast.search.kernels.spec import Argument, KernelSpec
-from greenfast.search.loop.plan import DEFAULT_TARGET, default_workloads, target_device
+from greenfast.search.loop.plan import DEFAULT_TARGET, default_workloads
 from greenfast.search.loop.submitted_parent import Writable, writable
+from greenfast.search.loop.target_space import target_device
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.text import shortened, visible
 

@@ -63,6 +63,34 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "equivalent",
+        "remove a barrier wait",
+        "gf::mbarrier_wait(&shared.barriers->q_empty[loads.q.slot], loads.q.parity ^ 1);",
+        "attention/wgmma .*scheduler=grid ",
+        ONE_TILE,
+    ),
+    *(
+        Known(
+            "equivalent",
+            operator,
+            "gf::mbarrier_wait(&barriers.v_full[v_place.slot], v_place.parity);",
+            "attention/wgmma .*scheduler=grid ",
+            "the first tiles of a block, which a warpgroup leaves unread: no slot is refilled yet",
+            following,
+        )
+        for operator, following in (
+            ("remove a barrier wait", "release(&barriers.v_empty[v_place.slot]);"),
+            ("early release", "v_place.step();"),
+        )
+    ),
+    Known(
+        "equivalent",
+        "remove a named barrier",
+        "gf::named_barrier_sync(1, part_threads);",
+        "attention/wgmma .*consumers=1 ",
+        "a warp's wait for a product is for that of its whole warpgroup, which is alone",
+    ),
+    Known(
+        "equivalent",
         "every lane arrives",
         "if (lane == 0)",
         "attention/wgmma .*scheduler=grid ",

@@ -13,19 +13,26 @@ MOST_REPEATS = 400
 
 
 def captured(function: Callable[[], Any], repeats: int) -> Any:
-    """A graph of `repeats` calls; the memory of their results belongs to it."""
+    """A graph of `repeats` calls; the memory of their results belongs to it.
+
+    torch.cuda.graph would give all unused memory back first, which takes as long as the times.
+    """
     import torch
 
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
+    graph = torch.cuda.CUDAGraph()
     with torch.cuda.stream(side):
         for _ in range(3):
             function()
+        torch.cuda.synchronize()
+        graph.capture_begin()
+        try:
+            for _ in range(repeats):
+                function()
+        finally:
+            graph.capture_end()
     torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(repeats):
-            function()
     return graph
 
 
@@ -85,6 +92,9 @@ def times_us(
 
     Functions that a first round finds `drop_above` times slower than the fastest keep that time.
     """
+    import torch
+
+    torch.cuda.empty_cache()  # of the graphs before
     graphs, quick = repeated_graphs(functions)
     fastest = min(quick.values())
     kept = {name: graph for name, graph in graphs.items() if quick[name] <= drop_above * fastest}

@@ -1,18 +1,19 @@
 """The shipped set of attention kernels, from times on grids of shapes (grid_times).
 
-    python -m bench.gpu.grid_set [--dtype bf16] [--out SET.zip] [--kept FOLDER] [--all]
+    python -m bench.gpu.grid_set [--dtype bf16] [--results FOLDER] [--out SET.zip] [--kept FOLDER]
 
 Needs no GPU. It reads h200/runtime_grid, runtime_between and runtime_pool (for fp16 those with
-_fp16 behind). bench.gpu.grid_rules gives cells of the grids a kernel. Those of the sixty shapes
-that may be tuned on (with --all: all), prefill and cross-attention, have a rule each. All other
-shapes go to the library. Kernels and rules of the other type stay in SET.zip as they are. --kept is
-a folder for compiled kernels.
+_fp16 behind) of bench/results or another folder. bench.gpu.grid_rules gives cells of the grids a
+kernel. Those of the sixty shapes that may be tuned on have a rule each. All other shapes go to the
+library. Kernels and rules of the other type stay in SET.zip as they are. --kept is a folder for
+compiled kernels.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,13 +22,14 @@ from bench.gpu.grid_rules import Judged, judged, rules_of, uses
 from bench.gpu.grid_shapes import Place, key
 from bench.gpu.grid_times import FALLBACK, result_of
 from bench.gpu.runtime_calls import PEERS
-from bench.gpu.runtime_pool import own_times, pool_points, valid_entry
-from bench.gpu.set_files import Built, built, bundle_bytes
+from bench.gpu.runtime_pool import Point, own_times, stored_points, valid_entry
+from bench.gpu.set_files import Built, Entry, built, bundle_bytes
 from bench.gpu.tuned_set import DIMS, GPU, SETS, joined_parts, read_part
-from bench.results import Row, read_result
+from bench.results import RESULTS, Row, read_result
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.toolchain import Toolchain
 
 EXACTLY_WON = 0.97  # of the library's time, at most, on a shape that was measured itself
@@ -39,26 +41,41 @@ def main() -> int:
     parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16")
     parser.add_argument("--out", type=Path, default=SETS / f"attention-{GPU}.zip")
     parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
-    parser.add_argument("--all", action="store_true", help="make rules from all sixty shapes")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="a folder of results")
     options = parser.parse_args()
     content, report = grid_set(
-        judged(options.dtype), sixty(options.dtype, options.all), options.dtype, options.kept
+        judged(options.dtype, options.results),
+        sixty(options.dtype, options.results),
+        measured_points(options.dtype, options.results),
+        options.dtype,
+        options.kept,
     )
     options.out.write_bytes(with_others(content, options.out, options.dtype))
     print(json.dumps(report))
     return 0
 
 
-def sixty(dtype: str = "bf16", every: bool = False) -> list[Row]:
+def sixty(dtype: str = "bf16", folder: Path = RESULTS) -> list[Row]:
     """Of the sixty shapes, those that may be tuned on and on which every template was timed.
 
-    The bf16 times are older than the template `decode`, which few query rows are for.
+    The first bf16 times are older than the template `decode`, which few query rows are for.
     """
     return [
         row
-        for row in read_result(f"h200/{result_of('runtime_pool', dtype)}")["rows"]
-        if (every or row["tuned"]) and (_has_decode(row) or _has_many_rows(row))
+        for row in read_result(f"h200/{result_of('runtime_pool', dtype)}", folder)["rows"]
+        if row["tuned"] and (_has_decode(row) or _has_many_rows(row))
     ]
+
+
+def measured_points(dtype: str, folder: Path = RESULTS) -> dict[str, Point]:
+    """What the labels stood for when they were timed; SystemExit where two results differ."""
+    names = {result_of(name, dtype) for name in ("runtime_grid", "runtime_pool")}
+    points: dict[str, Point] = {}
+    for name in sorted(names | {"runtime_grid"}):
+        for label, point in stored_points(read_result(f"h200/{name}", folder)).items():
+            if points.setdefault(label, point) != point:
+                raise SystemExit(f"{name}: {label!r} is another kernel than in another result")
+    return points
 
 
 def _has_decode(row: Row) -> bool:
@@ -70,39 +87,35 @@ def _has_many_rows(row: Row) -> bool:
 
 
 def grid_set(
-    everything: Sequence[Judged], singles: Sequence[Row], dtype: str, kept: Path | None
+    everything: Sequence[Judged],
+    singles: Sequence[Row],
+    points: Mapping[str, Point],
+    dtype: str,
+    kept: Path | None,
 ) -> tuple[bytes, Row]:
     """The bundle, and what it serves. `singles`: measured shapes beside the grids."""
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     kernel = catalogue.kernel("attention")
-    points = pool_points(kernel)
-    kernels: list[Built] = []
+    entries: list[Entry] = []
     groups: list[Row] = []
     served = 0
-    with TemporaryDirectory(prefix="greenfast-set-") as folder:
-        toolchain = Toolchain(kept or Path(folder), usable_cores())
-        try:
-            toolchain.require_right()
-            kinds = sorted({kind_of(row) for row in (*(item.row for item in everything), *singles)})
-            for width, mask in kinds:
-                group = [item for item in everything if kind_of(item.row) == (width, mask)]
-                alone = [row for row in singles if kind_of(row) == (width, mask)]
-                by_cell = uses(group)
-                served += len(by_cell)
-                won = [label for row in alone if (label := won_by(row)) is not None]
-                labels = sorted({*by_cell.values(), *won})
-                ids = {label: f"k{len(kernels) + at}" for at, label in enumerate(labels)}
-                compiled = {"D": width, "dtype": dtype, "mask": mask}
-                for label in labels:
-                    entry = valid_entry(kernel, points[label], compiled, label, GPU)
-                    if entry is None:
-                        raise SystemExit(f"{label} is excluded for {compiled}: templates changed")
-                    kernels.append(built(catalogue, kernel, entry, device(GPU), toolchain))
-                if labels:
-                    groups.append(dispatch_group(compiled, group, by_cell, alone, ids))
-            versions = dict(toolchain.identity)
-        finally:
-            toolchain.close()
+    for width, mask in sorted({kind_of(row) for row in (*(it.row for it in everything), *singles)}):
+        group = [item for item in everything if kind_of(item.row) == (width, mask)]
+        alone = [row for row in singles if kind_of(row) == (width, mask)]
+        by_cell = uses(group)
+        served += len(by_cell)
+        won = [label for row in alone if (label := won_by(row)) is not None]
+        labels = sorted({*by_cell.values(), *won})
+        ids = {label: f"k{len(entries) + at}" for at, label in enumerate(labels)}
+        compiled = {"D": width, "dtype": dtype, "mask": mask}
+        for label in labels:
+            entry = valid_entry(kernel, points[label], compiled, label, GPU)
+            if entry is None:
+                raise SystemExit(f"{label} is excluded for {compiled}: templates changed")
+            entries.append(entry)
+        if labels:
+            groups.append(dispatch_group(compiled, group, by_cell, alone, ids))
+    kernels, versions = compiled_kernels(catalogue, kernel, entries, kept)
     content = bundle_bytes(
         kernel, kernels, groups, device(GPU), name="measured", toolchain=versions
     )
@@ -113,6 +126,25 @@ def grid_set(
         "points": len(everything),
         "served": served,
     }
+
+
+def compiled_kernels(
+    catalogue: Catalogue, kernel: KernelSpec, entries: Sequence[Entry], kept: Path | None
+) -> tuple[list[Built], dict[str, str]]:
+    """The entries' kernels in their order, and the versions of what compiled them."""
+    with (
+        TemporaryDirectory(prefix="greenfast-set-") as folder,
+        ThreadPoolExecutor(usable_cores()) as threads,
+    ):
+        toolchain = Toolchain(kept or Path(folder), usable_cores())
+        try:
+            toolchain.require_right()
+            kernels = threads.map(
+                lambda entry: built(catalogue, kernel, entry, device(GPU), toolchain), entries
+            )
+            return list(kernels), dict(toolchain.identity)
+        finally:
+            toolchain.close()
 
 
 def with_others(content: bytes, path: Path, dtype: str) -> bytes:
@@ -146,7 +178,7 @@ def dispatch_group(
         "workloads": [
             workload_of(item, served[key(item.cell)], ids)
             for item in group
-            if item.is_own and key(item.cell) in served
+            if served.get(key(item.cell)) in item.row["times"] and item.is_own
         ]
         + [single_of(row, ids) for row in alone],
         "regret": {},

@@ -1,89 +1,123 @@
 """Times of attention kernels on grids of shapes, to make the shipped set from (grid_set).
 
-    python -m bench.gpu.grid_times FOLDER [--dtype bf16] [--most 0] [--shapes] [--between 0]
-                                   [--seconds 200] [--seed 1]
+    python -m bench.gpu.grid_times FOLDER [--dtype bf16] [--after] [--between 200] [--seconds 200]
+                                   [--seed 1]
 
-On each point of bench.gpu.grid_shapes that was not measured before (h200/runtime_grid, for fp16
-h200/runtime_grid_fp16): the kernels that were within 5 % of the fastest on one of the sixty shapes,
-new ones, and PyTorch. --most N times fewer: the N that were fastest in bf16 on the point and on
-those beside it. --shapes times the whole pool and the peers on the sixty shapes first. --between N
-times N drawn shapes inside of cells of the grids, for how far a cell can be trusted. The files of
-FOLDER (runtime_pool, runtime_grid and runtime_between, with _fp16 behind) are written as it goes;
-a grid's file also has the points of before.
+The pool (runtime_pool) has the presets, the winners of searches and the kernels that are shipped,
+compiled for one type. All of it is timed, beside PyTorch, on the shapes of the sixty that may be
+tuned on, and on a few cells of each family of bench.gpu.grid_shapes; then, on every other cell,
+the kernels that were within 5 % of the fastest on one of the family's cells. --after takes those
+that were fastest in bf16, by FOLDER, on the cell and beside it. --between N drawn shapes inside of
+cells tell how far a cell can be trusted.
+
+FOLDER is laid out like bench/results: h200/runtime_pool, runtime_grid and runtime_between, for fp16
+with _fp16 behind. The files are written as it goes. A run that was cut short leaves gaps anywhere,
+since cells come in a shuffled order; the next one with the same FOLDER and pool goes on.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.command_line import require_gpu, script_parser
 from bench.gpu import runtime_calls
 from bench.gpu.graph_times import times_us
-from bench.gpu.grid_shapes import Cell, Place, beside, cells, drawn_shapes, key, place_of
+from bench.gpu.grid_shapes import (
+    FAMILIES,
+    Cell,
+    Place,
+    beside,
+    cells,
+    drawn_shapes,
+    key,
+    place_of,
+)
 from bench.gpu.runtime_calls import environment, inputs, peers
-from bench.gpu.runtime_pool import Point, Pool, own_times, pool_points
+from bench.gpu.runtime_pool import Pool, own_times, pool_points, stored_points
 from bench.gpu.runtime_shapes import Shape, shapes
 from bench.gpu.tuned_set import DIMS
-from bench.results import Row, find_result, read_result, write_json
+from bench.results import Row, find_result, read_result, write_result
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.kernels.spec import KernelSpec
 
-CLOSE = 1.05  # of the fastest kernel on one of the sixty shapes
+CLOSE = 1.05  # of the fastest kernel
+SCREENED, SCREENED_SHARE = 8, 12  # cells of a family and D, at least, and one of so many
+FASTEST, FASTEST_BESIDE = 4, 1  # in bf16, of a cell and of those beside it
+MOST_DECODE_ROWS = 256  # query rows of a key head: for more the template `decode` never won
 FALLBACK = "torch-default"
 ROUNDS = 7
 WRITTEN_AFTER = 50  # points
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
     """What all parts of a run share: the kernels, their type, and when to stop."""
 
     folder: Path
     dtype: str
     pool: Pool
-    labels: Mapping[Place, frozenset[str]]  # by place; a place without: all kernels
     ends: float
+    # By cell, or by family and D: the kernels to time; elsewhere all.
+    labels: dict[Place | tuple[int, int], frozenset[str]] = field(default_factory=dict)
 
     @property
     def has_time(self) -> bool:
         return time.perf_counter() < self.ends
 
-    def file(self, name: str) -> Path:
-        return self.folder / f"{result_of(name, self.dtype)}.json"
+    def of(self, cell: Cell) -> frozenset[str] | None:
+        return self.labels.get(key(cell), self.labels.get((cell.family, cell.width)))
+
+    def before(self, name: str) -> list[Row]:
+        """Rows that an earlier run left, if its labels stand for the same points."""
+        result = find_result(f"h200/{result_of(name, self.dtype)}", self.folder)
+        points = stored_points(result)
+        if any(self.pool.points.get(label) != point for label, point in points.items()):
+            return []
+        return list(result.get("rows", ()))
+
+    def write(self, name: str, value: Row) -> None:
+        points = {
+            label: {"template": point.template, "parameters": point.parameters}
+            for label, point in self.pool.points.items()
+            if any(label in row["times"] for row in value["rows"])
+        }
+        result = {"environment": environment(), **value, "points": points}
+        write_result(f"h200/{result_of(name, self.dtype)}", result, self.folder)
 
 
 def main() -> int:
     parser = script_parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16")
-    parser.add_argument("--most", type=int, default=0, help="kernels of a point; 0: all")
-    parser.add_argument("--shapes", action="store_true", help="the sixty shapes, too")
-    parser.add_argument("--between", type=int, default=0, help="shapes inside of cells")
+    parser.add_argument("--after", action="store_true", help="only the fastest kernels of bf16")
+    parser.add_argument("--between", type=int, default=200, help="shapes inside of cells")
     parser.add_argument("--seconds", type=float, default=200.0)
     parser.add_argument("--seed", type=int, default=1, help="of the shapes inside of cells")
     options = parser.parse_args()
     require_gpu()
-    options.folder.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    kept, before = measured_before(options.dtype)
-    missing = missing_cells(kept)
-    kernel = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
-    points = pool_points(kernel) if options.shapes else close_points(kernel)
-    run = Run(
-        options.folder,
-        options.dtype,
-        Pool(points, heads(missing, options.between > 0), dtype=options.dtype),
-        contenders(options.most) if options.most else {},
-        began + options.seconds,
-    )
-    if options.shapes:
+    points = pool_points(Catalogue([REPOSITORY_TEMPLATES]).kernel("attention"))
+    labels: dict[Place | tuple[int, int], frozenset[str]] = {}
+    if options.after:
+        before = read_result("h200/runtime_grid", options.folder)
+        labels = fastest_labels(before["rows"])
+        used = frozenset().union(*labels.values())
+        points = {name: it for name, it in stored_points(before).items() if name in used}
+    pool = Pool(points, heads(cells()), dtype=options.dtype)
+    run = Run(options.folder, options.dtype, pool, began + options.seconds, labels)
+    if not run.before("runtime_pool"):
         measure_shapes(run)
-    measure_between(run, options.between, options.seed)
-    measure_grid(run, missing, kept, before, options.most)
+    rows = run.before("runtime_grid")
+    if not options.after:
+        rows = rows or screen(run)
+        run.labels = close_labels(rows)
+    if not run.before("runtime_between"):
+        measure_between(run, options.between, options.seed)
+    measure_grid(run, rows)
     print(f"{time.perf_counter() - began:.0f} s", flush=True)
     return 0
 
@@ -95,121 +129,127 @@ def result_of(name: str, dtype: str) -> str:
 # ---- what to measure ----
 
 
-def close_points(kernel: KernelSpec) -> dict[str, Point]:
-    """Points of the pool that are worth timing on a grid."""
-    points, close = pool_points(kernel), set[str]()
-    for row in read_result("h200/runtime_pool")["rows"]:
-        own = own_times(row)
-        close |= {name for name, us in own.items() if us <= CLOSE * min(own.values())}
-    known = set().union(*(own_times(row) for row in read_result("h200/runtime_pool")["rows"]))
-    return {name: point for name, point in points.items() if name in close or name not in known}
+def heads(some: Iterable[Cell]) -> tuple[tuple[int, str], ...]:
+    """Compile-time values of cells."""
+    return tuple(dict.fromkeys((cell.width, cell.shape.mask) for cell in some))
 
 
-def contenders(most: int) -> dict[Place, frozenset[str]]:
-    """By place: the labels that were fastest in bf16 there, and those of the places beside it."""
-    fastest = {}
-    for row in read_result("h200/runtime_grid")["rows"]:
+def shuffled_cells() -> list[Cell]:
+    everywhere = cells()
+    random.Random(1).shuffle(everywhere)
+    return everywhere
+
+
+def screened_cells() -> list[Cell]:
+    """Some of each family and D."""
+    by_family: dict[tuple[int, int], list[Cell]] = defaultdict(list)
+    for cell in shuffled_cells():
+        by_family[cell.family, cell.width].append(cell)
+    return [
+        cell
+        for family in by_family.values()
+        for cell in family[: max(SCREENED, len(family) // SCREENED_SHARE)]
+    ]
+
+
+def close_labels(rows: Sequence[Row]) -> dict[Place | tuple[int, int], frozenset[str]]:
+    """By family and D: what was close to the fastest on one of the rows."""
+    close: dict[Place | tuple[int, int], frozenset[str]] = {}
+    for row in rows:
+        own, family = own_times(row), (row["family"], row["dims"]["D"])
+        near = {name for name, us in own.items() if us <= CLOSE * min(own.values())}
+        close[family] = close.get(family, frozenset()) | near
+    return close
+
+
+def fastest_labels(rows: Sequence[Row]) -> dict[Place | tuple[int, int], frozenset[str]]:
+    """By cell: the kernels that were fastest there, and the fastest of the cells beside it."""
+    order: dict[Place, list[str]] = {}
+    for row in rows:
         own = own_times(row)
-        fastest[place_of(row)] = frozenset(sorted(own, key=lambda name: own[name])[:most])
+        order[place_of(row)] = sorted(own, key=lambda name: own[name])
     return {
-        place: labels.union(*(fastest.get(other, ()) for other in beside(place)))
-        for place, labels in fastest.items()
+        place: frozenset(labels[:FASTEST]).union(
+            *(order.get(other, ())[:FASTEST_BESIDE] for other in beside(place))
+        )
+        for place, labels in order.items()
     }
 
 
-def missing_cells(kept: Sequence[Row]) -> list[Cell]:
-    """Shuffled: a run that is cut short leaves gaps everywhere, not an end."""
-    places = {place_of(row) for row in kept}
-    missing = [cell for cell in cells() if key(cell) not in places]
-    random.Random(1).shuffle(missing)
-    return missing
-
-
-def heads(missing: Sequence[Cell], every: bool) -> tuple[tuple[int, str], ...]:
-    """Compile-time values that are needed: of all cells, or of the missing ones."""
-    wanted = cells() if every else missing
-    return tuple(dict.fromkeys((cell.width, cell.shape.mask) for cell in wanted))
-
-
-def measured_before(dtype: str) -> tuple[list[Row], list[Row]]:
-    """Rows of points that are still on a grid, and the environments that they come from."""
-    result = find_result(f"h200/{result_of('runtime_grid', dtype)}")
-    if not result:
-        return [], []
-    on_grid = {key(cell) for cell in cells()}
-    rows = [row for row in result["rows"] if place_of(row) in on_grid]
-    environment_before = {**result["environment"], "points": len(rows)}
-    return rows, [*result.get("before", ()), environment_before]
+def is_out_of_place(label: str, shape: Shape) -> bool:
+    rows = shape.H // shape.H_kv * shape.S_q
+    return label.startswith("decode ") and rows > MOST_DECODE_ROWS
 
 
 # ---- measuring ----
 
 
 def measure_shapes(run: Run) -> None:
-    """The whole pool and the peers on the sixty shapes, as called."""
+    """The whole pool and the peers on those of the sixty shapes that may be tuned on."""
     rows: list[Row] = []
     for shape in shapes():
-        if not run.has_time:
-            break
-        rows.append(runtime_calls.measured(shape, run.pool, run.dtype))
+        if shape.tuned and run.has_time:
+            rows.append(runtime_calls.measured(shape, run.pool, run.dtype))
     summary = runtime_calls.summary(rows)
-    print(f"60 shapes: {summary}", flush=True)
-    result = {"environment": environment(), "rows": rows, "summary": summary}
-    write_json(run.file("runtime_pool"), result)
+    print(f"{len(rows)} shapes: {summary}", flush=True)
+    run.write("runtime_pool", {"rows": rows, "summary": summary})
+
+
+def screen(run: Run) -> list[Row]:
+    """Times of the whole pool on some cells, which tell what to time on the others."""
+    rows = [measured(run, cell, cell.shape) for cell in screened_cells() if run.has_time]
+    for (family, width), labels in sorted(close_labels(rows).items()):
+        print(FAMILIES[family].kind, width, len(labels), "kernels", flush=True)
+    return rows
 
 
 def measure_between(run: Run, count: int, seed: int) -> None:
-    """Drawn shapes; each row has the place of its cell."""
+    """Drawn shapes; each row has the family of its cell."""
     rows: list[Row] = []
     for cell, shape in drawn_shapes(count, seed):
         if not run.has_time:
             break
         rows.append(measured(run, cell, shape))
     if rows:
-        result = {"environment": environment(), "seed": seed, "rows": rows}
-        write_json(run.file("runtime_between"), result)
+        run.write("runtime_between", {"seed": seed, "rows": rows})
         print(f"{len(rows)} shapes inside of cells", flush=True)
 
 
-def measure_grid(
-    run: Run, missing: Sequence[Cell], kept: Sequence[Row], before: Sequence[Row], most: int
-) -> None:
-    rows: list[Row] = []
+def measure_grid(run: Run, before: Sequence[Row]) -> None:
+    rows = list(before)
     began = time.perf_counter()
-    result: Row = {"environment": environment(), "before": list(before)}
+    known = {place_of(row) for row in rows}
+    left = [cell for cell in shuffled_cells() if key(cell) not in known]
 
     def write() -> None:
         took_s = round(time.perf_counter() - began, 1)
-        everything = sorted([*kept, *rows], key=place_of)
-        write_json(
-            run.file("runtime_grid"),
-            {**result, "most": most, "seconds": took_s, "rows": everything},
-        )
+        run.write("runtime_grid", {"seconds": took_s, "rows": sorted(rows, key=place_of)})
 
-    for cell in missing:
+    for number, cell in enumerate(left):
         if not run.has_time:
-            print(f"no time is left after {len(rows)} of {len(missing)} points", flush=True)
+            print(f"no time is left after {number} of {len(left)} cells", flush=True)
             break
         rows.append(measured(run, cell, cell.shape))
-        if len(rows) % WRITTEN_AFTER == 0:
-            print(f"{len(rows)} points, {time.perf_counter() - began:.0f} s", flush=True)
+        if number % WRITTEN_AFTER == 0:
+            print(f"{number} cells, {time.perf_counter() - began:.0f} s", flush=True)
             write()
-    if rows:
-        write()
+    write()
 
 
 def measured(run: Run, cell: Cell, shape: Shape) -> Row:
     import torch
 
+    labels = run.of(cell)
+    wanted = frozenset(run.pool.points) if labels is None else labels
+    wanted = frozenset(name for name in wanted if not is_out_of_place(name, shape))
     with torch.no_grad():
         q, k, v = inputs(shape, run.dtype)
         notes: Row = {}
         library = peers(shape, q, k, v)[FALLBACK]
-        own = run.pool.functions(shape, q, k, v, notes, run.labels.get(key(cell)))
+        own = run.pool.functions(shape, q, k, v, notes, wanted)
         times = times_us({FALLBACK: library} | own, rounds=ROUNDS)
     return {
         "family": cell.family,
-        "place": list(cell.place),
         "shape": shape.name,
         "dims": {name: getattr(shape, name) for name in (*DIMS, "D")},
         "mask": shape.mask,

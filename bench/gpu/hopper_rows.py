@@ -1,7 +1,7 @@
 """Searches on a Hopper GPU: long and short attention and decoding, and layers' products.
 
     python -m bench.gpu.hopper_rows OUT.json [--seconds 14] [--trials 40] [--only TEXT] [--kernel K]
-                                    [--together 3]
+                                    [--baseline TEXT] [--together 3]
 
 Each row is one `greenfast search` of one workload by values, L2 hot, with confirmation in fresh
 processes and the peers that are installed, timed in turns with the winner. Rows that OUT.json holds
@@ -50,6 +50,16 @@ DECODE = (
     (f"B=1,{GROUPED}S_q=1,S_kv=32768,D=128", "decode:long_cache"),
     (f"B=8,{GROUPED}S_q=4,S_kv=4096,D=128,mask=causal_bottom_right", "decode:group"),
     ("B=2,H=10,S_q=64,S_kv=4096,D=64", "decode:few_rows"),
+)
+# Few row tiles over many keys, so that blocks share the keys of a row tile.
+BOTTOM_RIGHT = ",mask=causal_bottom_right"
+FEW_ROWS = (
+    ("B=1,H=16,S_q=256,S_kv=2048,D=128", "wgmma:few_rows"),
+    ("B=1,H=16,S_q=256,S_kv=2048,D=128,dtype=fp16", "wgmma:few_rows"),
+    ("B=2,H=10,S_q=64,S_kv=4096,D=64", "wgmma:few_rows_small"),
+    ("B=4,H=16,S_q=100,S_kv=1024,D=128", "wgmma:few_rows"),
+    ("B=1,H=4,H_kv=1,S_q=2048,D=128" + CAUSAL, "wgmma:few_rows"),
+    ("B=1,H=8,H_kv=1,S_q=512,S_kv=8192,D=128" + BOTTOM_RIGHT, "wgmma:few_rows"),
 )
 GEMM = tuple(
     (f"M={m},N={n},K={k}", f"wgmma:{preset}")
@@ -101,23 +111,25 @@ def main() -> int:
     parser.add_argument("--trials", default="40")
     parser.add_argument("--kernel", choices=("attention", "gemm", "gemm_fp8"))
     parser.add_argument("--only", default="", help="text that a workload contains")
+    parser.add_argument("--baseline", default="", help="text that a baseline contains")
     parser.add_argument(
         "--together", type=int, help="searches at a time; default 1, of gemm and gemm_fp8 3"
     )
     options = parser.parse_args()
     require_gpu()
     rows = read_json(options.out)["rows"] if options.out.is_file() else []
-    plans = [("attention", *row) for row in (*ATTENTION, *DECODE)]
+    plans = [("attention", *row) for row in (*ATTENTION, *DECODE, *FEW_ROWS)]
     plans += [("gemm", *row) for row in GEMM]
     plans += [("gemm_fp8", *row) for row in GEMM_FP8]
-    order = [(kernel, f"{values},dtype=bf16") for kernel, values, _ in plans]
-    done = {(row["kernel"], row["workload"]) for row in rows}
+    plans = [(kernel, typed(values), baseline) for kernel, values, baseline in plans]
+    done = {(row["kernel"], row["workload"], row["baseline"]) for row in rows}
     left = [
-        (kernel, f"{values},dtype=bf16", baseline)
-        for kernel, values, baseline in plans
+        (kernel, workload, baseline)
+        for kernel, workload, baseline in plans
         if options.kernel in (None, kernel)
-        and options.only in f"{values},dtype=bf16"
-        and (kernel, f"{values},dtype=bf16") not in done
+        and options.only in workload
+        and options.baseline in baseline
+        and (kernel, workload, baseline) not in done
     ]
     together = options.together or (1 if options.kernel in (None, "attention") else 3)
     with ThreadPoolExecutor(together) as threads:
@@ -126,11 +138,17 @@ def main() -> int:
         ]
         for search in as_completed(searches):
             rows.append(search.result())
-            rows.sort(key=lambda row: order.index((row["kernel"], row["workload"])))
+            rows.sort(
+                key=lambda row: plans.index((row["kernel"], row["workload"], row["baseline"]))
+            )
             print(f"{len(rows)}/{len(plans)} {json.dumps(search.result())[:400]}", flush=True)
             environment = {**basic_environment(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
             write_json(options.out, {"environment": environment, "rows": rows})
     return 0
+
+
+def typed(values: str) -> str:
+    return values if "dtype=" in values else f"{values},dtype=bf16"
 
 
 def searched(kernel: str, workload: str, baseline: str, trials: str, seconds: str) -> Row:
@@ -145,7 +163,8 @@ def searched(kernel: str, workload: str, baseline: str, trials: str, seconds: st
     try:
         search = json.loads(process.stdout)
     except ValueError:
-        return {"kernel": kernel, "workload": workload, "error": process.stderr.strip()[-400:]}
+        named = {"kernel": kernel, "workload": workload, "baseline": baseline}
+        return {**named, "error": process.stderr.strip()[-400:]}
     best = search["best"] or {}
     return {
         "kernel": kernel,

@@ -18,6 +18,7 @@ from greenfast.runtime.frameworks import framework_of
 from greenfast.runtime.kernel_set import KernelSet
 from greenfast.runtime.read_bundle import kernel_set
 from greenfast.runtime.signatures import attention_call
+from greenfast.runtime.tuned import shipped
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
@@ -39,23 +40,38 @@ class Point:
 
 
 def pool_points(kernel: KernelSpec) -> dict[str, Point]:
-    """By label: the recorded winners, and the presets of the fast templates."""
+    """By label: winners of searches, presets of the fast templates, and what is shipped already."""
     points = {
         f"{row['template']} winner {row['workload']}": Point(row["template"], row["parameters"])
         for row in read_result("h200/attention_winners")["rows"]
         if row["template"] in TEMPLATES
     }
+    for row in find_result("h200/hopper_rows").get("rows", ()):
+        template = row.get("baseline", "").partition(":")[0]
+        if row["kernel"] == kernel.name and row.get("parameters"):
+            points[f"{template} winner {row['workload']}"] = Point(template, row["parameters"])
     points |= {
-        f"wgmma winner {row['workload']}": Point("wgmma", row["parameters"])
-        for row in find_result("h200/hopper_rows").get("rows", ())
-        if row["kernel"] == kernel.name and row["baseline"].startswith("wgmma:")
-    }
-    return points | {
         f"{template.name} {preset.name}": Point(template.name, dict(preset.parameters))
         for template in kernel.templates
         if template.name in TEMPLATES
         for preset in template.presets
     }
+    return points | shipped_points()
+
+
+def shipped_points() -> dict[str, Point]:
+    """Those of the shipped set, so that another set is made of no less."""
+    points: dict[str, Point] = {}
+    for program in shipped("attention")[0].programs.values():
+        point = Point(program.template, dict(program.parameters))
+        if point not in points.values():
+            points[f"{program.template} shipped {program.source_digest[:8]}"] = point
+    return points
+
+
+def stored_points(result: Row) -> dict[str, Point]:
+    """The points behind the labels of a stored result: those of the pool change with searches."""
+    return {label: Point(**point) for label, point in result.get("points", {}).items()}
 
 
 class Pool:
@@ -86,6 +102,7 @@ class Pool:
                 if entry is not None:
                     key = entry.template, tuple(entry.parameters.items()), compiled
                     entries.setdefault(key, entry)
+        self.points = points
         self.sets: list[tuple[Entry, KernelSet]] = []
         with tempfile.TemporaryDirectory(prefix="greenfast-pool-") as folder:
             toolchain = Toolchain(Path(folder), usable_cores())

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from bench.command_line import require_gpu, script_parser
 from bench.environment import target_environment
-from bench.gpu.recorder import Recorder
+from bench.gpu.recorder import opened_recorder
 from bench.gpu.stage_spans import (
     Period,
     Spans,
@@ -115,8 +115,7 @@ def measured(setting: Setting) -> Row:
             context = search_context(setting, plan, target, toolchain)
             begin_s, cpu_s, children_s = time.perf_counter(), _own_cpu_s(), _children_cpu_s()
             workers_s = _workers_cpu_s()
-            with watched() as spans:
-                recorder = Recorder()
+            with opened_recorder(folder, plan) as recorder, watched() as spans:
                 row, _ = run_row(plan, context, recorder)
             period = Period(begin_s, recorder.at_s[-1])
             row |= {

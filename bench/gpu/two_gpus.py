@@ -31,7 +31,7 @@ from typing import Any
 
 from bench.command_line import require_gpu, script_parser
 from bench.environment import target_environment
-from bench.gpu.recorder import Recorder, verdict_and_reason
+from bench.gpu.recorder import Recorder, opened_recorder, verdict_and_reason
 from bench.results import Row, write_json
 from greenfast.search.cores import usable_cores
 from greenfast.search.gates.judges import judges_in_use
@@ -184,7 +184,8 @@ def searched(setting: Setting, name: str, seconds: float, *, kills: bool = False
                 window=setting.window,
             )
             context = search_context(setting, plan, target, toolchain)
-            row, trials = run_row(plan, context, Recorder(), kills=kills)
+            with opened_recorder(folder, plan) as recorder:
+                row, trials = run_row(plan, context, recorder, kills=kills)
             return Searched(row, trials, target_environment(toolchain, target))
         finally:
             target.close()
@@ -237,6 +238,7 @@ def run_row(
         "trials_per_minute": round(60 * len(trials) / search_s, 1),
         "loop_cpu_share": round(loop_s / search_s, 3),
         "own_cpu_ms": round(1e3 * own_s / max(1, len(trials)), 2),
+        "recorded_in": recorder.place,
         "workers": worker_count(),
         "gpus": {gpu.name: _gpu_row(gpu, trials, search_s) for gpu in gpus},
         "verdicts": dict(Counter(map(verdict_and_reason, trials))),

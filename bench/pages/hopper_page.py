@@ -29,7 +29,15 @@ AIMS = {
     "B=8,H=16,S_q=577,D=64": 0.85,
     "B=32,H=12,S_q=128,D=64": 0.85,
 }
-LONG = "h200/long_rows"
+LONG, COUNTERS = "h200/long_rows", "h200/row_counters"
+STALLS = 3  # of each kernel, the longest
+UNITS = {
+    "tensor": "tensor_cycles",
+    "special functions": "special",
+    "fma": "fma",
+    "alu": "alu",
+    "issue slots": "issue",
+}
 RESULT, FP8, APART = "h200/hopper_rows", "h200/fp8_sweep", "candidates_and_twins"
 
 
@@ -82,6 +90,30 @@ def behind() -> str:
         )
     titles = ("workload", "ratio, aim", "row tiles in waves", "useful scores")
     return table((*titles, "products alone, us", "exponentials alone, us", "ours, us"), lines)
+
+
+def counters() -> str:
+    """What Nsight Compute counted in ours and in FlashAttention's kernels."""
+    counted = rows(COUNTERS)
+    if not counted:
+        return "Not counted yet."
+    lines = [
+        (
+            f"`{row['workload']}`",
+            row["name"],
+            f"{row['us']:.1f}",
+            f"{row['clock_hz'] / 1e6:,.0f}",
+            *(f"{row[unit]:.0f}" if unit in row else "" for unit in UNITS.values()),
+            ", ".join(f"{name} {row['stalls'][name]:.1f}" for name in list(row["stalls"])[:STALLS]),
+        )
+        for row in counted
+    ]
+    heads = ("workload", "kernel", "us", "MHz", *(f"{name}, %" for name in UNITS), "longest stalls")
+    environment = find_result(COUNTERS)["environment"]
+    return (
+        f"{table(heads, lines)}\n\n{environment['gpu']}, {environment['date']}, under the profiler;"
+        f" {source_of(COUNTERS)}."
+    )
 
 
 def fp8() -> str:
@@ -142,6 +174,7 @@ def pages() -> dict[Path, str]:
         "attention": attention,
         "beside": beside,
         "limits": behind,
+        "counters": counters,
         "fp8": fp8,
         "apart": apart,
     }

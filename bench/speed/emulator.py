@@ -30,7 +30,7 @@ from greenfast.search.targets.emulator.build import EmulatorBuild
 from greenfast.search.targets.emulator.execute import execute
 from greenfast.search.targets.emulator.flags import FLAVOURS
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
-from greenfast.search.targets.emulator.target import emulated_run
+from greenfast.search.targets.emulator.problem_run import emulated_run
 
 WORKLOAD = "mission"
 REPEATS = 5

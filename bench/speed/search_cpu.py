@@ -258,8 +258,10 @@ class _Profiler:
         for profile in self._profiles:
             try:
                 profile.create_stats()
-                stats = pstats.Stats(profile) if stats is None else stats
-                stats.add(profile)
+                if stats is None:
+                    stats = pstats.Stats(profile)
+                else:
+                    stats.add(profile)
             except (TypeError, ValueError):
                 continue
         assert stats is not None

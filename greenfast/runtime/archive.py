@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import os
 import re
+import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from greenfast.search.errors import UsageError
+from greenfast.search.text import one_line, shortened
 
 MOST_FILES = 512
 LARGEST_FILE_BYTES = 32 * 2**20
 LARGEST_BUNDLE_BYTES = 128 * 2**20
+DIRECTORY_ENTRY = b"PK\x01\x02"  # the begin of an entry of a zip file's directory
 DEEPEST_NAME = 4
+LONGEST_SENTENCE = 400
 SUMS = "SHA256SUMS"  # of a candidate bundle
 MANIFEST = "manifest.json"  # of a tuning bundle
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,99}\Z")
@@ -48,7 +54,12 @@ MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, Overfl
 
 
 def bad_bundle(sentence: str) -> UsageError:
-    return UsageError(sentence, code="bad_bundle", mend="make or download the bundle again")
+    """The error; what a sentence quotes of a bundle is bounded and harmless for a terminal."""
+    return UsageError(
+        shortened(one_line(sentence), LONGEST_SENTENCE),
+        code="bad_bundle",
+        mend="make or download the bundle again",
+    )
 
 
 def archive_files(
@@ -59,7 +70,7 @@ def archive_files(
     No file may have a name that `is_allowed` denies, or another's.
     """
     try:
-        with zipfile.ZipFile(path) as packed:
+        with zipfile.ZipFile(opened_zip(path, most_files)) as packed:
             return _files(path, packed, is_allowed, most_files)
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist", code="missing_bundle") from None
@@ -73,6 +84,22 @@ def archive_files(
         ValueError,
     ) as error:
         raise bad_bundle(f"{path} cannot be read as a zip file: {error}") from None
+
+
+def opened_zip(path: Path, most_files: int) -> BinaryIO:
+    """A plain file, whole and in memory; OSError where it cannot be read, UsageError `bad_bundle`.
+
+    Python reads the directory of a zip file before anyone can look at its length.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe or a device may never end
+        raise bad_bundle(f"{path} is not a plain file")
+    with open(path, "rb") as file:
+        data = file.read(LARGEST_BUNDLE_BYTES + 1)
+    if len(data) > LARGEST_BUNDLE_BYTES:
+        raise bad_bundle(f"{path} is too large: it exceeds {LARGEST_BUNDLE_BYTES >> 20} MiB")
+    if (entries := data.count(DIRECTORY_ENTRY)) > most_files:
+        raise bad_bundle(f"{path} holds {entries} files; a bundle has at most {most_files}")
+    return io.BytesIO(data)
 
 
 def _files(

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from greenfast.runtime.driver import DeviceFacts, Driver, ImageRefused
 from greenfast.runtime.program import Program
 from greenfast.search.errors import Fault, UsageError
+from greenfast.search.text import one_line, shortened
 
 _ARCH = re.compile(r"sm_(\d{1,2})(\d)([af]?)\Z")
+LONGEST_REASON = 400
 log = logging.getLogger("greenfast.runtime")
 
 
@@ -94,6 +96,13 @@ def _loaded(driver: Driver, program: Program, facts: DeviceFacts) -> ctypes.c_vo
             )
     try:
         return driver.load(compiled(program.source, arch))
+    except Fault as error:
+        built = ", ".join(sorted(program.cubins)) or "no GPU"
+        raise Fault(
+            f"{program.name} has machine code for {built}, {facts.name} is {facts.arch}, and its "
+            f"source cannot be compiled for that: {shortened(one_line(error), LONGEST_REASON)}",
+            code=error.code,
+        ) from None
     except ImageRefused as error:
         raise Fault(
             f"the driver refuses the machine code that NVRTC made for {facts.arch}: {error}",

@@ -68,16 +68,16 @@ def _toolkit() -> Toolkit:
     try:
         return find_toolkit()
     except Fault as error:
-        raise Fault(
-            f"no machine code of the bundle fits this GPU, and it cannot be compiled: {error}",
-            code="no_compiler",
-        ) from None
+        raise Fault(error.message, code="no_compiler", mend=error.mend) from None
 
 
 @cache
 def _library(paths: tuple[str, ...]) -> ctypes.CDLL:
     """NVRTC, the last of its libraries; it finds the others by name once they are loaded."""
-    return [ctypes.CDLL(path) for path in paths][-1]
+    try:
+        return [ctypes.CDLL(path) for path in paths][-1]
+    except OSError as error:
+        raise Fault(f"NVRTC cannot be loaded: {error}", code="no_compiler") from None
 
 
 @cache

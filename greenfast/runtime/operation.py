@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from greenfast.runtime.archive import bad_bundle
+from greenfast.runtime.archive import MALFORMED, bad_bundle
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.expressions import Expression, Value, expression
 
@@ -103,7 +103,7 @@ def read_operation(text: bytes) -> Operation:
         return _operation(table)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, SpecError) as error:
         raise bad_bundle(f"kernel.toml of the bundle cannot be read: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (*MALFORMED, RecursionError) as error:
         raise bad_bundle(
             f"kernel.toml of the bundle defines no operation: {type(error).__name__}: {error}"
         ) from None

@@ -8,7 +8,7 @@ from typing import Any
 
 from greenfast.runtime.driver import Driver, LaunchConfig
 from greenfast.runtime.program import Geometry, Launch, Program
-from greenfast.runtime.tensor_maps import MAP_BYTES, encode
+from greenfast.runtime.tensor_maps import EncodedMaps
 from greenfast.search.devices.tensor_map import TensorMap
 
 WORD = 8
@@ -20,11 +20,13 @@ STREAM_WORD = LaunchConfig.stream.offset // WORD
 class Frame:
     """The memory of one call in flight: argument slots, the list of their addresses, configs.
 
-    `memory` is all of it as 64-bit words; the slots of tensors come first, in order. `first` is
-    what a plan's only launch needs: the memory, the place of its stream, and the driver's call.
+    `memory` is all of it as 64-bit words; the slots of tensors come first, in order. `maps` are
+    the places of the tensor maps' addresses, each with its tensor's place among the addresses.
+    `first` is what a plan's only launch needs: the memory, the maps, the place of its stream, and
+    the driver's call.
     """
 
-    __slots__ = ("calls", "first", "mapped", "maps", "maps_at", "memory")
+    __slots__ = ("calls", "first", "maps", "memory")
 
     def __init__(self, plan: CudaPlan) -> None:
         slots, count = plan.packed, len(plan.packed)
@@ -34,11 +36,10 @@ class Frame:
         for number, data in enumerate(slots):
             self.memory[number] = int.from_bytes(data.ljust(WORD, b"\0"), "little")
             self.memory[count + number] = base + WORD * number
-        self.maps = (ctypes.c_uint8 * (MAP_BYTES * (len(plan.maps) + 1)))()
-        self.maps_at = -(-ctypes.addressof(self.maps) // MAP_BYTES) * MAP_BYTES
-        self.mapped = [-1] * len(plan.maps)
-        for number, (_, argument, _) in enumerate(plan.maps):
-            self.memory[count + argument] = self.maps_at + MAP_BYTES * number
+        self.maps = tuple(
+            (count + argument, at, EncodedMaps(plan.driver, item))
+            for item, argument, at in plan.maps
+        )
         params = ctypes.c_void_p(base + WORD * count)
         calls: list[tuple[int, tuple[Any, ...]]] = []
         for number, launch in enumerate(plan.launches):
@@ -50,7 +51,7 @@ class Frame:
             call = ctypes.c_void_p(base + WORD * at), plan.functions[number], params, None
             calls.append((at + STREAM_WORD, call))
         self.calls = tuple(calls)  # each with the place of its stream
-        self.first = self.memory, *calls[0]
+        self.first = self.memory, self.maps, *calls[0]
 
 
 def _slots(places: Sequence[int]) -> slice | tuple[int, ...]:
@@ -95,7 +96,7 @@ class CudaPlan:
         self._free: list[Frame] = []
         self._launch: Callable[..., int] = driver.launch
         # Queues every launch on a stream; nothing waits.
-        self.launch = self._each if self.maps or len(self.launches) != 1 else self._single()
+        self.launch = self._single() if len(self.launches) == 1 else self._each
 
     def _single(self) -> Callable[[Sequence[int], int], None]:
         """The launch of a plan that has one: `_each` without its loops and attributes."""
@@ -109,8 +110,10 @@ class CudaPlan:
                 frame = free.pop()
             except IndexError:
                 frame = Frame(self)
-            memory, place, call = frame.first
+            memory, maps, place, call = frame.first
             memory[slots] = addresses  # type: ignore[call-overload]
+            for slot, at, encoded in maps:
+                memory[slot] = encoded[addresses[at]]
             memory[place] = stream
             status = launch(*call)
             free.append(frame)
@@ -130,23 +133,14 @@ class CudaPlan:
         else:
             for place, address in zip(self._slots, addresses, strict=True):
                 memory[place] = address
-        if self.maps:
-            self._encode(frame, addresses)
+        for slot, at, encoded in frame.maps:
+            memory[slot] = encoded[addresses[at]]
         for place, call in frame.calls:
             memory[place] = stream
             status = status or launch(*call)
         self._free.append(frame)
         if status:
             self._again(status, addresses, stream)
-
-    def _encode(self, frame: Frame, addresses: Sequence[int]) -> None:
-        """Encode the maps of tensors that lie elsewhere than in the frame's last call."""
-        for number, (tensor_map, _, place) in enumerate(self.maps):
-            if frame.mapped[number] != addresses[place]:
-                encode(
-                    self.driver, tensor_map, frame.maps_at + MAP_BYTES * number, addresses[place]
-                )
-                frame.mapped[number] = addresses[place]
 
     def _again(self, status: int, addresses: Sequence[int], stream: int) -> None:
         """A new thread has no context yet; any other failure is final."""

@@ -20,12 +20,15 @@ from greenfast.runtime.operation import (
 )
 from greenfast.search.devices.tensor_map import ELEMENT_BYTES as MAP_BYTES_OF
 from greenfast.search.devices.tensor_map import UNIT_BYTES, TensorMap, misfit
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.expressions import Expression, Value
+from greenfast.search.text import filled
 
 LARGEST_GRID = (2**31 - 1, 65535, 65535)
 LARGEST_SCRATCH_BYTES = 16 * 2**30
 MOST_THREADS = 1024
+POINTER_BYTES = 8
+MAP_BYTES = 128  # and the alignment that is used here; the driver asks for 64
 LARGEST_SHARED_BYTES = 2**20  # above that of any GPU; the driver refuses what its GPU lacks
 
 Sizes = tuple[int, int, int]
@@ -106,6 +109,21 @@ class Program:
     def name(self) -> str:
         return f"{self.template} {self.source_digest[:12]}"
 
+    @property
+    def argument_bytes(self) -> tuple[int, ...]:
+        """The size of each argument that its launches pass, in order."""
+        operation = self.operation.arguments
+        return (
+            *(
+                struct.calcsize(SCALAR_FORMATS[item.dtype])
+                if isinstance(item, ScalarArgument)
+                else POINTER_BYTES
+                for item in operation
+            ),
+            *(POINTER_BYTES for _ in self.scratch),
+            *(MAP_BYTES for _ in self.tensor_maps),
+        )
+
     @cached_property
     def identity(self) -> str:
         """SHA-256 of the source and of all machine code, under which modules are kept."""
@@ -182,15 +200,19 @@ def geometry(
     values = operation.constants_of({**values, **program.compiled}, constants)
     for requirement, because in operation.requirements:
         if not requirement(values):
-            raise UsageError(because.format_map(values), code="bad_shape")
+            raise UsageError(filled(because, values), code="bad_shape")
     everything = _with_outputs(program, tensors, values, output_strides or {}, without)
     for argument in operation.tensors:
         if argument.name in everything:
             _require_layout(operation, argument, everything[argument.name])
     launch_values = {**program.point, **values}
     scratch = tuple(
-        (form.name, int(form.bytes(launch_values)), form.zero_fill) for form in program.scratch
+        (form.name, _whole(form.bytes, launch_values), form.zero_fill) for form in program.scratch
     )
+    if any(amount < 0 for _, amount, _ in scratch):
+        raise UsageError(
+            "the kernel asks for scratch memory of less than 0 bytes", code="bad_launch"
+        )
     if sum(amount for _, amount, _ in scratch) > LARGEST_SCRATCH_BYTES:
         raise UsageError(
             f"the kernel needs more than {LARGEST_SCRATCH_BYTES >> 30} GiB of scratch memory here",
@@ -290,7 +312,7 @@ def _require_layout(operation: Operation, argument: TensorArgument, facts: Tenso
 
 def _launch(form: LaunchForm, values: Mapping[str, Value]) -> Launch | None:
     grid, block = _three(form.grid, values), _three(form.block, values)
-    smem = int(form.smem_dynamic_bytes(values))
+    smem = _whole(form.smem_dynamic_bytes, values)
     if not all(grid):
         return None
     if any(not 0 < size <= most for size, most in zip(grid, LARGEST_GRID, strict=True)):
@@ -314,8 +336,17 @@ def _launch(form: LaunchForm, values: Mapping[str, Value]) -> Launch | None:
 
 
 def _three(forms: tuple[Expression, ...], values: Mapping[str, Value]) -> Sizes:
-    x, y, z = (int(form(values)) for form in forms)
+    x, y, z = (_whole(form, values) for form in forms)
     return x, y, z
+
+
+def _whole(form: Expression, values: Mapping[str, Value]) -> int:
+    """The expression as a whole number; UsageError when it gives something else."""
+    try:
+        return int(form(values))
+    except (SpecError, ValueError, TypeError, OverflowError) as error:
+        why = error.message if isinstance(error, SpecError) else f"{form.text!r}: {error}"
+        raise UsageError(f"the kernel cannot be launched: {why}", code="bad_launch") from None
 
 
 def _arguments(
@@ -371,18 +402,18 @@ def _tensor_maps(
         strides = (
             _map_strides(tensors[form.tensor], form.axes[1:], item)
             if form.axes
-            else [int(stride(every)) for stride in form.strides]
+            else [_whole(stride, every) for stride in form.strides]
         )
         tensor_map = TensorMap(
             form.name,
             form.tensor,
             form.dtype,
-            tuple(max(int(size(values)), 1) for size in form.sizes),
+            tuple(max(_whole(size, values), 1) for size in form.sizes),
             tuple(stride * item for stride in strides),
-            tuple(int(size(values)) for size in form.box),
-            int(form.swizzle_bytes(values)),
+            tuple(_whole(size, values) for size in form.box),
+            _whole(form.swizzle_bytes, values),
             form.fill,
-            int(form.l2_promotion_bytes(values)),
+            _whole(form.l2_promotion_bytes, values),
         )
         if reason := misfit(tensor_map):
             raise UsageError(f"the tensor map {form.name}: {reason}", code="tensor_map")

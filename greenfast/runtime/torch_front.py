@@ -1,8 +1,9 @@
-"""`attention` and `rms_norm` on PyTorch's tensors: a look-up, an allocation, a launch.
+"""`attention` and `rms_norm` on PyTorch's tensors: a comparison, an allocation, a launch.
 
-The first lines of both functions are the whole of a repeated call. They are written for speed:
-each attribute of a tensor costs some 50 ns, and so does each level of calls. The signature of a
-call is compared with the last one first: that takes half as long as its hash, for the dict of all.
+A repeated call is told by PyTorch's own comparison of its tensors with the last call's
+(torch_private.py), any other by its signature in a dict, which takes about three times as long.
+Both ways are written for speed: each attribute of a tensor costs some 50 ns on a GPU's host, and so
+does each level of calls.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from greenfast.runtime.signatures import (
     served,
 )
 from greenfast.runtime.torch_checks import PLAIN, unfit
+from greenfast.runtime.torch_private import allocation, never, same_tensors
 from greenfast.search.errors import UsageError
 
 MOST_SIGNATURES = 4096  # kept; beyond them all are prepared again
+MOST_RENEWALS = 4  # of a signature's comparison, for other modes
 TENSORS = frameworks.TorchTensors(torch)
 
 # True while Dynamo traces. While anything else makes a graph, its tensors are no plain ones.
@@ -35,9 +38,9 @@ _is_compiling = torch.compiler.is_dynamo_compiling
 _grad_enabled = torch.is_grad_enabled
 _autocast = torch.is_autocast_enabled
 _empty = torch.empty_strided
-_empty_like = torch.empty_like
 _sdpa = torch.nn.functional.scaled_dot_product_attention
 _stream = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
+_device = getattr(torch._C, "_cuda_getDevice", lambda: 0)
 DEVICES = ("cuda",)  # whose calls become an operator in a graph
 BOTTOM_RIGHT = "causal_bottom_right"  # the mask that PyTorch's operation does not have
 SHADOWS = (FakeTensor, FunctionalTensor)  # what stands for a tensor while a graph is made
@@ -45,32 +48,52 @@ _one_device = torch.cuda.device_count() < 2
 
 
 class Ready:
-    """A prepared signature: how to allocate the outputs, and the plan to launch."""
+    """A prepared signature: how to recognise it, to allocate its outputs, and to launch it."""
 
-    __slots__ = ("device", "launch", "like", "ordinal", "outputs", "plan", "quick")
+    __slots__ = (
+        "device", "launch", "new", "options", "ordinal", "outputs", "plan", "quick", "renewals",
+        "same",
+    )  # fmt: skip
 
-    def __init__(self, prepared: Prepared, like: Any, names: tuple[str, ...]) -> None:
-        self.plan, self.device = prepared.plan, like.device
+    def __init__(
+        self, prepared: Prepared, inputs: tuple[Any, ...], options: Any, names: tuple[str, ...]
+    ) -> None:
+        self.plan, self.device = prepared.plan, inputs[0].device
         self.ordinal, self.launch = prepared.plan.device, prepared.plan.launch
+        self.same, self.options, self.renewals = same_tensors(inputs), options, MOST_RENEWALS
         outputs = prepared.plan.geometry.outputs
-        self.outputs = tuple(
-            (outputs[name].shape, outputs[name].strides, TENSORS.dtype(outputs[name].dtype))
-            for name in names
+        self.allocate(
+            tuple(
+                (outputs[name].shape, outputs[name].strides, TENSORS.dtype(outputs[name].dtype))
+                for name in names
+            )
         )
-        # empty_like is the quicker allocation, where it gives the same layout.
-        shape, strides, dtype = self.outputs[0]
-        self.like = (shape, strides, dtype) == (like.shape, _empty_like(like).stride(), like.dtype)
-        # Scratch memory, or a device that may not be this thread's, take the longer way.
-        self.quick = not prepared.plan.scratch and _one_device
-        if prepared.plan.names[-len(names) :] != names:
-            self.quick = False  # its addresses would be given in another order
+        # Scratch memory, and addresses that are given in another order, take the longer way.
+        self.quick = not prepared.plan.scratch and prepared.plan.names[-len(names) :] == names
+
+    def allocate(self, outputs: tuple[tuple[Any, Any, Any], ...]) -> None:
+        """Take shapes, strides and types of the outputs."""
+        self.outputs = outputs
+        self.new = tuple(allocation(*output, self.device) for output in outputs)
+
+    def is_last(self, last: list[Ready | Nothing], inputs: tuple[Any, ...]) -> None:
+        """Compare with this one first from now on; a mode may have changed since it was made."""
+        if last[0] is self and self.renewals:
+            self.same, self.renewals = same_tensors(inputs), self.renewals - 1
+        last[0] = self
+
+
+class Nothing:
+    """Stands for the last signature before there was one."""
+
+    same, options = staticmethod(never), None
 
 
 _attention: dict[Any, Ready | Refused] = {}
 _rms_norm: dict[Any, Ready | Refused] = {}
-# The last signature that was ready, with it: a pair, which threads replace as a whole.
-_last_attention: list[tuple[Any, Ready | Refused | None]] = [(None, None)]
-_last_rms_norm: list[tuple[Any, Ready | Refused | None]] = [(None, None)]
+# The signature of the last call that was launched; threads replace it as a whole.
+_last_attention: list[Ready | Nothing] = [Nothing()]
+_last_rms_norm: list[Ready | Nothing] = [Nothing()]
 
 
 def attention(
@@ -97,36 +120,73 @@ def attention(
         return _traced(
             q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
         )
+    last = _last_attention[0]
+    if (
+        last.same(q, k, v)
+        and last.options == (is_causal, mask, scale, enable_gqa, return_lse)
+        and attn_mask is None
+        and out is None
+        and not dropout_p
+    ):
+        result = _launched(last, q, k, v, return_lse)
+        if result is not None:
+            return result
+    return _by_signature(
+        q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
+    )
+
+
+def _launched(ready: Any, q: Any, k: Any, v: Any, return_lse: bool) -> Any:
+    """The outputs of a signature's kernel; None where it cannot read the tensors' memory."""
+    try:
+        q_at, k_at, v_at = q.data_ptr(), k.data_ptr(), v.data_ptr()
+    except RuntimeError:  # under torch.func.vmap tensors have no memory of their own
+        return None
+    if (q_at | k_at | v_at) & 15:
+        return None
+    if not ready.quick or not (_one_device or _device() == ready.ordinal):
+        return _attention_outputs(ready, {"q": q, "k": k, "v": v, "o": _new(ready, 0)}, return_lse)
+    o = ready.new[0]()
+    if not return_lse:
+        ready.launch((q_at, k_at, v_at, o.data_ptr()), _stream(ready.ordinal))
+        return o
+    lse = ready.new[1]()
+    ready.launch((q_at, k_at, v_at, o.data_ptr(), lse.data_ptr()), _stream(ready.ordinal))
+    return o, lse
+
+
+def _layouts(a: Any, b: Any, c: Any) -> tuple[Any, ...]:
+    """What three tensors have beside their memory."""
+    return (
+        a.shape, b.shape, c.shape, a.stride(), b.stride(), c.stride(), a.dtype, b.dtype, c.dtype,
+        a.get_device(), b.get_device(), c.get_device(),
+    )  # fmt: skip
+
+
+def _by_signature(
+    q: Any,
+    k: Any,
+    v: Any,
+    attn_mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    mask: str | None,
+    scale: float | None,
+    enable_gqa: bool,
+    return_lse: bool,
+    out: Any,
+) -> Any:
+    """A call that is not like the last one."""
     if type(q) in PLAIN and type(k) in PLAIN and type(v) in PLAIN:
-        key = (
-            q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(),
-            q.dtype, k.dtype, v.dtype, q.get_device(), k.get_device(), v.get_device(),
-            is_causal, mask, scale, enable_gqa, return_lse,
-        )  # fmt: skip
-        last, ready = _last_attention[0]
-        if key != last:
-            ready = _attention.get(key)
-            if type(ready) is Ready:
-                _last_attention[0] = key, ready
-        plain = attn_mask is None and out is None and not dropout_p and not _autocast()
-        graded = _grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-        if type(ready) is Ready and plain and not graded:
-            try:
-                q_at, k_at, v_at = q.data_ptr(), k.data_ptr(), v.data_ptr()
-            except RuntimeError:  # under torch.func.vmap tensors have no memory of their own
-                q_at = k_at = v_at = 1
-            if not (q_at | k_at | v_at) & 15:
-                o = _empty_like(q) if ready.like else _new(ready, 0)
-                if ready.quick:
-                    if not return_lse:
-                        ready.launch((q_at, k_at, v_at, o.data_ptr()), _stream(ready.ordinal))
-                        return o
-                    lse = _new(ready, 1)
-                    addresses = (q_at, k_at, v_at, o.data_ptr(), lse.data_ptr())
-                    ready.launch(addresses, _stream(ready.ordinal))
-                    return o, lse
-                return _attention_outputs(ready, {"q": q, "k": k, "v": v, "o": o}, return_lse)
-        elif type(ready) is Refused and out is None and not return_lse and mask != BOTTOM_RIGHT:
+        known = _attention.get((_layouts(q, k, v), is_causal, mask, scale, enable_gqa, return_lse))
+        if type(known) is Ready and attn_mask is None and out is None and not dropout_p:
+            graded = _grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+            if not graded and not _autocast():
+                result = _launched(known, q, k, v, return_lse)
+                if result is not None:
+                    known.is_last(_last_attention, (q, k, v))
+                    return result
+        elif type(known) is Refused and out is None and not return_lse and mask != BOTTOM_RIGHT:
             causal = is_causal or mask == "causal_top_left"
             return _sdpa(q, k, v, attn_mask, dropout_p, causal, scale=scale, enable_gqa=enable_gqa)
     return _first_attention(
@@ -158,17 +218,8 @@ def _first_attention(
     tensors = {"q": q, "k": k, "v": v}
     if type(q) in SHADOWS and attn_mask is None and not dropout_p and out is None:
         return _operator(q, k, v, name, scale, enable_gqa, return_lse)
-    key = (
-        *(tensor.shape for tensor in tensors.values()),
-        *(tensor.stride() for tensor in tensors.values()),
-        *(tensor.dtype for tensor in tensors.values()),
-        *(tensor.get_device() for tensor in tensors.values()),
-        is_causal,
-        mask,
-        scale,
-        enable_gqa,
-        return_lse,
-    )
+    options = is_causal, mask, scale, enable_gqa, return_lse
+    key = _layouts(q, k, v), *options
     known = _attention.get(key)
     if type(known) is Refused:
         state: Prepared | Refused = known
@@ -187,7 +238,7 @@ def _first_attention(
         if out is not None:
             o = out.copy_(o)
         return (o, lse) if return_lse else o
-    ready = Ready(state, q, ("o", "lse") if return_lse else ("o",))
+    ready = Ready(state, (q, k, v), options, ("o", "lse") if return_lse else ("o",))
     _remember(_attention, key, ready)
     o = _new(ready, 0) if out is None else _checked_out(out, tensors, state)
     return _attention_outputs(ready, {**tensors, "o": o}, return_lse)
@@ -292,31 +343,38 @@ def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> An
     """
     if _is_compiling():  # Inductor makes one kernel of the library's operations, too
         return library_rms_norm(x, weight, residual, eps)
-    if type(x) in PLAIN and type(residual) in PLAIN and type(weight) in PLAIN:
-        key = (
-            x.shape, residual.shape, weight.shape, x.stride(), residual.stride(), weight.stride(),
-            x.dtype, residual.dtype, weight.dtype,
-            x.get_device(), residual.get_device(), weight.get_device(), eps,
-        )  # fmt: skip
-        last, ready = _last_rms_norm[0]
-        if key != last:
-            ready = _rms_norm.get(key)
-            if type(ready) is Ready:
-                _last_rms_norm[0] = key, ready
+    last = _last_rms_norm[0]
+    if last.same(x, residual, weight) and eps == last.options:
+        result = _launched_rms_norm(last, x, residual, weight)
+        if result is not None:
+            return result
+    elif type(x) in PLAIN and type(residual) in PLAIN and type(weight) in PLAIN:
+        ready = _rms_norm.get((_layouts(x, residual, weight), eps))
         graded = _grad_enabled() and (
             x.requires_grad or residual.requires_grad or weight.requires_grad
         )
         if type(ready) is Ready and not _autocast() and not graded:
-            try:
-                addresses = (x.data_ptr(), residual.data_ptr(), weight.data_ptr())
-            except RuntimeError:
-                addresses = (1, 1, 1)
-            if not (addresses[0] | addresses[1] | addresses[2]) & 15 and ready.quick:
-                h = _empty_like(x) if ready.like else _new(ready, 0)
-                y = _empty_like(x) if ready.like else _new(ready, 1)
-                ready.launch((*addresses, h.data_ptr(), y.data_ptr()), _stream(ready.ordinal))
-                return y, h
+            result = _launched_rms_norm(ready, x, residual, weight)
+            if result is not None:
+                ready.is_last(_last_rms_norm, (x, residual, weight))
+                return result
     return _first_rms_norm(x, weight, residual, eps)
+
+
+def _launched_rms_norm(ready: Any, x: Any, residual: Any, weight: Any) -> Any:
+    """y and h; None where the kernel cannot read the tensors' memory."""
+    try:
+        x_at, residual_at, weight_at = x.data_ptr(), residual.data_ptr(), weight.data_ptr()
+    except RuntimeError:
+        return None
+    if (x_at | residual_at | weight_at) & 15 or not ready.quick:
+        return None
+    if not (_one_device or _device() == ready.ordinal):
+        return None
+    h, y = ready.new[0](), ready.new[1]()
+    addresses = (x_at, residual_at, weight_at, h.data_ptr(), y.data_ptr())
+    ready.launch(addresses, _stream(ready.ordinal))
+    return y, h
 
 
 def _first_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:
@@ -328,21 +386,11 @@ def _first_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:
     if isinstance(state, Refused):
         tell("rms_norm", state.why)
         return library_rms_norm(x, weight, residual, eps)
-    ready = Ready(state, x, ("h", "y"))
+    ready = Ready(state, (x, residual, weight), eps, ("h", "y"))
     # Outputs have the shape of x; the plan knows them as rows.
     contiguous = tuple(torch.empty(x.shape, device="meta").stride())
-    ready.outputs = ((tuple(x.shape), contiguous, x.dtype),) * 2
-    ready.like = _empty_like(x).stride() == contiguous
-    key = (
-        *(tensor.shape for tensor in (x, residual, weight)),
-        x.stride(),
-        residual.stride(),
-        weight.stride(),
-        *(tensor.dtype for tensor in (x, residual, weight)),
-        *(tensor.get_device() for tensor in (x, residual, weight)),
-        eps,
-    )
-    _remember(_rms_norm, key, ready)
+    ready.allocate(((tuple(x.shape), contiguous, x.dtype),) * 2)
+    _remember(_rms_norm, (_layouts(x, residual, weight), eps), ready)
     tensors = {
         "x": x,
         "residual": residual,

@@ -50,6 +50,7 @@ import numpy as np
 from greenfast.search.devices.clusters import (
     ALONE,
     PORTABLE_BLOCKS,
+    Shape,
     declared_clusters,
     misfit,
     shape_text,
@@ -137,16 +138,24 @@ def with_declared_clusters(problem: Problem, source: RenderedSource, where: str)
     declared, launches = dict(declared_clusters(source.text, source.entries)), []
     for launch in problem.launches:
         cluster = declared.get(launch.entry, launch.cluster)
-        if launch.cluster not in (ALONE, cluster):
-            raise SpecError(
-                f"{where}: {launch.entry} is launched in clusters of "
-                f"{shape_text(launch.cluster)}, and its text declares {shape_text(cluster)}",
-                code="bad_cluster",
-            )
-        if sentence := misfit(cluster, launch.grid):
-            raise SpecError(f"{where}: {launch.entry}: {sentence}", code="bad_cluster")
-        launches.append(replace(launch, cluster=cluster))
+        launches.append(launched_in(cluster, launch, launch.entry, where))
     return replace(problem, launches=tuple(launches))
+
+
+def launched_in(cluster: Shape, launch: LaunchPlan, entry: str, where: str) -> LaunchPlan:
+    """The launch in clusters of this shape, which the text of `entry` declares.
+
+    SpecError where the launch names another shape, or its grid is no multiple of it.
+    """
+    if launch.cluster not in (ALONE, cluster):
+        raise SpecError(
+            f"{where}: {entry} is launched in clusters of {shape_text(launch.cluster)}, and its "
+            f"text declares {shape_text(cluster)}",
+            code="bad_cluster",
+        )
+    if sentence := misfit(cluster, launch.grid):
+        raise SpecError(f"{where}: {entry}: {sentence}", code="bad_cluster")
+    return replace(launch, cluster=cluster)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,6 +244,13 @@ def _buffer(table: Table, folder: Path, random: np.random.Generator) -> Tensor:
         if file
         else filled_array(fill, shape, dtype, random, table.where)
     )
+    return contiguous_tensor(name, role, dtype, shape, values)
+
+
+def contiguous_tensor(
+    name: str, role: str, dtype: np.dtype, shape: tuple[int, ...], values: np.ndarray | None
+) -> Tensor:
+    """A tensor in C order with these values; poisoned without values."""
     image = (
         np.full(math.prod(shape) * dtype.itemsize, POISON, np.uint8)
         if values is None

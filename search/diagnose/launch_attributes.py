@@ -13,8 +13,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from greenfast.search.devices.clusters import ALONE, misfit, shape_text
+from greenfast.search.devices.clusters import ALONE
 from greenfast.search.devices.facts import Device
+from greenfast.search.diagnose.brought import launched_in
 from greenfast.search.diagnose.device_extract import DeviceCode
 from greenfast.search.diagnose.entries import Entry
 from greenfast.search.errors import SpecError
@@ -65,16 +66,7 @@ def _with_attributes(launch: LaunchPlan, entry: Entry, code: DeviceCode, where: 
     x, y, z = (*_numbers("cluster_dims", entry, code), 1, 1, 1)[:3]
     if x is None or y is None or z is None or (x, y, z) == ALONE:
         return launch
-    cluster = (x, y, z)
-    if launch.cluster not in (ALONE, cluster):
-        raise SpecError(
-            f"{where}: {entry.text} is launched in clusters of {shape_text(launch.cluster)}, and "
-            f"its text declares {shape_text(cluster)}",
-            code="bad_cluster",
-        )
-    if sentence := misfit(cluster, launch.grid):
-        raise SpecError(f"{where}: {entry.text}: {sentence}", code="bad_cluster")
-    return replace(launch, cluster=cluster)
+    return launched_in((x, y, z), launch, entry.text, where)
 
 
 def _numbers(attribute: str, entry: Entry, code: DeviceCode) -> list[int | None]:

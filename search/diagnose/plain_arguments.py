@@ -21,13 +21,14 @@ from greenfast.search.diagnose.brought import (
     BUFFER_DTYPES,
     MOST_BYTES,
     array_from_file,
+    contiguous_tensor,
     filled_array,
 )
 from greenfast.search.diagnose.entries import parameter_name
 from greenfast.search.diagnose.plain_argument_text import GRAMMAR, ArgumentText, refused
 from greenfast.search.diagnose.plain_textures import is_texture, texture
 from greenfast.search.errors import SpecError, UsageError
-from greenfast.search.oracle.problem import POISON, GivenArgument, Packed, Scalar, Tensor
+from greenfast.search.oracle.problem import GivenArgument, Packed, Scalar, Tensor
 from greenfast.search.targets.emulator.job import SCALAR_FORMATS
 
 # CUDA's and C++'s names of the types that launch.toml calls float32, int32, ...
@@ -205,14 +206,7 @@ def _array(
     role = "input" if is_input else ROLES[argument.role or "inout"]
     fill = argument.value or ("poison" if argument.role in ("out", "workspace") else "random")
     values = _values(argument, fill, shape, dtype, folder, random)
-    image = (
-        np.full(math.prod(shape) * dtype.itemsize, POISON, np.uint8)
-        if values is None
-        else np.ascontiguousarray(values).reshape(-1).view(np.uint8).copy()
-    )
-    image.flags.writeable = False
-    strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    return Tensor(argument.name, role, dtype, shape, strides, image, filled=values is not None)
+    return contiguous_tensor(argument.name, role, dtype, shape, values)
 
 
 def _values(

@@ -12,6 +12,8 @@ from greenfast.search.errors import Fault
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items, Workload
+from greenfast.search.oracle.cases import workload_case
+from greenfast.search.oracle.problem import Problem, lay_out
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Resolved, resolve
@@ -94,6 +96,28 @@ class Subject:
         if self.cubin is None:
             raise Fault("the candidate was prepared without a cubin", code="no_cubin")
         return self.cubin
+
+    @cached_property
+    def timed(self) -> tuple[Problem, ...]:
+        """Each workload as it is timed, without optional outputs.
+
+        The baseline's are laid out once for all candidates.
+        """
+        cases = [workload_case(workload, self.seed) for workload in self.workloads]
+        return tuple(
+            replace(
+                lay_out(
+                    self.kernel,
+                    self.template,
+                    self.point,
+                    case,
+                    self.target.case_data(self.kernel, case),
+                    optional_outputs=False,
+                ),
+                mode=self.conditions.mode,
+            )
+            for case in cases
+        )
 
     def with_seed(self, seed: int) -> Subject:
         """The same candidate on the inputs of another seed, to be loaded again."""

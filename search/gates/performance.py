@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from greenfast.search.acceptance import (
     accept,
     acceptance_sentence,
@@ -12,8 +10,7 @@ from greenfast.search.acceptance import (
 )
 from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.correctness import compare
-from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.problem import Problem, lay_out
+from greenfast.search.oracle.problem import Problem
 from greenfast.search.targets.base import Execution, Failure, Rival
 from greenfast.search.verdict import (
     Failed,
@@ -88,23 +85,8 @@ class PerformanceGate:
 
 
 def timed_problems(subject: Subject, seed: int | None = None) -> tuple[Problem, ...]:
-    """Each workload as it is timed, without optional outputs; its inputs are of `seed`."""
-    seed = subject.seed if seed is None else seed
-    cases = [workload_case(workload, seed) for workload in subject.workloads]
-    return tuple(
-        replace(
-            lay_out(
-                subject.kernel,
-                subject.template,
-                subject.point,
-                case,
-                subject.target.case_data(subject.kernel, case),
-                optional_outputs=False,
-            ),
-            mode=subject.conditions.mode,
-        )
-        for case in cases
-    )
+    """Each workload as it is timed; its inputs are of `seed`."""
+    return subject.timed if seed is None else subject.with_seed(seed).timed
 
 
 def left_wrong(subject: Subject, execution: Execution) -> Failure | None:

@@ -18,7 +18,7 @@ from greenfast.search.gates.claimed_tiles import drawn_by_baseline
 from greenfast.search.gates.few_blocks import few_blocks_case
 from greenfast.search.oracle.cases import Case, derived_cases, uncompared_cases
 from greenfast.search.oracle.problem import Problem, lay_out
-from greenfast.search.oracle.reference import case_data, inputs_alone
+from greenfast.search.oracle.reference import case_data, inputs_alone, precompute
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import Checked, Runner, SourceRefused
 from greenfast.search.text import file_line
@@ -181,6 +181,7 @@ def checked_problems(subject: Subject) -> list[Problem]:
     }
     in_order = list(reversed(cases.values()))
     in_order += drawn_by_baseline(subject)
+    precompute(subject.kernel, in_order)
     problems = [
         lay_out(
             subject.kernel, subject.template, subject.point, case, case_data(subject.kernel, case)

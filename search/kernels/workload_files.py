@@ -15,10 +15,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from greenfast.search.text import shortened, visible
 ENDINGS = (".toml", ".json", ".csv")
 LARGEST_FILE_BYTES = 2**20
 MOST_WORKLOADS = 1000
+LARGEST_WEIGHT = 1e15
 SHOWN_FAULTS = 20
 ROW_KEYS = ("name", "weight", "dims", "options")
 
@@ -85,9 +85,11 @@ def workload_of(row: Mapping[str, Any], kernel: KernelSpec, where: str) -> Weigh
     if (
         isinstance(weight, bool)
         or not isinstance(weight, (int, float))
-        or not 0 < weight < math.inf
+        or not 0 < weight <= LARGEST_WEIGHT
     ):
-        faults.append(f"the weight {_short(weight)}; weights are numbers above 0")
+        faults.append(
+            f"the weight {_short(weight)}; weights are numbers above 0, at most {LARGEST_WEIGHT:g}"
+        )
     try:
         workload = kernel.named(kernel.workload_form.workload(values, label=name, where=where))
     except UsageError as error:
@@ -109,7 +111,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
         if ending == ".csv":
             rows: Any = _csv_rows(text)
         else:
-            rows = tomllib.loads(text) if ending == ".toml" else json.loads(text)
+            rows = tomllib.loads(text) if ending == ".toml" else _json(text)
     except (ValueError, csv.Error, RecursionError) as error:
         raise UsageError(
             f"{_shown(path)}: not valid {ending[1:].upper()}: {shortened(visible(error), 120)}",
@@ -131,12 +133,29 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
     yield from rows
 
 
+def _json(text: str) -> Any:
+    """The value; ValueError for an object that has a key twice, of which Python keeps the last."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        _require_once([key for key, _ in pairs])
+        return dict(pairs)
+
+    return json.loads(text, object_pairs_hook=unique)
+
+
+def _require_once(names: Iterable[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if name and count > 1]
+    if repeated:
+        raise ValueError(f"{repeated[0]} is there twice")
+
+
 def _csv_rows(text: str) -> list[dict[str, Any]]:
     """The rows below the first line, which names the columns."""
-    rows = csv.DictReader(io.StringIO(text), strict=True)
+    rows = csv.DictReader(io.StringIO(text, newline=None), strict=True)
     for separator in ";\t":
         if any(separator in name for name in rows.fieldnames or ()):
             raise ValueError(f"columns are separated by commas, not by {separator!r}")
+    _require_once(name.strip() for name in rows.fieldnames or ())
     return [_csv_row(row) for row in rows]
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from greenfast.search.errors import GreenfastError, SpecError, UsageError
 from greenfast.search.kernels.expressions import Expression, Value
-from greenfast.search.text import shortened, visible
+from greenfast.search.text import filled, shortened, visible
 
 Items = tuple[tuple[str, Value], ...]
 
@@ -186,7 +186,8 @@ class WorkloadForm:
             return ""
         size, smallest = values[dim.name], 0 if dim.name in self.empty_dims else 1
         if not isinstance(size, int) or isinstance(size, bool):
-            return f"{dim.name}={_shown(size)} is not a whole number"
+            but = ", but text" if isinstance(size, str) and size.isdecimal() else ""
+            return f"{dim.name}={_shown(size)} is not a whole number{but}"
         if dim.values and size not in dim.values:
             return f"{dim.name}={size} is not one of {', '.join(map(str, dim.values))}"
         if size == 0 and 0 in dim.values and smallest:
@@ -209,7 +210,7 @@ class WorkloadForm:
             if int(values[name]) % multiple
         ]
         faults += [
-            requirement.because.format(**values)
+            filled(requirement.because, values)
             for requirement in self.requirements
             if not faults and not requirement.expression(values)
         ]

@@ -51,6 +51,11 @@ class Flight:
             return self.future.result().verdict
         return self.timed.result() if self.timed.done() else None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there is an outcome."""
+        return self.timed.done() or self.future.done()
+
 
 def set_once(future: Future[Verdict]) -> Callable[[Verdict], None]:
     """Gives `future` its result; a repeated evaluation does so again, and is not heard."""
@@ -70,6 +75,7 @@ class Flights:
         self.window, self._is_measured = window, is_measured
         self.most = BEHIND * window if is_measured else window
         self._queue: deque[Flight] = deque()
+        self._under_way: list[Flight] = []  # of the queue: the outcome may be unknown
         self._changed = threading.Event()
 
     def __bool__(self) -> bool:
@@ -86,11 +92,13 @@ class Flights:
             return False
         if not self._is_measured:
             return True
-        under_way = sum(flight.heard is None and flight.outcome is None for flight in self._queue)
-        return under_way + asked < self.window
+        self._under_way = [flight for flight in self._under_way if not flight.is_known]
+        return len(self._under_way) + asked < self.window
 
     def add(self, flight: Flight) -> None:
         self._queue.append(flight)
+        if self._is_measured:
+            self._under_way.append(flight)
         self.watch(flight.future)
         self.watch(flight.timed)
 

@@ -1,5 +1,7 @@
 """The strategy in a thread of its own, so that the loop never waits for its model.
 
+Where times are measured and cores are free, the model is in a process of its own.
+
 Requests are answered in the order in which the loop makes them. What the strategy knows at each
 question is therefore the same in every run of a plan, however long an answer takes.
 """
@@ -15,6 +17,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.loop.near_negatives import NearNegativesLast
 from greenfast.search.render import RenderedSource, RenderFailed
 from greenfast.search.space.candidate import Candidate
+from greenfast.search.strategies.apart import Apart, Chooser, apart
 from greenfast.search.strategies.base import Proposal, Strategy, Told
 
 Rendered = RenderedSource | RenderFailed
@@ -39,22 +42,32 @@ class Proposer:
         *,
         distinct: bool,
         discourages: Callable[[Candidate], bool] = lambda _: False,
+        may_move: bool = False,
     ) -> None:
         """`distinct`: a proposal that renders to a text that was tried is replaced.
 
         `discourages`: whether a candidate is so near to known negatives that others come first.
+        `may_move`: the strategy may answer from a process of its own.
         """
-        self._strategy, self._render, self._distinct = strategy, render, distinct
-        self._next = NearNegativesLast(lambda: strategy.ask(), discourages)  # noqa: PLW0108
+        self._strategy: Chooser = strategy
+        self._apart: Apart | None = None
+        self._own, self._may_move = strategy, may_move
+        self._render, self._distinct = render, distinct
+        # `_strategy` changes, so its method is looked up at each question.
+        self._next = NearNegativesLast(lambda: self._strategy.ask(), discourages)  # noqa: PLW0108
         self._sources: dict[str, Told | None] = {}  # digest -> result, None while it is not known
         self._failure: BaseException | None = None  # of telling, for the next question
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="propose")
 
     def __enter__(self) -> Proposer:
+        self._apart = apart(self._own) if self._may_move else None
+        self._strategy = self._apart or self._own
         return self
 
     def __exit__(self, *error: object) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
+        if self._apart is not None:
+            self._apart.close()
 
     def ask(self) -> Future[Proposed | None]:
         """The next candidate; None when no valid point is left."""

@@ -130,6 +130,7 @@ class SearchRun:
             context.render,
             distinct=plan.submitted is None,
             discourages=self.memory.discourages,
+            may_move=context.target.measures,
         )
         self.next_number = 0
         self.baseline: tuple[Timing, ...] | None = None

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from greenfast.search.dispatch.build import DEFAULT_WITHIN_PERCENT, check_within
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.spec import KernelSpec
-from greenfast.search.kernels.workload_files import WeightedWorkload
+from greenfast.search.kernels.workload_files import LARGEST_WEIGHT, WeightedWorkload
 from greenfast.search.kernels.workloads import Items, WorkloadValues
 from greenfast.search.loop.limits import require_memory
-from greenfast.search.loop.plan import LARGEST_WEIGHT, SearchRequest
+from greenfast.search.loop.plan import SearchRequest
+from greenfast.search.loop.settings import LONGEST_NAME
 from greenfast.search.text import shortened
 
 MOST_SEARCHES = 64
 MOST_WORKLOADS = 1000
 SHOWN_FAULTS = 20
-LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)

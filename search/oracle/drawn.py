@@ -25,7 +25,7 @@ from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Dim, Items
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.reference import kernel_module
+from greenfast.search.oracle.reference import guard_of, kernel_module
 
 DRAWN_CASES = 3
 DRAWN_SHARE = 0.04  # of the derived checks' work, for one drawn case
@@ -254,7 +254,9 @@ def _fits(kernel: KernelSpec, case: Case) -> bool:
     )
     if elements > DRAWN_ELEMENTS or not _flop(kernel, case.dims, case.options) > 0:
         return False
-    module = kernel_module(kernel)
+    module, guard = kernel_module(kernel), guard_of(kernel)
+    if guard is not None:
+        return guard.takes_sizes(kernel, case)
     try:
         module.make_inputs(dims, dict(case.options), case.inputs, case.seed, {})
     except SpecError:

@@ -8,7 +8,9 @@ are computed here, without the quarter of a second that a child takes to start.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from greenfast.search.children import ChildDied, ChildTimeout
 from greenfast.search.errors import SpecError
@@ -19,6 +21,7 @@ from greenfast.search.oracle.reference_children import (
     OUT_OF_MEMORY,
     Arrays,
     ReferenceChildren,
+    Work,
 )
 from greenfast.search.shipped import KERNEL_TEMPLATES
 
@@ -62,16 +65,30 @@ class GuardedReferences:
             raise _mistake(kernel, f"case {case.name}: {_memory()}", "reference_memory")
         raise SpecError(error, code="reference_failed")
 
+    def moved(self, kernel: KernelSpec, case: Case) -> Mapping[str, Any]:
+        """The outputs for inputs changed by one rounding; empty where reference.py fails on them.
+
+        SpecError where it does not end.
+        """
+        doing = f"case {case.name}, computed again"
+        ((arrays, _),) = self._ask(kernel, [case], doing, Work.MOVED)
+        return arrays[1] if arrays is not None else {}
+
+    def takes_sizes(self, kernel: KernelSpec, case: Case) -> bool:
+        """Whether make_inputs takes the case's sizes; SpecError where it did not end."""
+        ((_, error),) = self._ask(kernel, [case], f"make_inputs of case {case.name}", Work.INPUTS)
+        return not error
+
     def close(self) -> None:
         """End the children, with all processes that a reference has started."""
         self._children.pool.kill()
         self._children.pool.close()
 
     def _ask(
-        self, kernel: KernelSpec, cases: list[Case], doing: str
+        self, kernel: KernelSpec, cases: list[Case], doing: str, work: Work = Work.ALL
     ) -> list[tuple[Arrays | None, str]]:
         try:
-            return self._children.asked(kernel, cases, self._deadline_s)
+            return self._children.asked(kernel, cases, self._deadline_s, work)
         except ChildTimeout:
             sentence = f"{doing} takes more than {self._deadline_s:g} s"
             mend = f"end its loop, make the case smaller, or set {DEADLINE_VARIABLE}"

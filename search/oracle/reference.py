@@ -98,6 +98,8 @@ class CaseData:
     outputs: dict[str, Expected]
     # Tensors made of this data, kept because every candidate that runs the case needs them.
     laid_out: dict[Hashable, Any] = field(default_factory=dict, compare=False)
+    # Evidence for outputs that passed, by their bytes: many candidates leave the same ones.
+    passed: dict[Hashable, Any] = field(default_factory=dict, compare=False)
 
     @property
     def nbytes(self) -> int:
@@ -255,8 +257,8 @@ def precompute(kernel: KernelSpec, cases: Iterable[Case]) -> None:
 
 def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -> CaseData:
     """The data of `case`, not kept; computed in this process unless a guard watches the kernel."""
-    guard = _CACHE.guard
-    if compute is None and guard is not None and guard.watches(kernel):
+    guard = guard_of(kernel)
+    if compute is None and guard is not None:
         arrays = guard.computed(kernel, case)
         if arrays is not None:
             return _from_child(kernel, case, arrays)
@@ -435,10 +437,16 @@ def raised(file: str, case_name: str, error: BaseException) -> str:
     return f"{place_of(error, file)}: case {case_name}: {type(error).__name__}: {error}"
 
 
+def guard_of(kernel: KernelSpec) -> GuardedReferences | None:
+    """The guard that watches this kernel's reference; None where it is called in this process."""
+    guard = _CACHE.guard
+    return guard if guard is not None and guard.watches(kernel) else None
+
+
 def kernel_module(kernel: KernelSpec) -> types.ModuleType:
     """The kernel's reference.py, loaded; SpecError as in `reference_module`."""
-    guard = _CACHE.guard
-    if guard is not None and guard.watches(kernel):
+    guard = guard_of(kernel)
+    if guard is not None:
         guard.require_loads(kernel)
     return reference_module(kernel.folder.name, kernel.reference_text, kernel.reference_uses)
 

@@ -13,15 +13,18 @@ import numpy as np
 
 from greenfast.search.children import serve_requests
 from greenfast.search.errors import SpecError
+from greenfast.search.oracle.accumulation import moved_inputs
 from greenfast.search.oracle.not_finite import planted, planted_inputs, with_planted
 from greenfast.search.oracle.reference import described_module, raised
-from greenfast.search.oracle.reference_children import OUT_OF_MEMORY, Part
+from greenfast.search.oracle.reference_children import OUT_OF_MEMORY, Part, Work
 
 GRACE_S = 10  # after the deadline
 
 
 def compute(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Compute {"name", "text", "uses", "cases", "file", "deadline_s"}; the arrays go to `file`.
+    """Compute {"name", "text", "uses", "cases", "file", "deadline_s", "work"}.
+
+    The arrays go to `file`.
 
     Returns {"arrays": for each case the arrays in the file, in order; None after an error,
     "errors": for each case the error, with its line, or ""}.
@@ -41,7 +44,8 @@ def _computed_all(request: Mapping[str, Any]) -> dict[str, Any]:
     except SpecError as error:  # the parent loads it too, and reports the error
         return {"arrays": [None] * len(cases), "errors": [str(error)] * len(cases)}
     with Path(request["file"]).open("wb") as file:
-        contents = [_content(module, case, file, place) for case in cases]
+        work = Work(request["work"])
+        contents = [_content(module, case, work, file, place) for case in cases]
     return {
         "arrays": [parts for parts, _ in contents],
         "errors": [error for _, error in contents],
@@ -49,14 +53,14 @@ def _computed_all(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content(
-    module: types.ModuleType, case: Mapping[str, Any], file: BinaryIO, place: str
+    module: types.ModuleType, case: Mapping[str, Any], work: Work, file: BinaryIO, place: str
 ) -> tuple[list[Part] | None, str]:
     """The arrays of a case that were written, or None and the error of the author's code.
 
     No error either: the results break the contract, and the parent reports how.
     """
     try:
-        inputs, outputs = _computed(module, case)
+        inputs, outputs = _computed(module, case, work)
     except MemoryError:
         return None, OUT_OF_MEMORY
     except (Exception, SystemExit) as error:
@@ -68,7 +72,7 @@ def _content(
 
 
 def _computed(
-    module: types.ModuleType, case: Mapping[str, Any]
+    module: types.ModuleType, case: Mapping[str, Any], work: Work
 ) -> tuple[dict[str, Any], Mapping[str, Any]]:
     """The inputs and the outputs, as the author's functions return them."""
     put = planted(case["inputs"])
@@ -84,6 +88,11 @@ def _computed(
         outputs: dict[str, Any] = module.reference(case["dims"], case["options"], inputs)
         return outputs
 
+    if work is Work.INPUTS:
+        return {}, {}
+    if work is Work.MOVED:
+        given = inputs if put is None else planted_inputs(case["seed"], put, inputs)
+        return {}, reference(moved_inputs(case["seed"], given))
     outputs = reference(inputs)
     if put is None:
         return inputs, outputs

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -47,6 +48,14 @@ def described_kernel(kernel: KernelSpec) -> dict[str, Any]:
     }
 
 
+class Work(StrEnum):
+    """What a child does with a case."""
+
+    ALL = "all"  # its inputs and outputs
+    MOVED = "moved"  # its outputs for inputs that are changed by one rounding
+    INPUTS = "inputs"  # nothing but finding out whether make_inputs takes its sizes
+
+
 def described_case(case: Case) -> dict[str, Any]:
     """JSON data from which a child computes the case; its inputs follow from the seed."""
     return {
@@ -80,7 +89,11 @@ class ReferenceChildren:
             return [None] * len(cases)
 
     def asked(
-        self, kernel: KernelSpec, cases: Sequence[Case], deadline_s: float
+        self,
+        kernel: KernelSpec,
+        cases: Sequence[Case],
+        deadline_s: float,
+        work: Work = Work.ALL,
     ) -> list[tuple[Arrays | None, str]]:
         """For each case its arrays, or None and the error. Raises as `Child.call` does."""
         path = self._file()
@@ -89,6 +102,7 @@ class ReferenceChildren:
             "cases": [described_case(case) for case in cases],
             "file": str(path),
             "deadline_s": deadline_s,
+            "work": work,
         }
         try:
             reply = self.pool.call(request, deadline_s)

@@ -22,7 +22,6 @@ KTT_STATUS = {
 }
 KTT_OBJECTIVES = (["TotalDuration"], "TotalDuration")
 CLTUNE_UNIT = "ms"
-DEVICE_KEYS = ("device", "device_name", "clblast_device_name")
 
 
 class NotReadable(ValueError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,8 +30,7 @@ from greenfast.search.space.lattice import (
 )
 from greenfast.search.space.points import Points
 from greenfast.search.space.validity import Validity
-
-_NAME_IN_BRACES = re.compile(r"\{(\w+)\}")
+from greenfast.search.text import filled
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ class Space:
         point = resolve(template, parameters, self.compiled, device)
         for constraint in template.constraints:
             if not constraint.expression(point.values):
-                return _because(constraint.because, point.values)
+                return filled(constraint.because, point.values)
         return self._misfit(
             (point.threads_per_block, point.smem_dynamic_bytes, point.clusters)
         ) or _unmappable(template, point.values)
@@ -242,10 +240,3 @@ class Space:
         distance[~allowed] = np.iinfo(distance.dtype).max
         nearest = np.flatnonzero(distance == distance.min())
         return self.points[int(nearest[rng.randrange(len(nearest))])]
-
-
-def _because(sentence: str, values: Mapping[str, Value]) -> str:
-    """The sentence with each {name} replaced by its value; other braces stay as they are."""
-    return _NAME_IN_BRACES.sub(
-        lambda name: str(values[name[1]]) if name[1] in values else name[0], sentence
-    )

@@ -40,10 +40,6 @@ class Features:
     values: Array
     groups: Array  # [columns]
 
-    @property
-    def group_count(self) -> int:
-        return int(self.groups.max()) + 1
-
 
 @dataclass(frozen=True)
 class Outcomes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 _STANDARD = """
     algorithm array atomic bit cassert cctype cerrno cfloat chrono cinttypes climits cmath compare
@@ -29,6 +30,9 @@ _CUDA_HEADERS = re.compile(
 )
 _ADVICE = "include gf/..., CUDA's headers, or standard headers that devices have, by their names"
 _DATA_ADVICE = "write data into the source itself"
+
+PIECES_KEPT = 8192
+_MARKER = "\n#line "
 
 _SPLICE = "\ue002"  # for a line break that a backslash removes; no template has this character
 _SPLICED = re.compile(r"\\[ \t]*\n")
@@ -65,6 +69,35 @@ class SourcePlace:
 
 def refused_include(text: str, file: str) -> str:
     """One sentence about the first forbidden include of a text called `file`; empty without one."""
+    if all(map(_is_harmless, _pieces(text))):
+        return ""
+    return _first_refusal(text, file)
+
+
+def _pieces(text: str) -> list[str]:
+    """The text, divided at its line markers: most pieces recur in a search's other candidates."""
+    first, *others = text.split(_MARKER)
+    return [first, *(_MARKER + piece for piece in others)]
+
+
+@lru_cache(maxsize=PIECES_KEPT)
+def _is_harmless(piece: str) -> bool:
+    """Whether a piece of a text is refused nothing, and is complete in itself.
+
+    A piece under no condition of its own may be refused more than in its text, never less.
+    """
+    is_complete = 'R"' not in piece and not piece.rstrip(" \t").endswith("\\")
+    return is_complete and not _ends_in_comment(piece) and not _first_refusal(piece, "")
+
+
+def _ends_in_comment(piece: str) -> bool:
+    return any(
+        comment[0].startswith("/*") and (len(comment[0]) < 4 or not comment[0].endswith("*/"))
+        for comment in _COMMENT.finditer(_SPLICED.sub(_SPLICE, piece))
+    )
+
+
+def _first_refusal(text: str, file: str) -> str:
     place = SourcePlace(file, 1)
     for line in _without_comments(text).split("\n"):
         if sentence := _refusal(line.replace(_SPLICE, ""), place):

@@ -81,6 +81,35 @@ def test_a_shape_of_ones_own_is_searched_and_a_wrong_one_is_said_beside_it(page,
     page.get_by_role("button", name="Cancel").click()
 
 
+def test_the_form_takes_objectives_and_what_is_expected(page, site, problems):
+    page.goto("/new?kernel=attention")
+    page.get_by_label("registers", exact=True).check()
+    for label, text in (
+        ("Stop without gain", "7"),
+        ("Stop near the bound", "20"),
+        ("Hypothesis", "fewer registers cost no time"),
+        ("Expected gain", "2"),
+        ("Cost", "an hour"),
+    ):
+        page.get_by_label(label).fill(text)
+    start(page)
+    assert "the expected gain is 2" in page.locator("#error-expected_gain").inner_text()
+    assert page.get_by_label("registers", exact=True).is_checked()
+    problems.clear()
+    page.get_by_label("Expected gain").fill("0.1")
+    page.get_by_label("Strategy").select_option("tpe")
+    start(page)
+    assert "tpe cannot search with several" in page.locator("#error-objectives").inner_text()
+    problems.clear()
+    page.get_by_label("Strategy").select_option("nsga2")
+    start(page)
+    page.wait_for_url("**/searches/s_*")
+    plan = site.store.plan(page.url.rsplit("/", 1)[-1])
+    assert plan.objectives == ("time", "registers") and plan.cost == "an hour"
+    assert (plan.no_gain, plan.bound_percent, plan.expected_gain) == (7, 20.0, 0.1)
+    page.get_by_role("button", name="Cancel").click()
+
+
 def test_the_filter_hides_workloads_but_never_a_selected_one(page):
     page.goto("/new?kernel=attention")
     page.get_by_label("Filter the workloads").fill("causal bf16")

@@ -120,6 +120,20 @@ def test_running_searches_come_first(page, site):
     assert names.index(HOSTILE_NAME) < names.index(site.finished.plan.name)
 
 
+def test_searches_are_filtered_by_url(plain_page, site):
+    page = plain_page
+    page.goto("/")
+    page.get_by_label("kernel").select_option("attention")
+    page.get_by_label("text").fill("FIRST sweep")
+    page.get_by_role("button", name="Show").click()
+    assert page.locator("table.searches .name a").all_inner_texts() == [site.finished.plan.name]
+    page.get_by_role("link", name="completed").click()
+    assert "kernel=attention" in page.url and "FIRST+sweep" in page.url
+    assert page.locator("table.searches .name a").count() == 1
+    page.goto("/?kernel=nowhere")
+    assert "No search matches these filters." in page.locator("main").inner_text()
+
+
 def test_the_funnel_adds_up(plain_page, site):
     page = plain_page
     page.goto(site.search)

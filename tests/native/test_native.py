@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 
 from greenfast.search.cores import usable_cores
-from greenfast.search.targets.emulator.build import INCLUDE, NATIVE, PROGRAMS, EmulatorBuild
+from greenfast.search.targets.emulator.build import EmulatorBuild
 from greenfast.search.targets.emulator.flags import COMMON_FLAGS
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
+from greenfast.search.targets.emulator.native_build import INCLUDE, NATIVE, PROGRAMS
 from greenfast.search.toolchain.cache import write_atomically
 
 HERE = Path(__file__).parent

@@ -233,11 +233,10 @@ class TestBaseline:
 
     def test_where_times_are_measured_the_champion_is_the_default(self, album, monkeypatch):
         from greenfast.search.devices.facts import device
-        from greenfast.search.loop import plan as plans
+        from greenfast.search.loop import target_space
 
-        monkeypatch.setattr(
-            plans, "target_device", lambda target: device("h200")
-        )  # there may be no GPU here
+        # There may be no GPU here.
+        monkeypatch.setattr(target_space, "target_device", lambda target: device("h200"))
         requests = []
         make_plan(
             SearchRequest("axpy", target="cuda:0", seed=1),

@@ -27,7 +27,7 @@ from greenfast.app.views.submitting import JudgeRequest
 from greenfast.app.wiring import Services
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import UsageError
-from greenfast.search.loop import plan as plans
+from greenfast.search.loop import target_space
 from greenfast.search.loop.submitted import Submission
 
 LAUNCH = 'grid = ["ceil_div(N, 128)"]\nblock = [128]\n[tiles]\ntile_q = "128"\n'
@@ -65,7 +65,7 @@ class OnStandIn(Services):
 def services(home, monkeypatch):
     for name, value in home.environment.items():
         monkeypatch.setenv(name, value)
-    for module in (plans, wiring, writers):
+    for module in (target_space, wiring, writers):
         monkeypatch.setattr(module, "target_device", lambda target: device("h200"))
     services = OnStandIn(Settings.from_environment())
     yield services

@@ -21,7 +21,10 @@ from greenfast.search.targets.emulator.execute import (
     RunResult,
     ScalarArgument,
 )
+from greenfast.search.targets.emulator.flags import kernel_flags
+from greenfast.search.targets.emulator.native_build import INCLUDE
 
+CALLED = "the candidate made the system call"
 # Makes any system call. An argument of TEXT is the address of the bytes in `text`.
 TEXT = -4242424242
 ANY_CALL = """
@@ -51,7 +54,7 @@ class HostileKernel(Kernel):
         prelude = emulator.folder / "plain" / "prelude.h"
         command = [
             emulator.compiler.path,
-            *emulator._kernel_flags("plain", ()),
+            *kernel_flags(emulator.compiler, "plain", (INCLUDE,)),
             "-include",
             str(prelude),
             *flags,
@@ -88,3 +91,13 @@ def call_of(number: int, *words: int, text: str = "") -> Run:
         *(ScalarArgument("int64", word) for word in padded),
     )
     return Run(f"call {number}", (Launch("k", (1, 1, 1), (32, 1, 1)),), buffers, arguments)
+
+
+def blamed(result: RunResult, call: str) -> bool:
+    """Whether the verdict is the candidate's, for this system call."""
+    (fault,) = result.faults
+    return (
+        result.status == "crash"
+        and fault.kind == "device_fault"
+        and fault.sentence == f"{CALLED} {call}"
+    )

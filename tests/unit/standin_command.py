@@ -2,14 +2,17 @@
 
 GPUS is JSON: what each GPU does, by number. Safety is left out, as the emulator takes its time.
 STANDIN_WORKERS: so many workers judge outputs, however few cores there are.
+STANDIN_KILLED_AT: SIGKILL ends the process as soon as it has recorded so many trials.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import standin_gpus
@@ -32,9 +35,25 @@ def main() -> None:
             from greenfast.search.gates import judges
 
             patch.setattr(judges, "workers_for", lambda cores: int(workers))
+        if trials := os.environ.get("STANDIN_KILLED_AT"):
+            _kill_after(int(trials), patch)
         from greenfast.app.cli.main import main as command
 
         command()
+
+
+def _kill_after(trials: int, patch: pytest.MonkeyPatch) -> None:
+    from greenfast.db.sink import StoreSink
+
+    record, recorded = StoreSink.record, []
+
+    def deadly(*arguments: Any) -> None:
+        record(*arguments)
+        recorded.append(arguments)
+        if len(recorded) == trials:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    patch.setattr(StoreSink, "record", deadly)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,8 @@
 
 The GPU's number is the child's last argument. What each GPU does is in `standin_gpus.json` in the
 folder TMPDIR, so that it reaches the children: `speed` (a factor on times), `sleep_s` of each
-request, `dies_at` (it dies at that request and each later one), `stays_at` (it answers neither that
-request nor a later one), `starts` (false: no child starts), `illegal_at` (a run of more problems
-than that has an illegal address at this one).
+request, `dies_at` (it dies at that request and each later one), `starts` (false: no child starts),
+`illegal_at` (a run of more problems than that has an illegal address at this one).
 """
 
 from __future__ import annotations
@@ -75,11 +74,6 @@ class Gpu:
             file.write(".")
         if self.count.stat().st_size >= self.gpu.get("dies_at", 10**9):
             os._exit(3)
-        if self.count.stat().st_size >= self.gpu.get("stays_at", 10**9):
-            parent = os.getppid()
-            while os.getppid() == parent:
-                time.sleep(0.1)
-            os._exit(0)
         time.sleep(self.gpu.get("sleep_s", 0.0))
         problems = (
             problems_of(request)

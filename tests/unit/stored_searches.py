@@ -23,7 +23,9 @@ def stored_search(
     folder, album, toolchain, monkeypatch, fast
 ) -> Iterator[tuple[SimpleNamespace, str, ScatteringGpu]]:
     """(services, search id, GPU); `fast`: us by (threads a block, elements a thread)."""
-    monkeypatch.setattr("greenfast.search.loop.plan.target_device", lambda target: device("h200"))
+    monkeypatch.setattr(
+        "greenfast.search.loop.target_space.target_device", lambda target: device("h200")
+    )
     request = SearchRequest(
         "axpy",
         workloads=("line",),

@@ -10,7 +10,8 @@ from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.targets.emulator.instruction_mix import instruction_mix
+from greenfast.search.targets.emulator.control_flow import executions
+from greenfast.search.targets.emulator.instruction_mix import block_mixes
 from greenfast.search.toolchain.ptx import read_entries
 from greenfast.search.verdict import Outcome, Reason
 
@@ -92,7 +93,9 @@ def integers_a_product(toolchain, parameters, head_dim: int) -> float:
     def mix(keys: int):
         strides = (8 * keys * head_dim, keys * head_dim, head_dim) * 4
         arguments = (*[POINTER] * 4, None, 8, 8, keys, keys, 0.125, *strides)
-        return instruction_mix(entry, arguments, (2, 8, 2), (point.threads_per_block, 1, 1), (0,))
+        block = (point.threads_per_block, 1, 1)
+        (mix,) = block_mixes(entry, executions(entry, arguments, (2, 8, 2), block, (0,)))
+        return mix
 
     short, long = (
         mix(64 * dict(point.parameters)["tile_n"]),

@@ -31,7 +31,9 @@ from greenfast.search.verdict import TimeKind, Timing
 
 @pytest.fixture
 def plan(album, monkeypatch):
-    monkeypatch.setattr("greenfast.search.loop.plan.target_device", lambda target: device("h200"))
+    monkeypatch.setattr(
+        "greenfast.search.loop.target_space.target_device", lambda target: device("h200")
+    )
     request = SearchRequest(
         "axpy",
         name="odd",

@@ -22,7 +22,8 @@ from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.rendering.child import MEMORY_BYTES, RENDER_S
 from greenfast.search.rendering.children import Renderers, TextFailed, renderers
 from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.space.space import _because, resolve
+from greenfast.search.space.space import resolve
+from greenfast.search.text import filled
 
 PATIENCE_S = 2.0  # processor time of a refusal, far below what the attack would take
 
@@ -131,7 +132,7 @@ def test_a_sentence_shows_values_and_nothing_else():
     values = {"tile_m": 64, "mask": "{tile_m}"}
     sentence = "{tile_m} {tile_m:>999999999} {tile_m.__class__} {mask} {0} {unknown}"
     shown = "64 {tile_m:>999999999} {tile_m.__class__} {tile_m} {0} {unknown}"
-    assert _because(sentence, values) == shown
+    assert filled(sentence, values) == shown
 
 
 # The line of each is 8, where the template has `{{ threads }}`.

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 from greenfast.search.children import Child, Limits
+from greenfast.search.cpu_time import process_s
 
 CHILD = """
 import sys, big
@@ -22,3 +27,53 @@ def test_a_child_with_a_file_limit_leaves_no_bytecode_that_is_cut_off(tmp_path, 
         assert child.call({}, 60.0) == {"size": 100_000}
         child.close()
     assert not list(tmp_path.rglob("*.pyc"))
+
+
+ENDLESS = """
+import os, subprocess, sys
+from greenfast.search.children import Child, Limits
+child = Child("endless_child", Limits(cpu_s=60))
+print(child.process.pid, child.call({"is_endless": False}, 60.0), flush=True)
+child.call({"is_endless": True}, 60.0)
+"""
+LOOP = """
+import sys
+from greenfast.search.children import serve_requests
+def answer(request):
+    while request["is_endless"]:
+        sum(range(10**9))  # holds the interpreter
+    return {}
+serve_requests(answer, int(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+def test_a_child_in_an_endless_loop_ends_when_its_parent_is_killed(tmp_path):
+    (tmp_path / "endless_child.py").write_text(LOOP)
+    path = f"{tmp_path}:{':'.join(sys.path)}"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", ENDLESS],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    pid, _, reply = parent.stdout.readline().partition(" ")
+    assert reply == "{}\n"
+    _until(lambda: process_s(int(pid)) > 0.3)  # it works on the second request
+    parent.kill()
+    parent.communicate()
+    _until(lambda: not _runs(int(pid)))
+
+
+def _until(is_so):
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from greenfast.search.devices.facts import device
+from greenfast.search.gates import correctness
 from greenfast.search.gates.correctness import compare
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.problem import POISON, lay_out
@@ -73,6 +74,32 @@ def test_a_right_output_passes_in_every_layout(attention, layout):
         check.passed for check in checks
     )
     assert all(check.sentence == "" and check.share_out_of_bound == 0 for check in checks)
+
+
+def test_equal_outputs_are_compared_once_and_a_byte_between_rows_makes_another(
+    attention, monkeypatch
+):
+    compared = []
+
+    def counted(*arguments):
+        compared.append(arguments)
+        return real(*arguments)
+
+    real = correctness.compare_output
+    monkeypatch.setattr(correctness, "compare_output", counted)
+    case_data(attention[0], _problem(attention, "padded").case).passed.clear()
+    first, again = _run(attention), _run(attention)
+    assert first == again and len(compared) == 2  # `o` and `lse`
+    problem = _problem(attention, "padded")
+    gap = next(
+        int(np.flatnonzero(~tensor.owned_bytes)[0])
+        for tensor in problem.tensors
+        if tensor.name == "o"
+    )
+    for _ in range(2):  # what failed is compared again
+        _, reason = _run(attention, damage=_only("o", lambda values, image: image.put(gap, 1)))
+        assert reason is Reason.OUT_OF_BOUNDS
+    assert len(compared) == 4
 
 
 def test_one_wrong_element_is_found_with_its_place(attention):

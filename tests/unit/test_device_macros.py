@@ -10,12 +10,12 @@ from emulator_harness import prepared
 from greenfast.search.digest import text_digest
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.render import RenderedSource
-from greenfast.search.targets.emulator.build import INCLUDE
 from greenfast.search.targets.emulator.device_preprocessor import (
     HOST_MACROS,
     MACROS,
     macro_flags,
 )
+from greenfast.search.targets.emulator.native_build import INCLUDE
 from greenfast.search.toolchain import Cubin
 
 # Answered by a refusal here, or left a call for the stand-in headers.

@@ -18,7 +18,7 @@ from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
 from greenfast.search.targets.emulator.build import Module
 from greenfast.search.targets.emulator.execute import execute
-from greenfast.search.targets.emulator.target import emulated_run
+from greenfast.search.targets.emulator.problem_run import emulated_run
 
 
 @pytest.fixture(scope="session")

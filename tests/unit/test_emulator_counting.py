@@ -12,7 +12,8 @@ import pytest
 from emulator_harness import ADD, MMA_GEMM, TEMPLATE_INCLUDE, Kernel, prepared, values, wmma_gemm
 from slow_cases import quick_first
 
-from greenfast.search.targets.emulator.build import INCLUDE, ModuleFailed
+from greenfast.search.targets.emulator.build import ModuleFailed
+from greenfast.search.targets.emulator.native_build import INCLUDE
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,8 @@ from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.emulator.control_flow import executions
-from greenfast.search.targets.emulator.instruction_mix import class_of, expansion, instruction_mix
-from greenfast.search.targets.emulator.target import SAMPLED_BLOCKS
+from greenfast.search.targets.emulator.instruction_mix import block_mixes, class_of, expansion
+from greenfast.search.targets.emulator.sample import SAMPLED_BLOCKS
 from greenfast.search.targets.emulator.work import arguments_of, mixes_of, sampled_blocks
 from greenfast.search.toolchain import Cubin
 from greenfast.search.toolchain.ptx import instruction, read_entries
@@ -35,7 +35,8 @@ def entry_of(toolchain, text: str):
 def counted(entry, counts, word: str) -> int:
     return sum(
         count
-        for instruction, count in zip(entry.instructions, counts.by_instruction, strict=True)
+        for block in counts.by_block
+        for instruction, count in zip(entry.instructions, block, strict=True)
         if word in instruction.opcode
     )
 
@@ -55,8 +56,9 @@ def test_axpy_does_its_arithmetic_once_a_warp_that_is_inside(toolchain):
     assert counted(entry, counts, "fma.rn.f32") == 4 + 1
     assert counted(entry, counts, "ld.global") == 2 * 5 and counted(entry, counts, "st.global") == 5
     assert counts.undecided == 0
-    mix = instruction_mix(entry, (POINTER, POINTER, 2.0, 256), (2, 1, 1), (128, 1, 1), (0, 1))
-    assert (mix["fp32"], mix["global"], mix["mma"], mix["shared"]) == (4, 12, 0, 0)
+    counts = executions(entry, (POINTER, POINTER, 2.0, 256), (2, 1, 1), (128, 1, 1), (0, 1))
+    for mix in block_mixes(entry, counts):
+        assert (mix["fp32"], mix["global"], mix["mma"], mix["shared"]) == (4, 12, 0, 0)
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 7, 64])
@@ -205,7 +207,7 @@ extern "C" __global__ void sums({element}* y) {{
     if (threadIdx.x < 32) y[threadIdx.x] = sum[threadIdx.x];
 }}""",
     )
-    mix = instruction_mix(entry, (POINTER,), (1, 1, 1), (96, 1, 1), (0,))
+    (mix,) = block_mixes(entry, executions(entry, (POINTER,), (1, 1, 1), (96, 1, 1), (0,)))
     assert (
         mix["shared float atomic"] == floats
         and mix["shared"] == 1 + 3 * 5 + 1
@@ -277,7 +279,8 @@ def test_the_emulator_counts_as_many_products_accesses_and_barriers(
     counts = executions(entry, arguments_of(problem, launch), launch.grid, launch.block, sampled)
     barriers = sum(
         count
-        for instruction, count in zip(entry.instructions, counts.by_instruction, strict=True)
+        for block in counts.by_block
+        for instruction, count in zip(entry.instructions, block, strict=True)
         if instruction.opcode == "bar.sync"
     )
     assert barriers == counters.barriers * counters.warps_per_block

@@ -11,8 +11,8 @@ from test_run import ListSink
 from greenfast.search.errors import UsageError
 from greenfast.search.executors import node
 from greenfast.search.executors.on_cluster import OnCluster
-from greenfast.search.loop.plan import target_device
 from greenfast.search.loop.sink import Ended
+from greenfast.search.loop.target_space import target_device
 from greenfast.search.targets import TargetSettings
 from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.targets.elsewhere import note_device

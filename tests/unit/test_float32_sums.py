@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from greenfast.search.errors import SpecError
 from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.oracle import reference
+from greenfast.search.oracle.accumulation import cancellation_error
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.comparison import compare_output
+from greenfast.search.oracle.guarded_reference import GuardedReferences
 from greenfast.search.oracle.reference import case_data
 
 KERNEL = """
@@ -72,6 +77,15 @@ def reference(dims, options, inputs):
         bound = bound + 2.0**-9 * (np.abs(a) @ np.abs(b))
     return {"c": {"value": value, "bound": bound,
                   "rounded": value.astype(np.float32).astype(np.float64)}}
+"""
+ENDLESS_THE_SECOND_TIME = """
+_reference, _calls = reference, []
+
+def reference(dims, options, inputs):
+    while _calls:
+        pass
+    _calls.append(None)
+    return _reference(dims, options, inputs)
 """
 RIGHT = """
 name = "right"
@@ -315,3 +329,25 @@ def test_narrow_outputs_are_allowed_no_more_than_before(album):
     expected = data.outputs["y"]
     compared = compare_output(kernel, case, kernel.argument("y"), expected.rounded, data)
     assert compared.allowed == 2.0 * expected.rounding / expected.norm
+
+
+def test_an_authors_reference_computes_the_allowance_for_cancelling_terms_in_a_child(
+    product, monkeypatch
+):
+    """Its value is that of this process, and a reference that then does not end is killed."""
+    case, output = _case(SHAPES[0], "cancelling"), product.arguments[2]
+    data = case_data(product, case)
+    here = cancellation_error(product, case, output, data)
+    guard = GuardedReferences(60.0)
+    monkeypatch.setattr(reference._CACHE, "guard", guard)
+    try:
+        data.laid_out.clear()
+        assert cancellation_error(product, case, output, data) == here > 0.0
+        data.laid_out.clear()
+        endless = replace(product, reference_text=REFERENCE + ENDLESS_THE_SECOND_TIME)
+        reference.compute_case_data(endless, case, None)
+        monkeypatch.setattr(guard, "_deadline_s", 0.2)
+        with pytest.raises(SpecError, match=r"check, computed again takes more than 0\.2 s"):
+            cancellation_error(endless, case, output, data)
+    finally:
+        guard.close()

@@ -7,12 +7,21 @@ from dataclasses import replace
 import pytest
 
 from greenfast.search.errors import SpecError
-from greenfast.search.oracle import guarded_reference, reference
+from greenfast.search.oracle import drawn, guarded_reference, reference
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.guarded_reference import GuardedReferences
 
 LONG_S, SHORT_S = 60.0, 0.2
 FIRST_LINE = '    dtype, columns = options["dtype"], dims["N"]\n    unit, step'
+
+ENDLESS_AT_77_COLUMNS = """
+_inputs = make_inputs
+
+def make_inputs(dims, options, recipe, seed, tiles):
+    while dims["N"] == 77:
+        pass
+    return _inputs(dims, options, recipe, seed, tiles)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +93,19 @@ def test_only_an_authors_reference_takes_a_child(guard, authored, catalogue):
     assert guard.watches(authored("pass"))
     assert not guard.watches(catalogue.kernel("rmsnorm"))
     assert not guard.watches(authored(f"import {guarded_reference.RUNS_A_KERNEL}"))
+
+
+def test_inputs_of_drawn_sizes_that_do_not_end_are_killed(guard, authored, monkeypatch):
+    """`make_inputs` is asked about sizes that nobody has tried before."""
+    monkeypatch.setattr(reference._CACHE, "guard", guard)
+    kernel = authored()
+    kernel = replace(kernel, reference_text=kernel.reference_text + ENDLESS_AT_77_COLUMNS)
+    case = first_case(kernel)
+    assert drawn._fits(kernel, case)
+    refused = replace(case, inputs="unknown")
+    assert not drawn._fits(kernel, refused)
+    monkeypatch.setattr(guard, "_deadline_s", SHORT_S)
+    endless = replace(case, dims=(("M", 3), ("N", 77)))
+    with pytest.raises(SpecError, match=r"make_inputs of case .* takes more than 0\.2 s") as error:
+        drawn._fits(kernel, endless)
+    assert error.value.code == "reference_slow"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from greenfast.search.targets.emulator.build import INCLUDE
+from greenfast.search.targets.emulator.native_build import INCLUDE
 from greenfast.search.toolchain import host_names
 from greenfast.search.toolchain.host_names import mend_of
 

@@ -13,9 +13,10 @@ from emulator_harness import Kernel, kinds, prepared
 
 from greenfast.search.errors import Fault
 from greenfast.search.loop.evaluate import evaluate, no_baseline
-from greenfast.search.targets.emulator.build import NATIVE, ModuleFailed
+from greenfast.search.targets.emulator.build import ModuleFailed
 from greenfast.search.targets.emulator.execute import _Batch
 from greenfast.search.targets.emulator.findings import NOUNS, VERBS
+from greenfast.search.targets.emulator.native_build import NATIVE
 from greenfast.search.targets.emulator.report_events import has_shape
 from greenfast.search.verdict import Faulted, Stage
 

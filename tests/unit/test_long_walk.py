@@ -14,7 +14,7 @@ from greenfast.search.render import render
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.targets.emulator.target import emulated_run
+from greenfast.search.targets.emulator.problem_run import emulated_run
 from greenfast.search.verdict import Outcome, Reason
 
 CAUSAL = (("D", 64), ("dtype", "fp16"), ("mask", "causal_top_left"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from greenfast.search.targets.emulator.build import NATIVE
+from greenfast.search.targets.emulator.native_build import NATIVE
 from greenfast.search.targets.emulator.own_frames import STACK_BYTES_LOG2, with_own_frames_passed
 
 CALL = "\tcall\t*__tsan_{}@GOTPCREL(%rip)\n"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import struct
 import subprocess
 import sys
+import time
 import zipfile
 
 import pytest
 from runtime_bundles import files_of, sealed, zipped
 
 import greenfast
+from greenfast.app.bundle.opened_tuning import is_tuning
 from greenfast.runtime.program import _launch
 from greenfast.runtime.single_bundle import launch_form
 from greenfast.search.errors import UsageError
@@ -123,6 +126,25 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path):
     files = files_of(SET)
     files["kernel.toml"] = b" " * (33 * 2**20)
     assert "too large" in refused(tmp_path, files)
+
+
+def test_a_directory_of_a_million_files_is_refused_before_python_reads_it(tmp_path):
+    entry = b"PK\x01\x02" + struct.pack("<6H3I5H2I", *[0] * 9, 1, *[0] * 6) + b"a"
+    end = b"PK\x05\x06" + struct.pack("<4H2IH", 0, 0, 9, 9, 10**6 * len(entry), 0, 0)
+    (tmp_path / "many.zip").write_bytes(entry * 10**6 + end)
+    begin_s = time.process_time()
+    with pytest.raises(UsageError, match="holds 1000000 files"):
+        greenfast.load(tmp_path / "many.zip")
+    assert time.process_time() - begin_s < 1.0
+
+
+@pytest.mark.parametrize("place", ["pipe", "/dev/zero", "folder"])
+def test_only_a_plain_file_is_read(tmp_path, place):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UsageError, match="is not a plain file"):
+        greenfast.load(tmp_path / place)
+    assert not is_tuning(tmp_path / place)
 
 
 def test_a_truncated_file_and_other_files_are_refused(tmp_path):

@@ -19,7 +19,8 @@ from greenfast.runtime.modules import fitting
 from greenfast.runtime.program import ScratchForm, TensorFacts, contiguous_strides
 from greenfast.runtime.signatures import attention_call
 from greenfast.runtime.single_bundle import map_forms
-from greenfast.search.errors import UsageError
+from greenfast.runtime.tensor_maps import MOST_MAPS
+from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.expressions import expression
 
 ATTENTION_WORDS, RMSNORM_WORDS = 22, 12
@@ -216,11 +217,17 @@ def test_tensor_maps_are_encoded_for_the_addresses_of_each_call(stub, attention)
     state = prepare(kernels, call_of(tensor(1, 8, 128, 64), k), 0)
     assert isinstance(state, Prepared), state
     stub.library.stub_show_map(22)
-    for address in (0x1000, 0x1000, 0x2000):
+    places = (0x1000, 0x1000, 0x2000, 0x1000)
+    for address in places:
         state.plan.launch((16, address, 48, 64), 0)
     maps = [launch["arguments"][22:38] for launch in stub.launches()]
-    assert [words[0] for words in maps] == [0x1000, 0x1000, 0x2000]
+    assert [words[0] for words in maps] == list(places)
     assert stub.library.stub_encoded() == 2
+    for address in range(0x3000, 0x3000 + MOST_MAPS):  # more than are kept
+        state.plan.launch((16, address, 48, 64), 0)
+    state.plan.launch((16, 0x1000, 48, 64), 0)
+    assert stub.launches()[-1]["arguments"][22] == 0x1000
+    assert stub.library.stub_encoded() == MOST_MAPS + 3
     tile = program.point["tile_n"]
     assert maps[0][1:15] == [3, 9, 3, 3, 1, 64, 100, 1, 0, 256, 16, 64, tile, 1]
     odd = tensor(1, 2, 100, 64, strides=(6400, 6400, 8, 1))
@@ -242,6 +249,24 @@ def test_code_for_one_architecture_alone_is_compiled_for_no_other(stub, rmsnorm)
     state = prepare(kernels, call, 0)
     assert isinstance(state, Refused)
     assert "written for sm_100a alone, and NVIDIA H200 is sm_90" in state.why
+
+
+def test_code_of_another_gpu_names_both_gpus_and_why_its_source_does_not_help(
+    stub, rmsnorm, monkeypatch
+):
+    program = dataclasses.replace(rmsnorm.kernels.programs["k0"], cubins={"sm_80": b""})
+    kernels = dataclasses.replace(rmsnorm.kernels, programs={"k0": program}, groups=())
+
+    def none() -> None:
+        raise Fault("no NVRTC is installed", mend="pip install it")
+
+    monkeypatch.setattr(nvrtc, "find_toolkit", none)
+    x = tensor(1, 8192, dtype="fp16")
+    call = Call({"x": x, "residual": x, "weight": tensor(8192, dtype="fp16")}, {}, {})
+    state = prepare(kernels, call, 0)
+    assert isinstance(state, Refused)
+    assert "has machine code for sm_80, NVIDIA H200 is sm_90" in state.why
+    assert "cannot be compiled for that: no NVRTC is installed (pip install it)" in state.why
 
 
 @pytest.mark.parametrize(

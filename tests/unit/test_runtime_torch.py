@@ -43,8 +43,8 @@ def stub(stub_library, recorded_sets, monkeypatch):
     monkeypatch.setattr(torch_front, "DEVICES", ("cuda", "cpu"))
     monkeypatch.setattr(torch_front, "_attention", {})
     monkeypatch.setattr(torch_front, "_rms_norm", {})
-    monkeypatch.setattr(torch_front, "_last_attention", [(None, None)])
-    monkeypatch.setattr(torch_front, "_last_rms_norm", [(None, None)])
+    monkeypatch.setattr(torch_front, "_last_attention", [torch_front.Nothing()])
+    monkeypatch.setattr(torch_front, "_last_rms_norm", [torch_front.Nothing()])
     monkeypatch.setattr(fallbacks, "_TOLD", set())
     stub_library.reset(ATTENTION_WORDS)
     return stub_library
@@ -131,6 +131,49 @@ def test_a_kernel_stays_in_use_beside_fallbacks_of_the_same_shape(stub):
     with torch.no_grad():
         greenfast.attention(q.clone().requires_grad_(), k, v)
     assert len(stub.launches()) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.requires_grad_(),
+        lambda t: t.set_(torch.randn(2, 8, 700, 64).bfloat16()),
+        lambda t: t.set_(torch.randn(2, 8, 256, 65).bfloat16()[..., :64]),
+        lambda t: t.set_(torch.randn(2 * 8 * 256 * 64 + 1).bfloat16()[1:].view(2, 8, 256, 64)),
+    ],
+    ids=["gradient", "shape", "strides", "address"],
+)
+def test_tensors_that_changed_since_the_last_call_are_others(stub, change):
+    tensors = inputs()
+    for _ in range(3):
+        greenfast.attention(*tensors)
+    for tensor in tensors:
+        change(tensor)
+    o = greenfast.attention(*tensors)
+    assert torch.equal(o, torch.nn.functional.scaled_dot_product_attention(*tensors))
+    assert len(stub.launches()) == 3
+
+
+def test_the_quick_comparison_is_used_and_keeps_the_modes_apart(stub, monkeypatch):
+    q, k, v = inputs()
+    for _ in range(3):
+        greenfast.attention(q, k, v)
+    by_signature = []
+    whole = torch_front._by_signature
+    monkeypatch.setattr(
+        torch_front, "_by_signature", lambda *a: by_signature.append(a) or whole(*a)
+    )
+    greenfast.attention(*inputs())
+    assert not by_signature
+    with torch.inference_mode():
+        for _ in range(3):
+            greenfast.attention(*inputs())
+    assert len(by_signature) == 1  # the comparison is made again for the mode
+    greenfast.attention(q, k, v, is_causal=True)
+    assert len(by_signature) == 2
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not torch_front._last_attention[0].same(q, k, v)
+    assert len(stub.launches()) == 8
 
 
 def test_a_reason_is_logged_once(stub, caplog):

@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -22,7 +21,10 @@ SEARCH = ("search", "axpy", "--template", "right", "--strategy", "random", "--se
 
 @pytest.fixture
 def command(tmp_path, artifacts):
-    """`command(arguments, gpus)`: a greenfast command with stand-in GPUs, started."""
+    """`command(arguments, gpus, more)`: a greenfast command with stand-in GPUs, started.
+
+    `more` are variables of its environment.
+    """
     data, started = tmp_path / "data", []
     data.mkdir()
     (data / "cache").symlink_to(artifacts)
@@ -35,10 +37,10 @@ def command(tmp_path, artifacts):
         "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE)]),
     }
 
-    def start(*arguments, gpus):
+    def start(*arguments, gpus, **more):
         process = subprocess.Popen(
             [sys.executable, str(HERE / "standin_command.py"), json.dumps(gpus), *arguments],
-            env=environment,
+            env=environment | more,
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -78,17 +80,14 @@ def recorded(tmp_path):
 def test_a_search_on_two_gpus_that_is_killed_goes_on_with_nothing_lost_or_doubled(
     command, tmp_path
 ):
-    gpus = {0: {"stays_at": 9}, 1: {"stays_at": 9, "speed": 1.2}}  # it cannot end by itself
-    killed = command(*SEARCH, "--target", "cuda:0,1", "--trials", str(TRIALS), gpus=gpus)
-    end = time.monotonic() + DEADLINE_S
-    while len(recorded(tmp_path)) < 2 and killed.poll() is None and time.monotonic() < end:
-        time.sleep(0.05)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    gpus, on_both = {0: {}, 1: {"speed": 1.2}}, ("--target", "cuda:0,1", "--trials", str(TRIALS))
+    killed = command(*SEARCH, *on_both, gpus=gpus, STANDIN_KILLED_AT="2")
+    _, err = killed.communicate(timeout=DEADLINE_S)
+    assert killed.returncode == -signal.SIGKILL, err
     before = recorded(tmp_path)
-    assert 2 <= len(before) < TRIALS
+    assert len(before) == 2
     [(search_id,)] = select(tmp_path, "id FROM searches")
-    again = command("search", "--resume", search_id, gpus={0: {}, 1: {"speed": 1.2}})
+    again = command("search", "--resume", search_id, gpus=gpus)
     out, err = again.communicate(timeout=DEADLINE_S)
     assert again.returncode in (0, 1), err + out
     after = rows(tmp_path)

@@ -16,7 +16,7 @@ from greenfast.search.oracle.problem import lay_out
 from greenfast.search.oracle.reference import case_data
 from greenfast.search.space.space import Space
 from greenfast.search.targets.emulator.execute import Buffer, PointerArgument, TensorMapArgument
-from greenfast.search.targets.emulator.target import emulated_run
+from greenfast.search.targets.emulator.problem_run import emulated_run
 from tests.unit.emulator_harness import Kernel, prepared
 from tests.unit.rows_kernel import write_rows
 

@@ -141,6 +141,7 @@ CSV = "name,weight,B,H,S_q,D,dtype\nvit,12,8,16,577,64,\n,,1,12,128,64,bf16\n"
         (".json", json.dumps({"workloads": ROWS})),
         (".csv", CSV),
         (".csv", "\ufeff" + CSV.replace("\n", "\r\n")),
+        (".csv", CSV.replace("\n", "\r")),
     ],
 )
 def test_files_of_three_kinds_mean_the_same(attention, tmp_path, ending, text):
@@ -188,6 +189,10 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
         ("mine.json", b'[{"dims": 3}]', "row 1: B, H, S_q, D are missing; dims is no table"),
         ("mine.json", b'[{"dims": {"B": true}}]', "B=True is not a whole number"),
         ("mine.json", b'[{"dims": {}, "weight": NaN}]', "the weight nan"),
+        ("mine.json", b'[{"weight": 1' + b"0" * 400 + b"}]", "above 0, at most 1e+15"),
+        ("mine.json", b'[{"dims": {"B": "8"}}]', "B=8 is not a whole number, but text"),
+        ("mine.json", b'[{"dims": {"B": 1, "B": 2}}]', "B is there twice"),
+        ("mine.csv", b"B,H,S_q,D, B\n1,2,3,64,5\n", "B is there twice"),
         ("mine.json", b"[]", "no workload is in it"),
         ("mine.json", b'{"dims": {}}', 'needed, written [{"dims": {...}}, ...]'),
         ("mine.json", b'[{"B": 1, "H": 2, "S_q": 3, "D": 64}]', "row 1: B belongs under dims"),

@@ -37,7 +37,38 @@ TANH = 2.0**-10.9
 def draw_cases(
     rng: np.random.Generator, tiles: dict[str, int], compiled: dict[str, Any], offsets: bool = True
 ) -> list[Case]:
-    """Sizes around a candidate's own edges, and some anywhere; N and K are multiples of 8."""
+    """N and K are multiples of 8, as is M where A is turned, whose rows then hold M elements."""
+    turned_a, turned_b = compiled.get("turned_a", 0), compiled.get("turned_b", 0)
+    type_, cases = compiled["dtype"], []
+    for drawn_m, n, k in drawn_sizes(rng, tiles, 8):
+        m = 8 * -(-drawn_m // 8) if turned_a else drawn_m
+        a, b = (k, m) if turned_a else (m, k), (k, n) if turned_b else (n, k)
+        shapes = {"a": (a, type_), "b": (b, type_), "residual": ((m, n), type_)}
+        cases.append(
+            {
+                "M": m,
+                "N": n,
+                "K": k,
+                "turned_a": turned_a,
+                "turned_b": turned_b,
+                **dict(zip(("A_rows", "A_columns"), a, strict=True)),
+                **dict(zip(("B_rows", "B_columns"), b, strict=True)),
+                **{name: compiled[name] for name in ("dtype", "activation", "bias", "residual")},
+                "kind": str(rng.choice(KINDS)),
+                "seed": int(rng.integers(0, 2**31)),
+                "tensors": {
+                    **places(rng, {**shapes, "c": ((m, n), type_)}, 8, offsets),
+                    "bias": packed(type_, (n,)),
+                },
+            }
+        )
+    return cases
+
+
+def drawn_sizes(
+    rng: np.random.Generator, tiles: dict[str, int], unit: int
+) -> list[tuple[int, int, int]]:
+    """(M, N, K) around a candidate's own edges, and some anywhere; N and K in steps of `unit`."""
     rows, columns, depth, stages = (
         tiles[name] for name in ("tile_rows", "tile_columns", "tile_depth", "depth")
     )
@@ -45,58 +76,35 @@ def draw_cases(
     def some(low: int, high: int) -> int:
         return int(rng.integers(low, max(high, low + 1)))
 
-    def eights(low: int, high: int) -> int:
-        return 8 * some(-(-low // 8), high // 8)
+    def units(low: int, high: int) -> int:
+        return unit * some(low, high // unit)
 
-    sizes = [
-        (rows + some(1, 9), columns + eights(8, 40), depth + eights(8, 40)),
-        (max(rows - 1, 1), max(columns - 8, 8), max(depth - 8, 8)),
-        (some(1, 20), 16, depth * (stages + 1) + 8),
-        (7, columns, 2 * stages * depth),
-        (2 * rows + 3, 24, eights(8, depth)),
-        (5, 2 * columns + 8, eights(8, 2 * depth)),
-        (some(1, rows), eights(8, columns), eights(8, 3 * depth)),
-        (1, 8, 8),
-    ]
-    turned_a, turned_b = compiled.get("turned_a", 0), compiled.get("turned_b", 0)
-    if turned_a:  # whose rows then hold M elements
-        sizes = [(8 * -(-m // 8), n, k) for m, n, k in sizes]
     return [
-        {
-            "M": m,
-            "N": n,
-            "K": k,
-            "turned_a": turned_a,
-            "turned_b": turned_b,
-            **dict(zip(("A_rows", "A_columns"), (k, m) if turned_a else (m, k), strict=True)),
-            **dict(zip(("B_rows", "B_columns"), (k, n) if turned_b else (n, k), strict=True)),
-            **{name: compiled[name] for name in ("dtype", "activation", "bias", "residual")},
-            "kind": str(rng.choice(KINDS)),
-            "seed": some(0, 2**31),
-            "tensors": places(
-                rng,
-                {
-                    "a": (k, m) if turned_a else (m, k),
-                    "b": (k, n) if turned_b else (n, k),
-                    "residual": (m, n),
-                    "c": (m, n),
-                },
-                compiled["dtype"],
-                offsets,
-            ),
-        }
-        for m, n, k in sizes
+        (rows + some(1, 9), columns + units(1, 5 * unit), depth + units(1, 5 * unit)),
+        (max(rows - 1, 1), max(columns - unit, unit), max(depth - unit, unit)),
+        (some(1, 20), 2 * unit, depth * (stages + 1) + unit),
+        (7, columns, 2 * stages * depth),
+        (2 * rows + 3, 3 * unit, units(1, depth)),
+        (5, 2 * columns + unit, units(1, 2 * depth)),
+        (some(1, rows), units(1, columns), units(1, 3 * depth)),
+        (1, unit, unit),
     ]
 
 
 def places(
-    rng: np.random.Generator, shapes: dict[str, tuple[int, int]], type_: str, offsets: bool
+    rng: np.random.Generator,
+    stored: dict[str, tuple[tuple[int, int], str]],
+    unit: int,
+    offsets: bool,
 ) -> dict[str, Any]:
-    """Contiguous rows in all tensors, or each tensor's own stride, a multiple of 8."""
+    """Contiguous rows in all tensors, or each tensor's own stride; `stored`: shapes and types.
+
+    Strides and offsets are multiples of `unit`, as rows are.
+    """
     contiguous, drawn = bool(rng.integers(0, 2)), {}
-    for name, shape in shapes.items():
-        stride = shape[1] if contiguous else 8 * (-(-shape[1] // 8) + int(rng.integers(0, 4)))
-        offset = 8 * int(rng.integers(0, 5)) if offsets else 0
+    for name, (shape, type_) in stored.items():
+        stride = shape[1] if contiguous else shape[1] + unit * int(rng.integers(0, 4))
+        offset = unit * int(rng.integers(0, 5)) if offsets else 0
         drawn[name] = {
             "type": type_,
             "shape": shape,
@@ -104,12 +112,16 @@ def places(
             "offset": offset,
             "elements": offset + shape[0] * stride + 64,
         }
-    return {**drawn, "bias": packed(type_, (shapes["c"][1],))}
+    return drawn
 
 
 def arguments(case: Case) -> list[tuple[str, Any]]:
+    return [*(("tensor", name) for name in ("a", "b", "bias", "residual", "c")), *scalars(case)]
+
+
+def scalars(case: Case) -> list[tuple[str, Any]]:
+    """The lengths, then the strides of rows."""
     return [
-        *(("tensor", name) for name in ("a", "b", "bias", "residual", "c")),
         *(("int32", case[name]) for name in ("M", "N", "K")),
         *(
             ("int64", int(case["tensors"][name]["strides"][0]))
@@ -118,9 +130,23 @@ def arguments(case: Case) -> list[tuple[str, Any]]:
     ]
 
 
+# ---- data ----
+
+
 def images(case: Case) -> Images:
-    rng, kind = np.random.default_rng(case["seed"]), case["kind"]
-    m, n, k = case["M"], case["N"], case["K"]
+    rng = np.random.default_rng(case["seed"])
+    values = drawn(case, rng, 40.0)
+    if case["kind"] == "large":
+        values["a"] *= 100.0
+    for name in ("a", "b"):
+        if case[f"turned_{name}"]:
+            values[name] = values[name].T
+    return filled(case, values)
+
+
+def drawn(case: Case, rng: np.random.Generator, spread: float) -> dict[str, np.ndarray]:
+    """The inputs, not turned, by the case's kind; `depth` sets terms of a sum `spread` apart."""
+    kind, m, n, k = case["kind"], case["M"], case["N"], case["K"]
     a, b = rng.standard_normal((m, k)), rng.standard_normal((n, k)) / np.sqrt(k)
     bias, residual = rng.standard_normal(n), rng.standard_normal((m, n))
     if kind == "rows":
@@ -129,7 +155,7 @@ def images(case: Case) -> Images:
         factor = 50.0 ** (np.arange(n) % 3 - 1.0)
         b, bias = b * factor[:, None], bias * factor
     elif kind == "depth":
-        a *= 40.0 ** rng.integers(-1, 2, k)
+        a *= spread ** rng.integers(-1, 2, k)
     elif kind == "blank":
         a[rng.random(m) < 0.5] = 0.0
         b[rng.random(n) < 0.3] = 0.0
@@ -137,10 +163,7 @@ def images(case: Case) -> Images:
         half = k // 2
         a[:, half : 2 * half], b[:, half : 2 * half] = a[:, :half], -b[:, :half]
         b[:, half] += 0.5
-    elif kind == "large":
-        a *= 100.0
-    a, b = a.T if case["turned_a"] else a, b.T if case["turned_b"] else b
-    return filled(case, {"a": a, "b": b, "bias": bias, "residual": residual})
+    return {"a": a, "b": b, "bias": bias, "residual": residual}
 
 
 # ---- the definition, and its bounds ----
@@ -182,12 +205,16 @@ def expected(case: Case, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]
 
 def judged(case: Case, before: Images, after: Images) -> tuple[str, float]:
     """Why the output is wrong, empty if correct; rms error of c over the expected one."""
+    names = ("a", "b", "bias", "residual")
+    inputs = {name: numbers(before[name], case["tensors"][name]) for name in names}
+    return verdict(case, before, after, inputs)
+
+
+def verdict(
+    case: Case, before: Images, after: Images, inputs: dict[str, np.ndarray]
+) -> tuple[str, float]:
     if why := touched(case, before, after, OUTPUTS):
         return why, np.inf
-    inputs = {
-        name: numbers(before[name], case["tensors"][name])
-        for name in ("a", "b", "bias", "residual")
-    }
     reference = expected(case, inputs)
     c = numbers(after["c"], case["tensors"]["c"])
     if why := beyond("c", c, reference["c"], reference["bound"]):

@@ -12,27 +12,21 @@ import hashlib
 import logging
 import os
 import shutil
-import subprocess
 import tempfile
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from greenfast.search.children import child_environment
 from greenfast.search.cpu_time import Deadline, beside_others
 from greenfast.search.devices.clusters import declared_clusters
-from greenfast.search.errors import Fault
 from greenfast.search.targets.emulator.compiler_folders import compiler_folders
 from greenfast.search.targets.emulator.compiler_process import (
     CompilerFailed,
     Confinement,
-    capped,
-    interruptible,
     run_compiler,
 )
 from greenfast.search.targets.emulator.device_preprocessor import (
@@ -44,31 +38,28 @@ from greenfast.search.targets.emulator.device_preprocessor import (
     STAMP_MACROS,
     STUBS,
     headers_of_cuda,
-    host_macros,
     preprocess_command,
     refused_length,
     refused_question,
     stub_names,
     with_answers,
-    write_stubs,
 )
 from greenfast.search.targets.emulator.early_macros import refused_macro
 from greenfast.search.targets.emulator.flags import (
-    CHECKED_FLAGS,
-    COMMON_FLAGS,
-    ERROR_LIMIT_FLAGS,
-    FLAVOURS,
     HEAP_CALLS,
-    HOOK_FLAGS,
-    INLINING_FLAGS,
-    KERNEL_FLAGS,
-    LINE_TABLE_FLAGS,
-    NATIVE_FLAGS,
-    SELDOM_RUN,
-    WHOLE_ACCESS_FLAGS,
     WRAPPED_CALLS,
+    flags_text,
+    kernel_flags,
 )
 from greenfast.search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
+from greenfast.search.targets.emulator.native_build import (
+    EXECUTABLE,
+    INCLUDE,
+    LAUNCHER,
+    NATIVE,
+    RUNTIME_LIBRARY,
+    build_emulator,
+)
 from greenfast.search.targets.emulator.object_check import object_fault
 from greenfast.search.targets.emulator.object_gaps import with_gaps
 from greenfast.search.targets.emulator.own_frames import with_own_frames_passed
@@ -80,12 +71,6 @@ from greenfast.search.toolchain.includes import refused_include
 
 log = logging.getLogger("greenfast.emulator")
 HERE = Path(__file__).resolve().parent
-NATIVE = HERE / "native"
-INCLUDE = HERE / "include"
-RUNTIME_LIBRARY = "libgf_runtime.so"
-EXECUTABLE = "gf-emulate"
-LAUNCHER = "gf-confine"
-PROGRAMS = ("main.cpp", "confine_main.cpp")  # each a program; the others are the runtime
 DEFAULT_ARCH = "sm_90"
 REFUSED = "refused"  # the reason of a ModuleFailed
 # What decides which texts and objects are refused, and how objects lie: a cached library was made
@@ -147,20 +132,9 @@ class EmulatorBuild:
     ) -> None:
         self.compiler = compiler or find_host_compiler()
         self.include_dirs = tuple(Path(directory).resolve() for directory in include_dirs)
-        hooks = (
-            HOOK_FLAGS[self.compiler.kind],
-            WHOLE_ACCESS_FLAGS[self.compiler.kind],
-            INLINING_FLAGS[self.compiler.kind],
-            CHECKED_FLAGS[self.compiler.kind],
-            LINE_TABLE_FLAGS[self.compiler.kind],
-        )
-        flags = (
-            (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks),
-            (sorted(SELDOM_RUN), WRAPPED_CALLS, HEAP_CALLS),
-        )
         rules = ((HERE / f"{name}.py").read_text() for name in RULES)
         self.digest = _digest(
-            (self.compiler.digest, repr(flags), *rules, *_contents((NATIVE, INCLUDE)))
+            (self.compiler.digest, flags_text(self.compiler), *rules, *_contents((NATIVE, INCLUDE)))
         )
         self.folder = Path(cache_dir).resolve() / "emulator" / self.digest[:24]
         self._texts: OrderedDict[str, str | Refused | CompilerFailed] = OrderedDict()
@@ -185,18 +159,7 @@ class EmulatorBuild:
             )
             fresh = Path(tempfile.mkdtemp(prefix=".fresh-", dir=self.folder.parent))
             try:
-                with ThreadPoolExecutor() as pool:
-                    parts = [
-                        pool.submit(self._build_native, fresh),
-                        pool.submit(self._build_launcher, fresh),
-                        pool.submit(self._build_device_headers, fresh),
-                    ]
-                    parts += [
-                        pool.submit(self._build_prelude, fresh / flavour, flavour)
-                        for flavour in FLAVOURS
-                    ]
-                for part in parts:
-                    part.result()
+                build_emulator(self.compiler, fresh)
                 (fresh / "modules").mkdir()
                 os.rename(fresh, self.folder)
             finally:
@@ -323,23 +286,6 @@ class EmulatorBuild:
         with tempfile.TemporaryDirectory(prefix=".module-", dir=self.folder) as work:
             yield Path(work)
 
-    def _kernel_flags(self, flavour: str, include_dirs: tuple[Path, ...]) -> tuple[str, ...]:
-        include = tuple(f"-I{directory}" for directory in (INCLUDE, *include_dirs))
-        return (
-            *COMMON_FLAGS,
-            *self.compiler.machine_flags,
-            *self.compiler.poison_flags,
-            *KERNEL_FLAGS,
-            *LINE_TABLE_FLAGS[self.compiler.kind],
-            *INLINING_FLAGS[self.compiler.kind],
-            *ERROR_LIMIT_FLAGS[self.compiler.kind],
-            *(() if flavour == "plain" else HOOK_FLAGS[self.compiler.kind]),
-            *(CHECKED_FLAGS[self.compiler.kind] if flavour == "checked" else ()),
-            *(WHOLE_ACCESS_FLAGS[self.compiler.kind] if flavour == "counted" else ()),
-            *(() if flavour == "plain" else (f"-DGF_EMULATOR_{flavour.upper()}",)),
-            *include,
-        )
-
     def _compile(self, work: Path, flavour: str, deadline: Deadline) -> CompilerFailed | None:
         prelude = self.folder / flavour / "prelude.h"
         use_prelude = (
@@ -352,7 +298,7 @@ class EmulatorBuild:
         # undefined name is an error.
         compiled = [
             self.compiler.path,
-            *self._kernel_flags(flavour, self.include_dirs),
+            *kernel_flags(self.compiler, flavour, (INCLUDE, *self.include_dirs)),
             f"-fdebug-prefix-map={work}=.",
             *use_prelude,
         ]
@@ -392,91 +338,6 @@ class EmulatorBuild:
     def _confined_to(self, *own: Path) -> Confinement:
         readable = (*compiler_folders(self.compiler.path), *map(str, own))
         return Confinement(self.folder / LAUNCHER, readable)
-
-    def _build_native(self, fresh: Path) -> None:
-        """Build the runtime in two halves in parallel.
-
-        Each half is one translation unit, so that it parses the standard headers once.
-        """
-        flags = (
-            *COMMON_FLAGS,
-            *self.compiler.machine_flags,
-            *NATIVE_FLAGS,
-            f"-I{INCLUDE}",
-            f"-I{NATIVE}",
-            "-pthread",
-        )
-        names = sorted(path.name for path in NATIVE.glob("*.cpp") if path.name not in PROGRAMS)
-        halves = (
-            ("often", [name for name in names if name not in SELDOM_RUN], ()),
-            ("seldom", [name for name in names if name in SELDOM_RUN], ("-O1",)),
-        )
-
-        def compiled(half: tuple[str, list[str], tuple[str, ...]]) -> str:
-            name, sources, extra_flags = half
-            unit, compiled_file = fresh / f"{name}.cpp", str(fresh / f"{name}.o")
-            unit.write_text("".join(f'#include "{source}"\n' for source in sources))
-            self._must([*flags, *extra_flags, "-c", str(unit), "-o", compiled_file])
-            return compiled_file
-
-        with ThreadPoolExecutor() as pool:
-            objects = list(pool.map(compiled, halves))
-        runtime = fresh / RUNTIME_LIBRARY
-        soname = f"-Wl,-soname,{RUNTIME_LIBRARY}"
-        self._must([*flags, "-shared", *objects, "-o", str(runtime), soname, "-ldl"])
-        program = [
-            "-o",
-            str(fresh / EXECUTABLE),
-            f"-L{fresh}",
-            "-lgf_runtime",
-            "-Wl,-rpath,$ORIGIN",
-            "-ldl",
-        ]
-        self._must([*flags, str(NATIVE / "main.cpp"), *program])
-
-    def _build_launcher(self, fresh: Path) -> None:
-        source, program = NATIVE / "confine_main.cpp", str(fresh / LAUNCHER)
-        self._must(["-std=c++17", "-O1", "-Wall", "-Wextra", str(source), "-o", program])
-
-    def _build_prelude(self, folder: Path, flavour: str) -> None:
-        folder.mkdir()
-        header = INCLUDE / "gf_emulator" / "prelude.h"
-        compiled = folder / "prelude.h.gch"
-        # Included in its place when the compiler refuses the precompiled header.
-        (folder / "prelude.h").write_text('#include "gf_emulator/prelude.h"\n')
-        flags = self._kernel_flags(flavour, ())  # no author's header, since this is not confined
-        self._must([*flags, "-x", "c++-header", str(header), "-o", str(compiled)])
-
-    def _build_device_headers(self, fresh: Path) -> None:
-        write_stubs(INCLUDE, fresh / STUBS)
-        prelude = str(INCLUDE / "gf_emulator" / "prelude.h")
-        definitions = self._must(
-            [*self._kernel_flags("checked", ()), "-E", "-dD", "-x", "c++-header", prelude]
-        )
-        names = host_macros(definitions, INCLUDE)
-        (fresh / HOST_MACROS).write_text("\n".join(sorted(names)))
-
-    def _must(self, arguments: Sequence[str]) -> str:
-        """Run the compiler on the emulator's own sources; its output. Fault when it fails."""
-        process = subprocess.Popen(
-            [self.compiler.path, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-            env=child_environment(),
-        )
-        with interruptible(process):
-            log, _ = process.communicate()
-        if process.returncode != 0:
-            raise Fault(
-                f"the emulator does not build with {self.compiler.version}: {capped(log)}",
-                code="emulator_build",
-                mend="try another compiler through GREENFAST_CXX",
-            )
-        return log
 
 
 def object_failure(path: Path, entries: Sequence[str], text: str) -> CompilerFailed | None:

@@ -35,9 +35,7 @@ JUMPING = ("bra", "brx", *LEAVING)
 class Executions:
     """Warp executions in the blocks that were followed."""
 
-    by_instruction: tuple[int, ...]  # in the entry's order
-    by_block: tuple[tuple[int, ...], ...]  # the same per block, in the order of `blocks`
-    blocks: int
+    by_block: tuple[tuple[int, ...], ...]  # of each block, by instruction in the entry's order
     branches: int  # conditional ones
     undecided: int  # those that depend on data, counted as not taken
 
@@ -60,14 +58,8 @@ def executions(
     walk = _Walk(entry, lanes, len(blocks))
     while walk.step():
         pass
-    by_block = walk.by_block()
-    return Executions(
-        tuple(by_block.sum(axis=0).tolist()),
-        tuple(map(tuple, by_block.tolist())),
-        len(blocks),
-        walk.branches,
-        walk.undecided,
-    )
+    by_block = tuple(map(tuple, walk.by_block().tolist()))
+    return Executions(by_block, walk.branches, walk.undecided)
 
 
 @dataclass(frozen=True)

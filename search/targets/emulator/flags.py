@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from greenfast.search.targets.emulator.host_compiler import HostCompiler
+
 COMMON_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pipe", "-fno-math-errno")
 NATIVE_FLAGS = ("-O3", "-fvisibility=hidden", "-Wall", "-Wextra")
 # Native sources that run once per run or launch: compiled with little optimisation, in parallel
@@ -127,3 +131,40 @@ HEAP_CALLS = tuple(
 )
 FLAVOURS = ("plain", "counted", "checked")  # of a kernel library: the purpose of its hooks
 ERROR_LIMIT_FLAGS = {"g++": ("-fmax-errors=20",), "clang++": ("-ferror-limit=20",)}
+
+
+def kernel_flags(
+    compiler: HostCompiler, flavour: str, include_dirs: tuple[Path, ...]
+) -> tuple[str, ...]:
+    """The flags of a kernel library, and of the precompiled header that it uses."""
+    return (
+        *COMMON_FLAGS,
+        *compiler.machine_flags,
+        *compiler.poison_flags,
+        *KERNEL_FLAGS,
+        *LINE_TABLE_FLAGS[compiler.kind],
+        *INLINING_FLAGS[compiler.kind],
+        *ERROR_LIMIT_FLAGS[compiler.kind],
+        *(() if flavour == "plain" else HOOK_FLAGS[compiler.kind]),
+        *(CHECKED_FLAGS[compiler.kind] if flavour == "checked" else ()),
+        *(WHOLE_ACCESS_FLAGS[compiler.kind] if flavour == "counted" else ()),
+        *(() if flavour == "plain" else (f"-DGF_EMULATOR_{flavour.upper()}",)),
+        *(f"-I{directory}" for directory in include_dirs),
+    )
+
+
+def flags_text(compiler: HostCompiler) -> str:
+    """The flags that decide how objects come out; a cached emulator was made with the same ones."""
+    hooks = (
+        HOOK_FLAGS[compiler.kind],
+        WHOLE_ACCESS_FLAGS[compiler.kind],
+        INLINING_FLAGS[compiler.kind],
+        CHECKED_FLAGS[compiler.kind],
+        LINE_TABLE_FLAGS[compiler.kind],
+    )
+    return repr(
+        (
+            (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks),
+            (sorted(SELDOM_RUN), WRAPPED_CALLS, HEAP_CALLS),
+        )
+    )

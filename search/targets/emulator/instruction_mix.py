@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from greenfast.search.targets.emulator.control_flow import Executions, executions
+from greenfast.search.targets.emulator.control_flow import Executions
 from greenfast.search.toolchain.ptx import Entry, Instruction
 
 CLASSES = (
@@ -74,57 +74,25 @@ FP8_ON_HOPPER = (("mma", 2.0), ("conversion", 12.0), ("fp32", 4.0))
 
 @dataclass(frozen=True)
 class InstructionMix:
-    """One block's warp instructions, or their average over several blocks."""
+    """One block's warp instructions."""
 
     by_class: tuple[tuple[str, float], ...]  # of CLASSES, in their order
-    undecided: float  # the share of conditional branches that depend on data
-
-    @property
-    def total(self) -> float:
-        return sum(count for _, count in self.by_class)
 
     def __getitem__(self, name: str) -> float:
         return dict(self.by_class)[name]
 
 
-def instruction_mix(
-    entry: Entry,
-    arguments: Sequence[int | float | None],
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    blocks: Sequence[int],
-    cluster: tuple[int, int, int] = (1, 1, 1),
-) -> InstructionMix:
-    """The average mix of `blocks`, numbered in the grid.
-
-    Fault when the entry's branches cannot be followed to their end.
-    """
-    followed = executions(entry, arguments, grid, block, blocks, cluster)
-    return _mix(entry, followed.by_instruction, followed.blocks, followed)
+def block_mixes(entry: Entry, followed: Executions) -> tuple[InstructionMix, ...]:
+    """The mix of each block that was followed."""
+    return tuple(_mix(entry, counts) for counts in followed.by_block)
 
 
-def block_mixes(
-    entry: Entry,
-    arguments: Sequence[int | float | None],
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    blocks: Sequence[int],
-    cluster: tuple[int, int, int] = (1, 1, 1),
-) -> tuple[InstructionMix, ...]:
-    """The mix of each block. Fault as for `instruction_mix`."""
-    followed = executions(entry, arguments, grid, block, blocks, cluster)
-    return tuple(_mix(entry, counts, 1, followed) for counts in followed.by_block)
-
-
-def _mix(entry: Entry, counts: Sequence[int], blocks: int, followed: Executions) -> InstructionMix:
+def _mix(entry: Entry, counts: Sequence[int]) -> InstructionMix:
     sums: dict[str, float] = defaultdict(float)
     for instruction, count in zip(entry.instructions, counts, strict=True):
         for name, machine_instructions in expansion(instruction, entry.sm) if count else ():
             sums[name] += count * machine_instructions
-    return InstructionMix(
-        tuple((name, sums[name] / blocks) for name in CLASSES),
-        followed.undecided / followed.branches if followed.branches else 0.0,
-    )
+    return InstructionMix(tuple((name, sums[name]) for name in CLASSES))
 
 
 def expansion(instruction: Instruction, sm: int) -> tuple[tuple[str, float], ...]:

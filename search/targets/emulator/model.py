@@ -113,11 +113,6 @@ class ModelledTime:
     def limited_by(self) -> str:
         return self.limits[0][0]
 
-    @property
-    def next_limits(self) -> tuple[str, ...]:
-        """The next two resources."""
-        return tuple(name for name, _ in self.limits[1:3])
-
 
 def model(device: Device, launches: Sequence[LaunchWork], dram_bytes: float) -> ModelledTime:
     """The time of launches in sequence; `dram_bytes` is the compulsory traffic of all of them."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 Index3 = tuple[int, int, int]
 
+SAMPLED_BLOCKS = 16  # of a launch, counted for the modelled time
 FEWEST_CLUSTERS = 3  # first, middle, last
 
 

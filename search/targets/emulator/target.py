@@ -8,24 +8,14 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from greenfast.search.devices.facts import device
-from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.errors import Fault
-from greenfast.search.oracle.problem import (
-    GivenArgument,
-    LaunchPlan,
-    Packed,
-    Problem,
-    Scalar,
-    Tensor,
-)
+from greenfast.search.oracle.problem import Problem
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import (
     Checked,
@@ -36,58 +26,37 @@ from greenfast.search.targets.base import (
     Runner,
     SourceRefused,
 )
-from greenfast.search.targets.bound import bound_us
 from greenfast.search.targets.emulator import compiler_process
 from greenfast.search.targets.emulator import execute as native
 from greenfast.search.targets.emulator.build import REFUSED, EmulatorBuild, Module
-from greenfast.search.targets.emulator.examination import COMPILE_DEADLINE_S, refusal
-from greenfast.search.targets.emulator.far_buffers import tensor_buffers, whole_outputs
-from greenfast.search.targets.emulator.host_compiler import find_host_compiler
-from greenfast.search.targets.emulator.model import BAND, model
-from greenfast.search.targets.emulator.runs import Argument
-from greenfast.search.targets.emulator.source_text import Refused
-from greenfast.search.targets.emulator.work import (
-    ends_of,
-    estimated_mixes,
-    launch_works,
-    mixes_of,
-    sample_of,
-    whole_mix,
+from greenfast.search.targets.emulator.evidence import (
+    failure_of,
+    findings_of,
+    line_costs_of,
+    modelled_timing,
+    tolerated_of,
 )
+from greenfast.search.targets.emulator.examination import COMPILE_DEADLINE_S, refusal
+from greenfast.search.targets.emulator.far_buffers import whole_outputs
+from greenfast.search.targets.emulator.host_compiler import find_host_compiler
+from greenfast.search.targets.emulator.model import BAND
+from greenfast.search.targets.emulator.problem_run import emulated_run, no_room
+from greenfast.search.targets.emulator.source_text import Refused
 from greenfast.search.text import one_line, shortened
 from greenfast.search.toolchain import Cubin
-from greenfast.search.verdict import (
-    FINDING_REASONS,
-    LineCost,
-    Reason,
-    SafetyFinding,
-    TimeKind,
-    Timing,
-)
+from greenfast.search.verdict import LineCost, SafetyFinding, Timing
 
 CHECK_FLOP_LIMIT = 400e6  # about half a second on one core
-SAME_VALUE_WRITES = "same_value_writes"  # a note's kind in native/checker.cpp
 FIRST_BATCH = 4  # most wrong candidates fail in the first runs
-SAMPLED_BLOCKS = 16  # counted for the modelled time
 # The deadline of a checked run, in deadlines of a plain run: slow checks are not the candidate's.
 CHECKED_PATIENCE = 4.0
 MEMORY_BYTES = 4 * 2**30
-WORKSPACE_BYTES = 2**30  # of a run, at most: this process lays them out and keeps them, too
 WORKER_BYTES = 256 * 2**20  # of address space for the heap and stacks of each worker thread
 LONGEST_MESSAGE = 300  # characters, of a compiler's
 # A source that may wait for another block in a loop of loads.
 _WATCHED = re.compile(r"\bvolatile\b|\b__ldcv\b")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")  # must not appear in messages
 ORDERS = ("forward", "reverse", "seeded:1")
-REASONS = {
-    "deadlock": Reason.DEADLOCK,
-    "divergence": Reason.DIVERGENCE,
-    "misaligned": Reason.MISALIGNED,
-    "out_of_bounds": Reason.OUT_OF_BOUNDS,
-    "timeout": Reason.TIMEOUT,
-    "out_of_memory": Reason.OUT_OF_MEMORY,
-    "input_changed": Reason.INPUT_CHANGED,
-}
 
 
 @dataclass(frozen=True)
@@ -177,7 +146,9 @@ class EmulatorTarget(Runner):
 
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
         for problem, order, result in self._run_all(program, problems, "plain"):
-            failure = result if isinstance(result, Failure) else self._failure(problem, result)
+            failure = (
+                result if isinstance(result, Failure) else failure_of(result, self._run_deadline_s)
+            )
             outputs = (
                 {}
                 if isinstance(result, Failure) or failure
@@ -195,13 +166,11 @@ class EmulatorTarget(Runner):
     ) -> tuple[Timing, ...] | Failure:
         timings = []
         for problem in problems:
-            if (failure := no_room(problem)) is not None:
-                return failure
             result = self._counted(program, problem)
-            failure = self._failure(problem, result)
-            if failure is not None:
-                return failure
-            timings.append(self._timing(program, problem, cubin, result))
+            if isinstance(result, Failure):
+                return result
+            lines = program.source_lines
+            timings.append(modelled_timing(self.device, problem, cubin, result, lines))
         return tuple(timings)
 
     def check(self, program: Program, problems: Sequence[Problem]) -> Iterator[Checked]:
@@ -239,10 +208,10 @@ class EmulatorTarget(Runner):
                 yield problem, order, no_room(problem) or next(results)
 
     def line_costs(self, program: Program, problem: Problem) -> tuple[LineCost, ...] | Failure:
-        if (failure := no_room(problem)) is not None:
-            return failure
         result = self._counted(program, problem)
-        return self._failure(problem, result) or line_costs_of(result, program.source_lines)
+        if isinstance(result, Failure):
+            return result
+        return line_costs_of(result, program.source_lines)
 
     def identity(self) -> tuple[tuple[str, str], ...]:
         return (
@@ -255,9 +224,13 @@ class EmulatorTarget(Runner):
         native.interrupt()
         compiler_process.interrupt()
 
-    def _counted(self, program: Program, problem: Problem) -> native.RunResult:
+    def _counted(self, program: Program, problem: Problem) -> native.RunResult | Failure:
+        """A finished run on a sample of the blocks, with counters."""
+        if (failure := no_room(problem)) is not None:
+            return failure
         run = emulated_run(problem, "forward", "counted", count=True)
-        return self._execute(self._module(program, "counted"), [run])[0]
+        result = self._execute(self._module(program, "counted"), [run])[0]
+        return failure_of(result, self._run_deadline_s) or result
 
     def _module(self, program: Program, flavour: str) -> Module:
         if flavour == "plain" and _WATCHED.search(program.source.unit):
@@ -294,264 +267,3 @@ class EmulatorTarget(Runner):
             deadline_s=self._run_deadline_s * patience,
             memory_bytes=MEMORY_BYTES + self._workers * WORKER_BYTES,
         )
-
-    def _failure(self, problem: Problem, result: native.RunResult) -> Failure | None:
-        """The candidate's failure in a run; None when it passed. Fault when it did not run."""
-        if result.status == "not_run":
-            raise Fault("an emulated run did not start", code="emulator_not_run")
-        if result.status == "timeout":
-            return Failure(
-                Reason.TIMEOUT,
-                f"no end within {self._run_deadline_s:g} s of processor time on the emulator",
-            )
-        if result.faults:
-            first = result.faults[0]
-            return Failure(REASONS.get(first.kind, Reason.DEVICE_FAULT), first.sentence)
-        if result.status != "finished":
-            return Failure(Reason.DEVICE_FAULT, "the candidate ended the process that ran it")
-        if result.canary:
-            return Failure(Reason.OUT_OF_BOUNDS, str(result.canary[0]))
-        if result.input_changed:
-            return Failure(
-                Reason.INPUT_CHANGED,
-                "the input " + ", ".join(result.input_changed) + " was written",
-            )
-        return None
-
-    def _timing(
-        self, program: Program, problem: Problem, cubin: Cubin, result: native.RunResult
-    ) -> Timing:
-        counters = result.counters
-        if counters is None:
-            raise Fault(
-                "the emulator gave no counters for a counted run", code="emulator_no_counters"
-            )
-        mixes = mixes_of(problem, cubin, SAMPLED_BLOCKS)
-        used_mixes = mixes or estimated_mixes(problem, counters, SAMPLED_BLOCKS)
-        note = (
-            f"from {counters.blocks_executed} of {counters.blocks_total} blocks"
-            if counters.blocks_executed < counters.blocks_total
-            else "from all blocks"
-        )
-        if not mixes:
-            note += ", the mix of instructions estimated"
-        works = launch_works(problem, counters, cubin, used_mixes, SAMPLED_BLOCKS)
-        time = model(self.device, works, problem.work_bytes)
-        detail = (
-            ("bank_conflict_factor", round(counters.bank_conflict_factor, 3)),
-            ("floor_us", round(bound_us(self.device, problem), 4)),
-        )
-        return Timing(
-            problem.case.name,
-            time.time_us,
-            TimeKind.MODELLED,
-            time.limited_by,
-            detail,
-            note,
-            line_costs_of(result, program.source_lines),
-            limits=tuple((name, round(us, 4)) for name, us in time.limits),
-            mix=tuple(
-                (name, round(count)) for name, count in whole_mix(problem, mixes, SAMPLED_BLOCKS)
-            )
-            if mixes
-            else (),
-        )
-
-
-def no_room(problem: Problem) -> Failure | None:
-    """The failure of a problem whose workspaces are too large for the emulator; None: they fit."""
-    needed = sum(workspace.bytes for workspace in problem.workspaces)
-    if needed <= WORKSPACE_BYTES:
-        return None
-    return Failure(
-        Reason.OUT_OF_MEMORY,
-        f"its workspaces need {needed:,} bytes; a run on the emulator has "
-        f"{WORKSPACE_BYTES:,} for them",
-    )
-
-
-def findings_of(
-    result: native.RunResult, source_lines: Mapping[tuple[str, int], int]
-) -> tuple[SafetyFinding, ...]:
-    """The findings of a checked run, and the faults that stopped it. Fault when it did not run."""
-    if result.status == "not_run":
-        raise Fault("a checked run did not start", code="emulator_not_run")
-    findings = [
-        SafetyFinding(
-            finding.kind,
-            finding.sentence,
-            finding.where,
-            finding.other_where,
-            _source_line(source_lines, finding.where),
-            _source_line(source_lines, finding.other_where),
-            finding.block,
-            finding.thread,
-            finding.other_thread,
-            finding.memory,
-            finding.offset_bytes,
-            finding.count,
-        )
-        for finding in result.findings
-    ]
-    reported = {finding.kind for finding in findings}
-    findings += [
-        SafetyFinding(
-            fault.kind if fault.kind in FINDING_REASONS else "device_fault",
-            fault.sentence,
-            fault.where,
-            None,
-            _source_line(source_lines, fault.where),
-            None,
-            fault.block,
-            fault.thread,
-        )
-        for fault in result.faults
-        if fault.kind not in reported
-    ]
-    return tuple(findings)
-
-
-def tolerated_of(
-    result: native.RunResult, source_lines: Mapping[tuple[str, int], int]
-) -> tuple[SafetyFinding, ...]:
-    """Writes of one value by several threads, which reject nothing unless the caller is strict."""
-    return tuple(
-        SafetyFinding(
-            "same_value_write",
-            note.sentence,
-            note.where,
-            source_line=_source_line(source_lines, note.where),
-            block=note.block,
-            thread=note.thread,
-        )
-        for note in result.notes
-        if note.kind == SAME_VALUE_WRITES
-    )
-
-
-def _source_line(
-    source_lines: Mapping[tuple[str, int], int], where: tuple[str, int] | None
-) -> int | None:
-    return None if where is None else source_lines.get(where)
-
-
-def line_costs_of(
-    result: native.RunResult, source_lines: Mapping[tuple[str, int], int]
-) -> tuple[LineCost, ...]:
-    """Counters by line, those with the most transactions first.
-
-    A transaction is a wavefront of shared memory or a sector of global memory.
-    """
-    lines = result.counters.per_line if result.counters else ()
-    costs = [
-        LineCost(
-            line.file,
-            line.line,
-            source_lines.get((line.file, line.line)),
-            line.kind,
-            line.count,
-            line.total_bytes,
-            line.wavefronts,
-            line.wavefronts_ideal,
-            line.sectors,
-            line.sectors_ideal,
-        )
-        for line in lines
-    ]
-    return tuple(
-        sorted(costs, key=lambda cost: (-cost.transactions, cost.file, cost.line, cost.kind))
-    )
-
-
-def emulated_run(
-    problem: Problem, order: str, name: str, *, count: bool = False, check: bool = False
-) -> native.Run:
-    """A problem as a run of the emulator. A counted run executes a sample of the blocks only."""
-    buffers = [buffer for tensor in problem.tensors for buffer in tensor_buffers(tensor, check)]
-    buffers += [
-        native.Buffer(
-            workspace.name,
-            "workspace",
-            np.zeros(workspace.bytes, np.uint8),
-            "zero" if workspace.zero_fill else "poison",
-        )
-        for workspace in problem.workspaces
-    ]
-    copied = {
-        argument.name
-        for launch in problem.launches
-        for argument in _read_only(problem, launch)
-        if check
-    }
-    buffers += [
-        replace(buffer, name=_copy(buffer.name), role="workspace", copy_of=buffer.name)
-        for buffer in buffers
-        if buffer.name in copied
-    ]
-    launches = tuple(
-        native.Launch(
-            launch.entry,
-            launch.grid,
-            launch.block,
-            launch.smem_dynamic_bytes,
-            launch.cluster,
-            arguments=_arguments(problem, launch, check),
-            sample=_executed(problem, launch, count),
-        )
-        for launch in problem.launches
-    )
-    return native.Run(
-        name,
-        launches,
-        tuple(buffers),
-        tuple(_argument(argument) for argument in problem.arguments),
-        order=order,
-        count=count,
-        check=check,
-    )
-
-
-def _executed(problem: Problem, launch: LaunchPlan, count: bool) -> tuple[int, ...]:
-    """The clusters that run; empty: all."""
-    if count:
-        return sample_of(launch, SAMPLED_BLOCKS)
-    return ends_of(launch) if problem.ends_only else ()
-
-
-def _read_only(problem: Problem, launch: LaunchPlan) -> list[Tensor]:
-    """The tensors that the launch reads through parameters that are `const` and `__restrict__`."""
-    arguments = problem.arguments if launch.arguments is None else launch.arguments
-    passed = [arguments[number] for number in launch.read_only]
-    return [argument for argument in passed if isinstance(argument, Tensor)]
-
-
-def _copy(name: str) -> str:
-    return f"{name}.read-only"
-
-
-def _arguments(problem: Problem, launch: LaunchPlan, check: bool) -> tuple[Argument, ...] | None:
-    """The launch's arguments; None: the run's."""
-    read_only = launch.read_only if check else ()
-    if launch.arguments is None and not read_only:
-        return None
-    arguments = list(
-        map(_argument, problem.arguments if launch.arguments is None else launch.arguments)
-    )
-    for number in read_only:
-        argument = arguments[number]
-        if isinstance(argument, native.PointerArgument):
-            arguments[number] = replace(argument, buffer=_copy(argument.buffer))
-    return tuple(arguments)
-
-
-def _argument(argument: GivenArgument) -> Argument:
-    match argument:
-        case None:
-            return native.NullArgument()
-        case TensorMap():
-            return native.TensorMapArgument(argument)
-        case Scalar():
-            return native.ScalarArgument(argument.dtype, argument.value)
-        case Packed():
-            return native.PackedArgument(argument.data, argument.pointers)
-    return native.PointerArgument(argument.name, 0)

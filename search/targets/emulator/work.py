@@ -18,6 +18,7 @@ from greenfast.search.oracle.problem import (
     Problem,
     Scalar,
 )
+from greenfast.search.targets.emulator.control_flow import executions
 from greenfast.search.targets.emulator.execute import Counters
 from greenfast.search.targets.emulator.instruction_mix import (
     BUFFER_ADDRESS,
@@ -28,7 +29,7 @@ from greenfast.search.targets.emulator.instruction_mix import (
 from greenfast.search.targets.emulator.model import BlockWork, LaunchWork
 from greenfast.search.targets.emulator.sample import SampledCluster, sampled_clusters
 from greenfast.search.toolchain import Cubin
-from greenfast.search.toolchain.ptx import read_entries
+from greenfast.search.toolchain.ptx import Entry, read_entries
 
 CAUSES = {"wavefronts": "shared", "sectors": "global", "products": "mma", "barriers": "barrier"}
 
@@ -44,18 +45,20 @@ def mixes_of(problem: Problem, cubin: Cubin, sampled: int) -> tuple[LaunchMixes,
     try:
         entries = read_entries(cubin.ptx)
         return tuple(
-            block_mixes(
-                entries[launch.entry],
-                arguments_of(problem, launch),
-                launch.grid,
-                launch.block,
-                sampled_blocks(launch, sampled),
-                launch.cluster,
-            )
+            _mixes_of_launch(entries[launch.entry], problem, launch, sampled)
             for launch in problem.launches
         )
     except (Fault, KeyError, ValueError):
         return ()
+
+
+def _mixes_of_launch(
+    entry: Entry, problem: Problem, launch: LaunchPlan, sampled: int
+) -> LaunchMixes:
+    arguments, blocks = arguments_of(problem, launch), sampled_blocks(launch, sampled)
+    return block_mixes(
+        entry, executions(entry, arguments, launch.grid, launch.block, blocks, launch.cluster)
+    )
 
 
 def estimated_mixes(problem: Problem, counters: Counters, sampled: int) -> tuple[LaunchMixes, ...]:
@@ -77,7 +80,7 @@ def estimated_mixes(problem: Problem, counters: Counters, sampled: int) -> tuple
         "shuffle": counters.warp_collectives * share,
         "barrier": counters.barriers * counters.warps_per_block * share,
     }
-    mix = InstructionMix(tuple((name, counts.get(name, 0.0)) for name in CLASSES), 1.0)
+    mix = InstructionMix(tuple((name, counts.get(name, 0.0)) for name in CLASSES))
     return tuple((mix,) * len(sampled_blocks(launch, sampled)) for launch in problem.launches)
 
 

@@ -1,0 +1,128 @@
+"""Measures the pool of attention kernels, makes the shipped set of it, and times the set as called.
+
+    python -m bench.gpu.runtime_set FOLDER [--parts times,set,tables] [--seconds 420]
+    python -m bench.gpu.runtime_set FOLDER --store
+
+The first runs on an H200, each part in a process of its own: `times` is grid_times for both types,
+`set` grid_set (it compiles), `tables` the sixty shapes beside their peers (runtime_calls), drawn
+shapes beside the fallback (drawn_calls) and the host's times (runtime_overhead), with the new set.
+FOLDER is laid out like bench/results, and has the set itself. A step that fails keeps none after it
+from running. --seconds are those of `times`, which goes on with what FOLDER has; the others take
+about 3 minutes.
+
+--store needs no GPU: it takes the results and the set of FOLDER into the repository, and writes the
+regret (rule_regret) and the page.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench.command_line import require_gpu, script_parser
+from bench.gpu.tuned_set import SETS
+from bench.results import ROOT, Row, read_result, result_names, write_result
+
+SET = "attention-h200.zip"
+SHARES = {"bf16": 0.7, "fp16": 0.3}  # of the seconds
+TABLE_S = 40  # at most, of each table
+Step = tuple[str, ...]  # a module and its arguments
+
+
+def main() -> int:
+    parser = script_parser(__doc__)
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("--parts", default="times,set,tables")
+    parser.add_argument("--seconds", type=float, default=420.0, help="for the part times")
+    parser.add_argument("--store", action="store_true", help="take FOLDER into the repository")
+    options = parser.parse_args()
+    folder: Path = options.folder.absolute()
+    if options.store:
+        return store(folder)
+    require_gpu()
+    folder.mkdir(parents=True, exist_ok=True)
+    steps = {
+        "times": times(folder, options.seconds),
+        "set": make_set(folder),
+        "tables": tables(folder),
+    }
+    chosen = options.parts.split(",")
+    if unknown := set(chosen) - steps.keys():
+        parser.error(f"unknown part {min(unknown)!r}; known: {', '.join(steps)}")
+    failed = 0
+    if not (folder / SET).is_file():
+        shutil.copy(SETS / SET, folder / SET)  # whose types are replaced one by one
+    for part in chosen:
+        for step in steps[part]:
+            failed += not is_done(step)
+        if part == "set":
+            shutil.copy(folder / SET, SETS / SET)
+    return 1 if failed else 0
+
+
+def is_done(step: Step) -> bool:
+    began = time.perf_counter()
+    print(f"== {' '.join(step)}", flush=True)
+    status = subprocess.run([sys.executable, "-m", *step], cwd=ROOT, check=False).returncode
+    print(f"== {step[0]}: {time.perf_counter() - began:.0f} s, exit code {status}", flush=True)
+    return status == 0
+
+
+def times(folder: Path, seconds: float) -> list[Step]:
+    def limit(dtype: str) -> tuple[str, str]:
+        return "--seconds", str(round(SHARES[dtype] * seconds))
+
+    grid = ("bench.gpu.grid_times", str(folder))
+    return [(*grid, *limit("bf16")), (*grid, "--dtype", "fp16", "--after", *limit("fp16"))]
+
+
+def make_set(folder: Path) -> list[Step]:
+    grid = ("bench.gpu.grid_set", "--results", str(folder), "--out", str(folder / SET))
+    return [(*grid, "--dtype", dtype) for dtype in SHARES]
+
+
+def tables(folder: Path) -> list[Step]:
+    def file(name: str) -> str:
+        return str(folder / "h200" / f"{name}.json")
+
+    limit = ("--seconds", str(TABLE_S))
+    called, none = "bench.gpu.runtime_calls", ("--calls", "0")
+    return [
+        (called, file("runtime_table"), *none, *limit),
+        (called, file("runtime_table_fp16"), *none, "--dtype", "fp16", *limit),
+        ("bench.gpu.drawn_calls", file("drawn_calls"), "--count", "400", *limit),
+        ("bench.gpu.runtime_overhead", file("runtime_overhead")),
+    ]
+
+
+# ---- without a GPU ----
+
+
+def store(folder: Path) -> int:
+    """The number of steps that failed."""
+    for name in result_names(folder):
+        if name.startswith("h200/"):
+            write_result(name, stored_form(read_result(name, folder)))
+            print(name)
+    if (folder / SET).is_file():
+        shutil.copy(folder / SET, SETS / SET)
+    steps: list[Step] = [
+        ("bench.gpu.rule_regret", "--save"),
+        ("bench.pages.runtime_page", "--save"),
+    ]
+    return sum(not is_done(step) for step in steps)
+
+
+def stored_form(result: Row) -> Row:
+    """A table of runtime_calls as the page reads it; other results as they are."""
+    if "table" not in result:
+        return result
+    kept = {name: result[name] for name in ("environment", "summary")}
+    return {**kept, "rows": result["table"]}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

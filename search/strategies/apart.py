@@ -1,0 +1,145 @@
+"""A strategy in a process of its own, where there are cores to spare.
+
+Its model takes milliseconds of Python and NumPy a question. In the process of a search they would
+hold Python's global lock, which bounds the rate of a search on several GPUs.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Protocol
+
+from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
+from greenfast.search.cores import usable_cores
+from greenfast.search.errors import Fault
+from greenfast.search.strategies.base import Past, Proposal, Strategy, Told
+
+MODULE = "greenfast.search.strategies.apart_child"
+LEAST_CORES = 8  # below it every core compiles
+DEADLINE_S = 300.0  # of a question; a process that takes longer is stuck
+MEMORY_BYTES = 8 * 2**30
+MOST_BYTES = 2**28  # of a strategy with its listed spaces
+
+
+class Chooser(Protocol):
+    """The part of a strategy that a running search uses."""
+
+    def ask(self) -> Proposal | None: ...
+    def tell(self, proposal: Proposal, told: Told) -> None: ...
+    def correct(self, proposal: Proposal, told: Told) -> None: ...
+
+
+class Apart:
+    """Asks a strategy here until a process for it has started, and a copy in the process then.
+
+    A process that dies, is stuck or fails says nothing about the search: the strategy here learns
+    what it has missed, as in a resumed search, and answers from then on.
+    """
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+        # What the strategy here does not know: by candidate, in the order of the proposals, and
+        # outcomes of candidates that the process did not propose.
+        self._missed: dict[str, Past] = {}
+        self._outcomes: dict[str, tuple[Proposal, Told]] = {}
+        self._child: Child | None = None
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="start-strategy")
+        self._starting: Future[Child] | None = self._starter.submit(_started)
+
+    def ask(self) -> Proposal | None:
+        if self._starting is not None and self._starting.done():
+            self._move()
+        passed, answer = self._passed("ask")
+        if not passed:
+            return self._strategy.ask()
+        proposal: Proposal | None = answer
+        if proposal is not None:
+            past = Past(proposal.candidate, proposal.sampler, None)
+            self._missed[proposal.candidate.digest] = past
+        return proposal
+
+    def tell(self, proposal: Proposal, told: Told) -> None:
+        if self._passed("tell", (proposal, told))[0]:
+            self._note(proposal, told)
+        else:
+            self._strategy.tell(proposal, told)
+
+    def correct(self, proposal: Proposal, told: Told) -> None:
+        if self._passed("correct", (proposal, told))[0]:
+            self._note(proposal, told)
+        else:
+            self._strategy.correct(proposal, told)
+
+    def close(self) -> None:
+        """End the process."""
+        starting, self._starting = self._starting, None
+        self._starter.shutdown(wait=True)
+        if starting is not None:
+            with suppress(Fault, ChildDied, ChildTimeout):
+                starting.result().close()
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+    def _note(self, proposal: Proposal, told: Told) -> None:
+        name = proposal.candidate.digest
+        if name in self._missed:
+            self._missed[name] = replace(self._missed[name], told=told)
+        else:
+            self._outcomes[name] = proposal, told
+
+    def _move(self) -> None:
+        """Copy the strategy to the process, unless it is too large or cannot be copied."""
+        assert self._starting is not None
+        starting, self._starting = self._starting, None
+        try:
+            child = starting.result()
+        except (Fault, ChildDied, ChildTimeout):
+            return
+        try:
+            copy = pickle.dumps(self._strategy)
+        except (pickle.PicklingError, TypeError, AttributeError):
+            copy = b""
+        if not 0 < len(copy) <= MOST_BYTES:
+            child.close()
+            return
+        self._child = child
+        with tempfile.NamedTemporaryFile(prefix="greenfast-strategy-") as file:
+            file.write(copy)
+            file.flush()
+            self._passed("begin", file.name)
+
+    def _passed(self, do: str, value: Any = None) -> tuple[bool, Any]:
+        """Whether the process has answered, and its answer."""
+        if self._child is None:
+            return False, None
+        request = {"do": do, "value": base64.b64encode(pickle.dumps(value)).decode()}
+        try:
+            reply = self._child.call(request, DEADLINE_S)
+        except (ChildDied, ChildTimeout):
+            reply = {"failed": "the process was lost"}
+        if "failed" not in reply:
+            return True, pickle.loads(base64.b64decode(reply["answer"]))
+        self._child.close()
+        self._child = None
+        self._strategy.restore(list(self._missed.values()))
+        for proposal, told in self._outcomes.values():
+            self._strategy.tell(proposal, told)
+        return False, None
+
+
+def _started() -> Child:
+    """A process that has imported what strategies need."""
+    child = Child(MODULE, Limits(memory_bytes=MEMORY_BYTES))
+    child.call({"do": "hello", "value": base64.b64encode(pickle.dumps(None)).decode()}, DEADLINE_S)
+    return child
+
+
+def apart(strategy: Strategy) -> Apart | None:
+    """The strategy in a process of its own; None where there is no core for it."""
+    return Apart(strategy) if usable_cores() >= LEAST_CORES else None
