@@ -104,6 +104,14 @@ KNOWN: tuple[Known, ...] = (
         "attention",
         "the sums of O begin as zeros, to which the first product is then added",
     ),
+    Known(
+        "equivalent",
+        "early release",
+        "gf::mbarrier_wait(&barriers.turned_full",
+        "attention_fp8/wgmma .*mask=causal_top_left .*consumers=2 tile_n=(128|256) ",
+        "a warpgroup's 64 rows see as many tiles as the block's 128, so that it passes none by",
+        "v_place.step();",
+    ),
     Known("not seen", "remove __syncwarp", "__syncwarp();", "wgmma", LANES_MEET),
     Known(
         "equivalent",

@@ -98,7 +98,8 @@ def probe_command(
         if parameters[parameter.name] != parameter.default
     ]
     words += ["--workload", workload, "--target", target]
-    words += ["--case", case] if any(check.name == case for check in kernel.checks) else []
+    compared = {check.name for check in kernel.checks if check.seeds}
+    words += ["--case", case] if case in compared else []
     return " ".join(words)
 
 

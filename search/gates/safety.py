@@ -8,6 +8,7 @@ earlier launch left.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import Fault
@@ -15,9 +16,9 @@ from greenfast.search.gates.after_timing import wrong_after_timing
 from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.claimed_tiles import drawn_by_baseline
 from greenfast.search.gates.few_blocks import few_blocks_case
-from greenfast.search.oracle.cases import Case, derived_cases
+from greenfast.search.oracle.cases import Case, derived_cases, uncompared_cases
 from greenfast.search.oracle.problem import Problem, lay_out
-from greenfast.search.oracle.reference import case_data, precompute
+from greenfast.search.oracle.reference import case_data, inputs_alone, precompute
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import Checked, Runner, SourceRefused
 from greenfast.search.text import file_line
@@ -192,7 +193,24 @@ def checked_problems(subject: Subject) -> list[Problem]:
         case, point = few
         data = case_data(subject.kernel, case)
         problems.append(lay_out(subject.kernel, subject.template, point, case, data))
-    return problems
+    return problems + uncompared_problems(subject)
+
+
+def uncompared_problems(subject: Subject) -> list[Problem]:
+    """The first and last blocks of the checks that are too large to compare.
+
+    None where blocks may depend on others: with workspaces, or with several launches.
+    """
+    kernel, template, point = subject.kernel, subject.template, subject.point
+    problems = (
+        lay_out(kernel, template, point, case, inputs_alone(kernel, case))
+        for case in uncompared_cases(kernel, subject.compiled, point.tiles, subject.seed)
+    )
+    return [
+        replace(problem, ends_only=True)
+        for problem in problems
+        if len(problem.launches) == 1 and not problem.workspaces
+    ]
 
 
 def safety_run(run: Checked, *, is_strict: bool = False) -> SafetyRun:

@@ -156,7 +156,13 @@ CHECK = Form(
             "`padded`: gaps of NaN between rows; `bshd`: stored as [B, S, H, D]",
             "contiguous",
         ),
-        Key("seeds", {"type": "integer", "minimum": 1}, "how often it is drawn", "3"),
+        Key(
+            "seeds",
+            {"type": "integer", "minimum": 0},
+            "how often it is drawn; 0: outputs are not compared, and the gate `safety` runs the "
+            "first and the last blocks, for sizes that are too much for a reference",
+            "3",
+        ),
         Key("when", EXPRESSION, "the check exists only when this holds", "always"),
     ),
 )

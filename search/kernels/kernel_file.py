@@ -390,8 +390,8 @@ def _checks(
                 code="bad_spec",
                 mend=f'write dims = {{ {missing[0]} = "32" }}',
             )
-        if result.seeds < 1:
-            raise SpecError(f"{entry.where}: seeds must be at least 1", code="bad_spec")
+        if result.seeds < 0:
+            raise SpecError(f"{entry.where}: seeds must not be negative", code="bad_spec")
         for needed in result.expressions:
             require_names(needed, known)
         entry.finish()

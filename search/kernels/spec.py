@@ -54,7 +54,7 @@ class Check:
     dims: tuple[tuple[str, Expression], ...]
     inputs: str  # a recipe of the kernel's reference.py
     layout: str  # "contiguous" | "padded" | "bshd"
-    seeds: int
+    seeds: int  # 0: nothing is compared; `safety` runs its first and last blocks
     when: Expression | None
 
     @property

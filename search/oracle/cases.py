@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Value
-from greenfast.search.kernels.spec import KernelSpec, tile_names
+from greenfast.search.kernels.spec import Check, KernelSpec, tile_names
 from greenfast.search.kernels.workloads import Items, Workload, complete_dims
 
 # The author of a source chooses its tiles, and inputs and references are made by our processes.
@@ -54,6 +54,24 @@ def derived_cases(
 
     Raises SpecError when a check's size comes out negative.
     """
+    cases = [
+        replace(case, seed=seed + number)
+        for check, case in _sized(kernel, compiled, tiles, seed)
+        for number in range(check.seeds)
+    ]
+    return tuple(dict.fromkeys(cases))
+
+
+def uncompared_cases(
+    kernel: KernelSpec, compiled: Items, tiles: Mapping[str, int], seed: int
+) -> tuple[Case, ...]:
+    """The checks of no seeds: too large to compare, they are for the gate `safety`."""
+    return tuple(case for check, case in _sized(kernel, compiled, tiles, seed) if check.seeds == 0)
+
+
+def _sized(
+    kernel: KernelSpec, compiled: Items, tiles: Mapping[str, int], seed: int
+) -> Iterator[tuple[Check, Case]]:
     # A bundle may run checks that are newer than its template and use tiles it does not define.
     sizes_of = {
         name
@@ -68,41 +86,43 @@ def derived_cases(
     }
     options = tuple((option.name, values[option.name]) for option in kernel.options)
     baked = {dim.name: values[dim.name] for dim in kernel.dims if dim.time == "compile"}
-    cases = []
     for check in kernel.checks:
         if check.when is not None and not check.when(values):
             continue
         where = f"{kernel.name}/kernel.toml, check {check.name}"
         sizes = {name: int(size(values)) for name, size in check.dims}
         dims = complete_dims({**sizes, **baked}, kernel.dims, where)
-        if any(int(size) < 0 for _, size in dims):
-            raise SpecError(f"{where}: a negative size", code="bad_spec")
-        if (elements := _elements(kernel, dict(dims))) > MOST_CHECK_ELEMENTS:
-            raise SpecError(
-                f"{where}: tensors of {elements:,} elements; a check has at most "
-                f"{MOST_CHECK_ELEMENTS:,}",
-                code="bad_spec",
-                mend=_SMALLER,
-            )
-        if (flop := _flop(kernel, dims, options)) > MOST_CHECK_FLOP:
-            raise SpecError(
-                f"{where}: {flop:,.0f} FLOP; a check has at most {MOST_CHECK_FLOP:,}",
-                code="bad_spec",
-                mend=_SMALLER,
-            )
-        cases += [
+        _require_possible(kernel, dims, options, where)
+        yield (
+            check,
             Case(
                 check.name,
                 dims,
                 options,
                 check.inputs,
                 check.layout,
-                seed + number,
+                seed,
                 tuple(sorted(tiles.items())),
-            )
-            for number in range(check.seeds)
-        ]
-    return tuple(dict.fromkeys(cases))
+            ),
+        )
+
+
+def _require_possible(kernel: KernelSpec, dims: Items, options: Items, where: str) -> None:
+    if any(int(size) < 0 for _, size in dims):
+        raise SpecError(f"{where}: a negative size", code="bad_spec")
+    if (elements := _elements(kernel, dict(dims))) > MOST_CHECK_ELEMENTS:
+        raise SpecError(
+            f"{where}: tensors of {elements:,} elements; a check has at most "
+            f"{MOST_CHECK_ELEMENTS:,}",
+            code="bad_spec",
+            mend=_SMALLER,
+        )
+    if (flop := _flop(kernel, dims, options)) > MOST_CHECK_FLOP:
+        raise SpecError(
+            f"{where}: {flop:,.0f} FLOP; a check has at most {MOST_CHECK_FLOP:,}",
+            code="bad_spec",
+            mend=_SMALLER,
+        )
 
 
 def workload_case(workload: Workload, seed: int) -> Case:

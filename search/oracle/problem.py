@@ -136,6 +136,7 @@ class Problem:
     work_flop: float  # of the operation, independent of the template
     work_bytes: float  # compulsory traffic
     mode: str = "auto"  # the state of the caches when timing: "auto" | "hot" | "cold"
+    ends_only: bool = False  # an emulator runs the first and the last blocks of each launch
 
 
 def lay_out(

@@ -29,7 +29,7 @@ from greenfast.search.targets.emulator.runs import (
     TensorMapArgument,
 )
 from greenfast.search.targets.emulator.sample import SAMPLED_BLOCKS
-from greenfast.search.targets.emulator.work import sample_of
+from greenfast.search.targets.emulator.work import ends_of, sample_of
 from greenfast.search.verdict import Reason
 
 WORKSPACE_BYTES = 2**30  # of a run, at most: this process lays them out and keeps them, too
@@ -80,7 +80,7 @@ def emulated_run(
             launch.smem_dynamic_bytes,
             launch.cluster,
             arguments=_arguments(problem, launch, check),
-            sample=sample_of(launch, SAMPLED_BLOCKS) if count else (),
+            sample=_executed(problem, launch, count),
         )
         for launch in problem.launches
     )
@@ -93,6 +93,13 @@ def emulated_run(
         count=count,
         check=check,
     )
+
+
+def _executed(problem: Problem, launch: LaunchPlan, count: bool) -> tuple[int, ...]:
+    """The clusters that run; empty: all."""
+    if count:
+        return sample_of(launch, SAMPLED_BLOCKS)
+    return ends_of(launch) if problem.ends_only else ()
 
 
 def _read_only(problem: Problem, launch: LaunchPlan) -> list[Tensor]:

@@ -168,6 +168,12 @@ def sample_of(launch: LaunchPlan, sampled: int) -> tuple[int, ...]:
     return () if len(sample) == whole else tuple(cluster.number for cluster in sample)
 
 
+def ends_of(launch: LaunchPlan) -> tuple[int, ...]:
+    """The first and the last cluster."""
+    whole = math.prod(launch.grid) // math.prod(launch.cluster)
+    return tuple(dict.fromkeys((0, whole - 1)))
+
+
 def _sample(launch: LaunchPlan, sampled: int) -> tuple[SampledCluster, ...]:
     return sampled_clusters(launch.grid, launch.cluster, sampled)
 
