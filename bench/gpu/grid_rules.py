@@ -1,29 +1,35 @@
 """Which kernel serves which cell of the grids, judged by measured times (grid_times).
 
 A cell's kernel has to win by a margin on the cell's point, on the points beside it and on the drawn
-shapes inside of the cell, because what lies between them was not measured.
+shapes inside of the cell, because what lies between them was not measured. Where every kernel loses
+on a side, one that loses there alone may serve the cell up to its point: twice as many heads can be
+another number of waves.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp, log
 from pathlib import Path
 
-from bench.gpu.grid_shapes import Cell, Place, beside, cells, key, place_of
+from bench.gpu.grid_shapes import ALIGNED, FAMILIES, Cell, Place, Side, cells, key, place_of, sides
 from bench.gpu.grid_times import FALLBACK, result_of
 from bench.gpu.runtime_pool import own_times
+from bench.gpu.runtime_shapes import Shape
 from bench.results import RESULTS, Row, find_result, read_result
 
 WON = 0.93  # of the library's time, at most
 NEVER_ABOVE = 0.98  # of the library's time, on the points beside
+MOST_CUTS = 1  # sides of a cell
 GIVEN_UP = 1.03  # for fewer kernels
-# Libraries are at their best where the keys are a multiple of this; a point that is none says
-# little about those in its cell unless the kernel wins by far.
-ALIGNED, WON_BY_FAR = 128, 0.7
+# A point whose keys are no multiple of ALIGNED says little about those in its cell that are, unless
+# the kernel wins by far.
+WON_BY_FAR = 0.7
+AXES = ("B * H", "S_q", "S_kv")
 Ratios = dict[str, float]  # by label: our time over the library's
+Sides = frozenset[Side]
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,7 @@ class Judged:
     is_own: bool  # the row is of this type, not the other type's in its place
     ratios: Ratios
     scores: Ratios  # of the labels that may serve it
+    lost: Mapping[str, Sides] = field(default_factory=dict)  # where such a label's cell is cut
 
     @property
     def best(self) -> float:
@@ -64,12 +71,12 @@ def judged_rows(
     drawn: dict[Place, list[Ratios]] = defaultdict(list)
     for row in inside:
         drawn[place_of(row)].append(ratios_of(row))
-    return [
-        Judged(
-            by_place[place], row, place in own, ratios[place], scores(place, ratios, drawn[place])
-        )
-        for place, row in known.items()
-    ]
+    found = []
+    for place, row in known.items():
+        won = scores(place, ratios, drawn[place])
+        lost = {name: lost_sides(name, place, ratios) for name in won}
+        found.append(Judged(by_place[place], row, place in own, ratios[place], won, lost))
+    return found
 
 
 def ratios_of(row: Row) -> Ratios:
@@ -77,15 +84,38 @@ def ratios_of(row: Row) -> Ratios:
 
 
 def scores(place: Place, ratios: Mapping[Place, Ratios], drawn: Sequence[Ratios]) -> Ratios:
-    """Of the labels that win on the point and never lose around it; missing times count as 1."""
-    near = [ratios[other] for other in beside(place) if other in ratios]
-    return {
-        name: score(own, [item.get(name, 1.0) for item in near])
+    """Of the labels that win on the point, those that lose on the fewest sides; none on two."""
+    sides_of = {
+        name: lost_sides(name, place, ratios)
         for name, own in ratios[place].items()
-        if own <= WON
-        and all(item.get(name, NEVER_ABOVE) <= NEVER_ABOVE for item in near)
-        and all(item.get(name, NEVER_ABOVE) <= NEVER_ABOVE for item in drawn)
+        if own <= WON and all(item.get(name, NEVER_ABOVE) <= NEVER_ABOVE for item in drawn)
     }
+    least = min([MOST_CUTS, *map(len, sides_of.values())])
+    return {
+        name: score(ratios[place][name], near_ratios(name, place, ratios, lost))
+        for name, lost in sides_of.items()
+        if len(lost) == least
+    }
+
+
+def lost_sides(name: str, place: Place, ratios: Mapping[Place, Ratios]) -> Sides:
+    """The sides on which a label loses."""
+    return frozenset(
+        side
+        for side, other in sides(place)
+        if ratios.get(other, {}).get(name, NEVER_ABOVE) > NEVER_ABOVE
+    )
+
+
+def near_ratios(
+    name: str, place: Place, ratios: Mapping[Place, Ratios], without: Sides
+) -> list[float]:
+    """On the sides that are measured; a missing time counts as 1."""
+    return [
+        ratios[other].get(name, 1.0)
+        for side, other in sides(place)
+        if other in ratios and side not in without
+    ]
 
 
 def score(own: float, near: Sequence[float]) -> float:
@@ -129,17 +159,42 @@ def rules_of(group: Sequence[Judged], ids: Mapping[str, str]) -> list[Row]:
 
 
 def joins(rule: Row, when: Sequence[Row]) -> bool:
-    """Whether both have conditions on the same values."""
-    return [part["value"] for part in rule["when"]] == [part["value"] for part in when]
+    """Whether the conditions are on the same values, and go on where the rule's end."""
+    if [part["value"] for part in rule["when"]] != [part["value"] for part in when]:
+        return False
+    return all(
+        part["above"] == last["at_most"]
+        or (part["above"], part["at_most"]) == (last["above"], last["at_most"])
+        for last, part in zip(rule["when"], when, strict=True)
+    )
 
 
 def conditions(item: Judged, label: str) -> list[Row]:
     when = [dict(part) for part in item.cell.when]
+    family = FAMILIES[item.cell.family]
+    is_self = not family.queries  # as many rows as keys
+    for axis, step in item.lost.get(label, ()):
+        for part in when:
+            if part["value"] == AXES[axis] or (is_self and axis and part["value"] in AXES[1:]):
+                cut(part, item.cell.shape, step)
     (keys,) = (part for part in when if part["value"] == "S_kv")
     aligned = keys["at_most"] // ALIGNED * ALIGNED
-    if aligned > keys["above"] and leaves_out(item, label, aligned):
+    if not family.uneven and aligned > keys["above"] and leaves_out(item, label, aligned):
         when.append({"value": f"S_kv % {ALIGNED}", "above": 0, "at_most": ALIGNED - 1})
     return when
+
+
+def cut(part: Row, shape: Shape, step: int) -> None:
+    """End a condition at the size of the point."""
+    size = sizes_of(shape)[part["value"]]
+    if step > 0:
+        part["at_most"] = min(part["at_most"], size)
+    else:
+        part["above"] = max(part["above"], size - 1)
+
+
+def sizes_of(shape: Shape) -> dict[str, int]:
+    return {"B * H": shape.B * shape.H, "S_q": shape.S_q, "S_kv": shape.S_kv}
 
 
 def leaves_out(item: Judged, label: str, keys: int) -> bool:

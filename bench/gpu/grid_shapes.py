@@ -23,11 +23,12 @@ ROUND_LENGTHS = (1, 16, 64, 128)  # what drawn lengths are multiples of
 
 
 Place = tuple[int, int, tuple[int, ...]]  # family, D, indices on the axes
+Side = tuple[int, int]  # an axis, and a step on it
 
 
 @dataclass(frozen=True)
 class Family:
-    """Points of one kind of call. `lengths` are S of self-attention, else (S_q, S_kv)."""
+    """Points of one kind of call, on axes of B * H, S_q and S_kv."""
 
     kind: str
     widths: tuple[int, ...]
@@ -37,10 +38,14 @@ class Family:
     heads: tuple[int, ...]  # B * H
     queries: tuple[int, ...]  # empty: as many as keys
     keys: tuple[int, ...]
+    uneven: bool = False  # for numbers of keys that are no multiple of ALIGNED alone
 
 
+ALIGNED = 128  # libraries are fastest at its multiples
 SELF = (64, 96, 128, 160, 197, 256, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048, 4096)
 SELF_128 = (64, 128, 197, 256, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048, 4096)
+UNEVEN = (100, 140, 197, 260, 400, 520, 580, 780, 1040, 1560, 2060, 4100)
+UNEVEN_128 = (100, 197, 260, 400, 580, 780, 1040, 2060)
 CAUSAL = (128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192)
 CACHE = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 SHORT_CACHE = CACHE[:7]
@@ -61,6 +66,9 @@ FAMILIES = (
     Family("prefill", BOTH, TOP_LEFT, 1, (0, 1), FEW, (), CAUSAL),
     Family("cross", (64,), "none", 1, (0, 1), FEW, ROWS, CROSS),
     Family("cross", (128,), "none", 1, (0, 1), (4, *FEW[:4]), ROWS_128, CROSS_128),
+    # Behind the others: their cells hold where none of the others' kernels wins.
+    Family("encoder", (64,), "none", 1, (0, 1), MANY, (), UNEVEN, uneven=True),
+    Family("encoder", (128,), "none", 1, (0, 1), FEW, (), UNEVEN_128, uneven=True),
 )
 
 
@@ -93,12 +101,16 @@ def _index(axis: Sequence[int], size: int) -> int:
     return sum(size > between(axis, at)[1] for at in range(len(axis) - 1))
 
 
-def beside(place: Place) -> Iterator[Place]:
-    """One step further on each axis."""
+def sides(place: Place) -> Iterator[tuple[Side, Place]]:
+    """The places one step further on each axis."""
     family, width, at = place
     for axis, index in enumerate(at):
         for step in (-1, 1):
-            yield family, width, (*at[:axis], index + step, *at[axis + 1 :])
+            yield (axis, step), (family, width, (*at[:axis], index + step, *at[axis + 1 :]))
+
+
+def beside(place: Place) -> Iterator[Place]:
+    return (other for _, other in sides(place))
 
 
 def cells() -> list[Cell]:
@@ -125,6 +137,8 @@ def _cells(number: int, family: Family, width: int) -> Iterator[Cell]:
         ]
         above, at_most = family.ratios
         when.append({"value": "H // H_kv", "above": above, "at_most": at_most})
+        if family.uneven:
+            when.append({"value": f"S_kv % {ALIGNED}", "above": 0, "at_most": ALIGNED - 1})
         shape = apart(_shape(family, width, heads, queries or keys, keys))
         yield Cell(shape, number, width, place, tuple(when))
 
@@ -195,6 +209,8 @@ def drawn(cell: Cell, numbers: random.Random) -> Shape:
         return shape
     h = max(h for h in range(1, HEADS + 1) if count % h == 0 and h % ratio == 0)
     keys = _multiple(_log_uniform(numbers, *bounds["S_kv"]), step, *bounds["S_kv"])
+    if FAMILIES[cell.family].uneven and keys % ALIGNED == 0:
+        return shape
     queries = keys
     if FAMILIES[cell.family].queries:
         queries = _multiple(_log_uniform(numbers, *bounds["S_q"]), step, *bounds["S_q"])

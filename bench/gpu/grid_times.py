@@ -1,6 +1,6 @@
 """Times of attention kernels on grids of shapes, to make the shipped set from (grid_set).
 
-    python -m bench.gpu.grid_times FOLDER [--dtype bf16] [--after] [--between 300] [--seconds 200]
+    python -m bench.gpu.grid_times FOLDER [--dtype bf16] [--after] [--between 200] [--seconds 200]
                                    [--seed 1]
 
 The pool (runtime_pool) has the presets, the winners of searches and the kernels that are shipped,
@@ -45,7 +45,7 @@ from bench.results import Row, find_result, read_result, write_result
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
 CLOSE = 1.05  # of the fastest kernel
-SCREENED, SCREENED_SHARE = 12, 8  # cells of a family and D, at least, and one of so many
+SCREENED, SCREENED_SHARE = 8, 12  # cells of a family and D, at least, and one of so many
 FASTEST, FASTEST_BESIDE = 4, 1  # in bf16, of a cell and of those beside it
 MOST_DECODE_ROWS = 256  # query rows of a key head: for more the template `decode` never won
 FALLBACK = "torch-default"
@@ -94,7 +94,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16")
     parser.add_argument("--after", action="store_true", help="only the fastest kernels of bf16")
-    parser.add_argument("--between", type=int, default=300, help="shapes inside of cells")
+    parser.add_argument("--between", type=int, default=200, help="shapes inside of cells")
     parser.add_argument("--seconds", type=float, default=200.0)
     parser.add_argument("--seed", type=int, default=1, help="of the shapes inside of cells")
     options = parser.parse_args()

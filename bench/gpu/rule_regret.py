@@ -11,10 +11,20 @@ would their cell use, without the times inside of it? Needs no GPU.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from bench.command_line import add_save, script_parser
-from bench.gpu.grid_rules import Judged, Ratios, judged, leaves_out, ratios_of, scores
-from bench.gpu.grid_shapes import Place, key, place_of
+from bench.gpu.grid_rules import (
+    Judged,
+    Ratios,
+    conditions,
+    judged,
+    leaves_out,
+    lost_sides,
+    ratios_of,
+    scores,
+)
+from bench.gpu.grid_shapes import ALIGNED, Place, key, place_of
 from bench.gpu.grid_times import result_of
 from bench.results import Row, find_result, read_result, write_result
 
@@ -69,8 +79,20 @@ def drawn(cells: Mapping[Place, Judged], inside: list[Row]) -> Iterator[Found]:
         label = min(allowed, key=lambda name: allowed[name], default=None)
         if label is None or label not in times:
             continue
-        if not leaves_out(cells[place], label, row["dims"]["S_kv"]):
+        if serves(cells[place], label, ratios, row["dims"]):
             yield times[label], row["shape"], label
+
+
+def serves(item: Judged, label: str, ratios: Mapping[Place, Ratios], dims: Row) -> bool:
+    """Whether a rule of the cell would hold for these sizes."""
+    lost = {label: lost_sides(label, key(item.cell), ratios)}
+    sizes = {"B * H": dims["B"] * dims["H"], **dims}
+    sizes[f"S_kv % {ALIGNED}"] = dims["S_kv"] % ALIGNED
+    sizes["H // H_kv"] = dims["H"] // dims["H_kv"]
+    return all(
+        part["above"] < sizes[part["value"]] <= part["at_most"]
+        for part in conditions(replace(item, lost=lost), label)
+    )
 
 
 def moved(place: Place, axis: int, step: int) -> Place:
