@@ -222,7 +222,8 @@ class Services:
         """The complete plan of a request; UsageError or SpecError when it cannot run."""
         if request.seed is not None and not 0 <= request.seed <= LARGEST_SEED:
             raise UsageError(
-                f"the seed {request.seed}", code="bad_seed", mend=f"0 to {LARGEST_SEED}"
+                f"the seed is {request.seed}; it must be between 0 and {LARGEST_SEED}",
+                code="bad_seed",
             )
         target = request.target or DEFAULT_TARGET
         note_device(target, self.executor.device(target))

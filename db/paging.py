@@ -24,7 +24,9 @@ T = TypeVar("T")
 
 def check_limit(limit: int) -> int:
     if not isinstance(limit, int) or not 1 <= limit <= LARGEST_PAGE:
-        raise UsageError(f"a page of {limit}", code="bad_limit", mend=f"1 to {LARGEST_PAGE}")
+        raise UsageError(
+            f"limit is {limit}; a page has between 1 and {LARGEST_PAGE} rows", code="bad_limit"
+        )
     return limit
 
 

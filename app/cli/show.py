@@ -12,9 +12,8 @@ from greenfast.app.cli.output import console, microseconds, print_json, table, t
 from greenfast.app.cli.services import opened_services
 from greenfast.app.cli.trial_panel import JSON, show_trial
 from greenfast.app.views.designs import Design, Designs
-from greenfast.app.views.next_steps import can_check, check_command
+from greenfast.app.views.next_steps import check_of_trial
 from greenfast.app.views.trial_names import TrialName, named
-from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.text import abridged, written
 from greenfast.search.verdict import VerdictName
 
@@ -110,16 +109,7 @@ def _show_trial(services: Services, name: TrialName, number: int, as_json: bool)
 def _further(trial: TrialDetailOut, search: SearchRow, design: Design, probe: str) -> Iterator[str]:
     if probe:
         yield f"To find the stage that goes wrong: {probe}"
-    if can_check(trial.verdict, trial.stage) and not is_submitted(trial.template):
-        changed = {name: value for name, value, _ in design.changes}
-        command = check_command(
-            search.kernel,
-            trial.template,
-            changed,
-            search.workloads[0],
-            search.target,
-            design.preset,
-        )
+    if command := check_of_trial(search, trial, design):
         yield f"To look for races, missing barriers and bad accesses by line: {command}"
     if trial.source_digest and trial.verdict == VerdictName.REJECTED:
         yield f"To read its source: greenfast source {trial.source_digest[:16]}"

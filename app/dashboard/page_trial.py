@@ -14,7 +14,7 @@ from greenfast.app.dashboard.page_ledger import explanation_of, known_of
 from greenfast.app.dashboard.page_search import baseline_of, designs_of
 from greenfast.app.dashboard.pages import PageRoute, render, services_of
 from greenfast.app.views.designs import Design
-from greenfast.app.views.next_steps import can_check, check_command
+from greenfast.app.views.next_steps import check_of_trial
 from greenfast.app.views.probe_hint import probe_of
 from greenfast.app.views.stage_times import SHOWN_FROM_S
 from greenfast.app.views.submitting import author_record
@@ -22,7 +22,6 @@ from greenfast.db.rows import SearchRow, TrialDetail, TrialRow
 from greenfast.db.store import Store
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.loop.stage_clock import Wait
 from greenfast.search.text import abridged
 from greenfast.search.verdict import Stage, VerdictName
@@ -131,16 +130,7 @@ def commands(
     steps = []
     if probe := probe_of(catalogue, search, trial):
         steps.append(("To find the stage that goes wrong:", probe))
-    if can_check(trial.verdict, trial.stage) and not is_submitted(trial.template):
-        changed = {name: value for name, value, _ in design.changes}
-        command = check_command(
-            search.kernel,
-            trial.template,
-            changed,
-            search.workloads[0],
-            search.target,
-            design.preset,
-        )
+    if command := check_of_trial(search, trial, design):
         steps.append(("To look for races and bad accesses by line:", command))
     return steps
 

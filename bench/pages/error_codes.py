@@ -100,11 +100,16 @@ def _text(node: ast.expr) -> str | None:
 
 def _table(sentences: Sentences) -> str:
     rows = (
-        f"| `{code}` | {'<br>'.join(map(_cell, known[:MOST_SENTENCES]))} |"
+        f"| `{code}` | {'<br>'.join(map(_cell, _shown(known)))} |"
         for code, known in sorted(sentences.items())
         if GAP not in code
     )
     return "\n".join(("| code | sentence |", "|---|---|", *rows))
+
+
+def _shown(known: Sequence[str]) -> list[str]:
+    """A few of the sentences; those that begin with a word come first."""
+    return sorted(known, key=lambda sentence: (sentence.startswith(GAP), sentence))[:MOST_SENTENCES]
 
 
 def _cell(sentence: str) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from greenfast.search.diagnose.brought import BroughtKernel, ExpectedOutput
+from greenfast.search.diagnose.brought import BroughtKernel
+from greenfast.search.diagnose.launch_file import ExpectedOutput
 from greenfast.search.errors import UsageError
 from greenfast.search.gates.safety import LOOKED_FOR, safety_run, with_lines
 from greenfast.search.oracle.problem import Problem, Tensor

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from greenfast.search.devices.clusters import ALONE
 from greenfast.search.devices.facts import Device
-from greenfast.search.diagnose.brought import launched_in
 from greenfast.search.diagnose.device_extract import DeviceCode
 from greenfast.search.diagnose.entries import Entry
+from greenfast.search.diagnose.launch_file import launched_in
 from greenfast.search.errors import SpecError
 from greenfast.search.oracle.problem import LaunchPlan, Problem
 

@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from greenfast.search.diagnose.argument_assertions import ARGUMENTS, TRAITS, assertion_lines
-from greenfast.search.diagnose.brought import (
-    BroughtKernel,
+from greenfast.search.diagnose.brought import BroughtKernel
+from greenfast.search.diagnose.check import CheckReport
+from greenfast.search.diagnose.device_extract import DeviceCode
+from greenfast.search.diagnose.entries import ALIAS, Entry, resolved
+from greenfast.search.diagnose.launch_attributes import with_attributes
+from greenfast.search.diagnose.launch_file import (
     ExpectedOutput,
     LaunchFile,
     check_launch,
     read_launch_file,
 )
-from greenfast.search.diagnose.check import CheckReport
-from greenfast.search.diagnose.device_extract import DeviceCode
-from greenfast.search.diagnose.entries import ALIAS, Entry, resolved
-from greenfast.search.diagnose.launch_attributes import with_attributes
 from greenfast.search.diagnose.plain_argument_text import ArgumentText
 from greenfast.search.diagnose.plain_arguments import (
     given_argument,

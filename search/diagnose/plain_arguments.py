@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from greenfast.search.diagnose.brought import (
+from greenfast.search.diagnose.brought_buffers import (
     BUFFER_DTYPES,
     MOST_BYTES,
     array_from_file,

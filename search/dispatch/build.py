@@ -81,9 +81,9 @@ def check_within(percent: float) -> float:
     """The tolerance as a share; UsageError `bad_within` outside of 0 to 100 %."""
     if not 0 <= percent <= LARGEST_WITHIN_PERCENT:
         raise UsageError(
-            f"kernels within {percent:g} % of the best",
+            f"the tolerance of a tuning is {percent:g} %; it must be between 0 and "
+            f"{LARGEST_WITHIN_PERCENT:g} %, and is 3 % by default",
             code="bad_within",
-            mend=f"0 to {LARGEST_WITHIN_PERCENT:g}; 3 is the default",
         )
     return percent / 100
 

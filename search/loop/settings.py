@@ -58,9 +58,8 @@ def workload_weights(given: tuple[float, ...] | None, workloads: int) -> tuple[f
     for weight in weights:
         if not 0 < weight <= LARGEST_WEIGHT:
             raise UsageError(
-                f"a weight of {weight:g}",
+                f"a weight is {weight:g}; weights must be above 0 and at most {LARGEST_WEIGHT:g}",
                 code="bad_weight",
-                mend=f"weights are numbers above 0, at most {LARGEST_WEIGHT:g}",
             )
     return tuple(map(float, weights)) if len(set(weights)) > 1 else ()
 
@@ -69,7 +68,8 @@ def min_gain_of(given: float | None) -> float:
     gain = DEFAULT_MIN_GAIN if given is None else given
     if not 0 <= gain < 1:
         raise UsageError(
-            f"min_gain is {gain:g}", code="bad_min_gain", mend="a share of 0 or more, below 1"
+            f"min_gain is {gain:g}; it must be a share of 0 or more and below 1",
+            code="bad_min_gain",
         )
     return gain
 
@@ -87,9 +87,9 @@ def note_of(name: str, text: str) -> str:
 def expected_gain_of(gain: float | None) -> float | None:
     if gain is not None and not 0 <= gain < 1:
         raise UsageError(
-            f"the expected gain is {gain:g}",
+            f"the expected gain is {gain:g}; it must be a share of the baseline's time of 0 or "
+            "more and below 1",
             code="bad_expected_gain",
-            mend="a share of the baseline's time of 0 or more, below 1",
         )
     return gain
 
@@ -112,9 +112,9 @@ def gate_limits_of(gates: dict[str, dict[str, Any]]) -> GateLimits:
                 not isinstance(value, int) or isinstance(value, bool) or value < 0
             ):
                 raise UsageError(
-                    f"gates.{gate}.{name} is {value!r}",
+                    f"gates.{gate}.{name} is {value!r}; it must be a whole number of 0 or more, "
+                    "or null for no limit",
                     code="bad_limit",
-                    mend="a whole number of 0 or more, or null for no limit",
                 )
             values[name] = value
     return GateLimits(**values)

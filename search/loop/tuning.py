@@ -83,9 +83,8 @@ def requested_workloads(request: TuningRequest, kernel: KernelSpec) -> tuple[Wei
     """The workloads of a request; one UsageError that names all which do not fit."""
     if not 0 < len(request.workloads) <= MOST_WORKLOADS:
         raise UsageError(
-            f"{len(request.workloads)} workloads",
+            f"a tuning has 1 to {MOST_WORKLOADS:,} workloads; got {len(request.workloads):,}",
             code="bad_workloads",
-            mend=f"a tuning has 1 to {MOST_WORKLOADS}",
         )
     rows: list[WeightedWorkload] = []
     faults: list[str] = []
@@ -129,4 +128,5 @@ def compile_time_groups(
 def _name(given: str | None, compiled: Items, groups: int) -> str | None:
     if given is None or groups == 1:
         return given
-    return shortened(f"{given}: {', '.join(f'{name}={value}' for name, value in compiled)}", 200)
+    values = ", ".join(f"{name}={value}" for name, value in compiled)
+    return shortened(f"{given}: {values}", LONGEST_NAME)

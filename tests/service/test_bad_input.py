@@ -52,7 +52,7 @@ REFUSED = {
         "invalid_candidate",
         "larger than 512",
     ),
-    "a seed below 0": ((*TRIAL, "--seed", "-1"), "bad_seed", "0 to"),
+    "a seed below 0": ((*TRIAL, "--seed", "-1"), "bad_seed", "between 0 and"),
     "an unknown strategy": (
         (*SEARCH, "--strategy", "luck"),
         "unknown_strategy",

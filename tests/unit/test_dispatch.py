@@ -213,5 +213,5 @@ def test_nonsense_is_refused_with_a_sentence(nonsense):
 
 @pytest.mark.parametrize("percent", [-1, 101, math.nan, math.inf])
 def test_a_tolerance_beyond_reason_is_refused(percent):
-    with pytest.raises(UsageError, match="0 to 100"):
+    with pytest.raises(UsageError, match="between 0 and 100 %"):
         check_within(percent)

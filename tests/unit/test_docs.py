@@ -22,7 +22,8 @@ from greenfast.app.routes.health import READY_TIMEOUT_S
 from greenfast.app.service.admission import MOST_WAITING
 from greenfast.app.settings import setting_table
 from greenfast.db.workers import ALIVE_S
-from greenfast.search.diagnose.brought import FILLS, SCALARS, read_launch
+from greenfast.search.diagnose.brought_buffers import FILLS
+from greenfast.search.diagnose.launch_file import SCALARS, read_launch
 from greenfast.search.gates import GATES
 from greenfast.search.loop.sink import Ended
 from greenfast.search.recordings.lattice import lattice_of

@@ -6,8 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from greenfast.search.diagnose.brought import BUFFER_DTYPES, read_brought, read_launch
+from greenfast.search.diagnose.brought import read_brought
+from greenfast.search.diagnose.brought_buffers import BUFFER_DTYPES
 from greenfast.search.diagnose.check import compare
+from greenfast.search.diagnose.launch_file import read_launch
 from greenfast.search.errors import SpecError
 from greenfast.search.oracle.problem import POISON, Scalar
 from greenfast.search.targets.base import Execution

@@ -11,7 +11,8 @@ import pytest
 from greenfast.app.cli.check_run import check_file
 from greenfast.search.devices.facts import device
 from greenfast.search.devices.tensor_map import TensorMap
-from greenfast.search.diagnose.brought import read_brought, read_launch
+from greenfast.search.diagnose.brought import read_brought
+from greenfast.search.diagnose.launch_file import read_launch
 from greenfast.search.diagnose.plain import PlainOptions
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.targets.emulator.target import EmulatorTarget

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from greenfast.search.diagnose.brought import DTYPE_NAMES
+from greenfast.search.diagnose.brought_buffers import DTYPE_NAMES
 
 RACE, BOUNDS = "race", "out_of_bounds"  # kinds of findings, as the emulator names them
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bench.correctness.suites.cases import SuiteCase
 from bench.results import Row
-from greenfast.search.diagnose.brought import read_launch_file
 from greenfast.search.diagnose.check import ORDERS_OF_A_BROUGHT_KERNEL, merged
+from greenfast.search.diagnose.launch_file import read_launch_file
 from greenfast.search.diagnose.plain import PlainKernel, PlainOptions, read_plain
 from greenfast.search.errors import GreenfastError
 from greenfast.search.oracle.problem import Problem
