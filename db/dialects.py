@@ -50,13 +50,14 @@ def _now_postgresql(element: now_s, compiler: Any, **options: Any) -> str:
 
 def insert_once(session: Session, table: Any, values: Mapping[str, Any]) -> None:
     """Insert a row whose key is its content's digest, unless it is there."""
-    session.execute(_insert_once(session.get_bind().dialect.name, table).values(**values))
+    session.execute(once(session.get_bind().dialect.name, table).values(**values))
 
 
 @cache
-def _insert_once(dialect: str, table: Any) -> Any:
+def once(dialect: str, table: Any) -> Any:
+    """The statement that inserts a row unless its key is there; its `rowcount` tells which."""
     family = {"sqlite": sqlite, "postgresql": postgresql}[dialect]
-    return family.insert(table).on_conflict_do_nothing()
+    return family.insert(table).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
 
 
 def one_at_a_time(session: Session, name: str) -> None:

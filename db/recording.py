@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.orm import Session
 
 from greenfast.db import convert
 from greenfast.db.base import Part
 from greenfast.db.changes import changes
-from greenfast.db.dialects import insert_once, now_s
+from greenfast.db.dialects import now_s, once
 from greenfast.db.figures import figures, outcomes
 from greenfast.db.lease import hold
 from greenfast.db.models import (
@@ -44,7 +44,6 @@ _BEGUN = select(_trials.c.fence, _trials.c.attempts, _trials.c.verdict).where(
 _BASELINE = select(_trials.c.candidate).where(
     _trials.c.search_key == bindparam("key"), _trials.c.number == BASELINE, _trials.c.is_baseline
 )
-_BEGIN = insert(_trials).values(created_at=now_s(), attempts=1, sentence="")
 _UPDATE = update(_trials).where(
     _trials.c.search_key == bindparam("key"), _trials.c.number == bindparam("at")
 )
@@ -55,6 +54,16 @@ _COUNT = (
     .where(_searches.c.key == bindparam("at"))
     .values(trials_done=_searches.c.trials_done + 1)
 )
+
+
+@cache
+def _begin(dialect: str) -> Any:
+    return once(dialect, _trials).values(created_at=now_s(), attempts=1, sentence="")
+
+
+@cache
+def _keep_source(dialect: str) -> Any:
+    return once(dialect, table_of(SourceRecord)).values(created_at=now_s())
 
 
 class Recording(Part):
@@ -75,19 +84,17 @@ class Recording(Part):
         with self._database.writing() as session:
             key, plan = hold(session, claim, ("key", "plan"))
             connection = session.connection()
-            begun = connection.execute(_BEGUN, {"key": key, "at": number}).first()
-            if begun is None:
-                has_baseline = number == BASELINE and _baseline_name(plan) != NO_BASELINE
-                connection.execute(
-                    _BEGIN,
-                    {"search_key": key, "number": number, "is_baseline": has_baseline, **values},
-                )
-            elif begun.verdict is not None:
+            has_baseline = number == BASELINE and _baseline_name(plan) != NO_BASELINE
+            first = {"search_key": key, "number": number, "is_baseline": has_baseline, **values}
+            if connection.execute(_begin(connection.dialect.name), first).rowcount:
+                return
+            begun = connection.execute(_BEGUN, {"key": key, "at": number}).one()
+            if begun.verdict is not None:
                 raise Fault(
                     f"trial {number} of search {claim.search_id} is recorded already",
                     code="trial_recorded",
                 )
-            elif begun.fence != claim.fence:
+            if begun.fence != claim.fence:
                 connection.execute(
                     _UPDATE, {"key": key, "at": number, "attempts": begun.attempts + 1, **values}
                 )
@@ -112,7 +119,7 @@ class Recording(Part):
             if begun.verdict is not None:
                 return  # a retry after the first answer was lost
             if source is not None:
-                _store_source(session, trial, source)
+                _store_source(connection, trial, source)
             columns = _columns(session, key, _baseline_name(plan), trial)
             connection.execute(
                 _RECORD,
@@ -192,20 +199,18 @@ def _stage_seconds(trial: Trial) -> str | None:
     return convert.pairs_json("stage_seconds", rows)
 
 
-def _store_source(session: Session, trial: Trial, source: RenderedSource) -> None:
+def _store_source(connection: Connection, trial: Trial, source: RenderedSource) -> None:
     if text_digest(source.text) != source.digest:
         raise Fault(
             f"the source of trial {trial.number} does not match its digest",
             code="source_mismatch",
         )
-    insert_once(
-        session,
-        SourceRecord,
+    connection.execute(
+        _keep_source(connection.dialect.name),
         {
             "digest": source.digest,
             "text": source.text,
             "kernel": trial.candidate.kernel,
             "template": trial.candidate.template,
-            "created_at": now_s(),
         },
     )

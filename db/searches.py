@@ -205,10 +205,13 @@ def _move(record: SearchRecord, request: Wanted) -> None:
         allowed = [
             PARTICIPLES[verb] for verb in WANTED if _MOVES.get((verb, before), before) != before
         ]
+        mend = f"it can be {' or '.join(allowed)}" if allowed else "start a new search"
+        if request == "resume" and before == SearchStatus.COMPLETED:
+            mend = f"try N more with `greenfast search --resume {record.id} --extend N`"
         raise UsageError(
             f"search {record.id} is {record.status}, so it cannot be {PARTICIPLES[request]}",
             code="bad_transition",
-            mend=f"it can be {' or '.join(allowed)}" if allowed else "start a new search",
+            mend=mend,
         )
     record.wanted = None
     if status == before:

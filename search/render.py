@@ -15,8 +15,9 @@ from pathlib import Path
 
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import SpecError
+from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
-from greenfast.search.kernels.template_text import Line, read_text
+from greenfast.search.kernels.template_text import Line
 from greenfast.search.rendering.children import TextFailed, renderers
 from greenfast.search.space.space import Resolved
 
@@ -159,7 +160,7 @@ def _header(path: Path, changed_ns: int, name: str) -> tuple[tuple[str, Line], .
     """A header's lines, cached until its file changes."""
     lines = [
         (text.rstrip(), Line(name, number))
-        for number, text in enumerate(read_text(path, name).splitlines(), 1)
+        for number, text in enumerate(read_author_file(path, name).splitlines(), 1)
         if not _PRAGMA_ONCE.match(text)
     ]
     return tuple(_without_blank_runs(lines))

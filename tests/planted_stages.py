@@ -7,11 +7,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from contexts import workload_context
+
 from greenfast.search.diagnose.probes import ProbeReport, probe_candidate
-from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.template_text import read_template_text
-from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.space.candidate import preset_candidate
 
 
@@ -141,21 +141,11 @@ def probed(
     cases=(),
     **changes,
 ) -> tuple[ProbeReport, ...]:
-    kernel = catalogue.kernel("attention")
-    workload_spec = kernel.workload(workload)
-    compiled = workload_spec.compile_time(kernel)
-    context = EvaluationContext(
-        kernel,
-        compiled,
-        (workload_spec,),
-        target,
-        toolchain,
-        catalogue.include_dirs,
-        GateLimits(),
-        0,
-    )
+    context = workload_context(catalogue, "attention", workload, target, toolchain)
     return probe_candidate(
-        context, preset_candidate(kernel.template(template), preset, compiled, changes), cases
+        context,
+        preset_candidate(context.kernel.template(template), preset, context.compiled, changes),
+        cases,
     )
 
 

@@ -6,6 +6,7 @@ kernel's author; 3 a fault of greenfast or of the machine; 130 Ctrl-C.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -55,6 +56,7 @@ MACHINE_FAULTS = (
     "database_locked",
     "database_readonly",
 )
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 # Typer carries its own copy of Click, or uses the installed one: reach the class through Typer.
 COMMAND_LINE_ERROR: type[Exception] = next(
     kind
@@ -120,15 +122,10 @@ def run(arguments: Sequence[str]) -> int:
         say("greenfast: interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has enough, as in `greenfast templates | head`.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_output()  # its reader has enough, as in `greenfast templates | head`
         return 0
     except OSError as error:
-        if error.filename is None:
-            return _own_bug(error, as_json)
-        sentence = f"{shortened(str(error.filename))}: {error.strerror}"
-        print_error(Fault(sentence, code="file_error"), as_json)
-        return EXIT_FAULT
+        return _unusable_file(error, as_json)
     except Exception as error:
         return _own_bug(error, as_json)
 
@@ -144,6 +141,23 @@ def _bad_command_line(error: Exception, as_json: bool) -> int:
     mend = f"see `{context.command_path} --help`" if context else ""
     print_error(UsageError(sentence.rstrip("."), code="bad_command_line", mend=mend), as_json)
     return EXIT_USAGE
+
+
+def _unusable_file(error: OSError, as_json: bool) -> int:
+    if error.filename is not None:
+        sentence = f"{shortened(str(error.filename))}: {error.strerror}"
+    elif error.errno in FULL:
+        _drop_output()
+        sentence = f"the output cannot be written: {error.strerror}"
+    else:
+        return _own_bug(error, as_json)
+    print_error(Fault(sentence, code="file_error"), as_json)
+    return EXIT_FAULT
+
+
+def _drop_output() -> None:
+    """Nobody gets the rest of the output, so that Python does not fail on it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _own_bug(error: Exception, as_json: bool) -> int:
@@ -175,6 +189,12 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+    except OSError as error:
+        code = _unusable_file(error, as_json=False)
     if _is_building():  # the build is not waited for
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

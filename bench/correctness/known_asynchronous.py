@@ -68,6 +68,20 @@ KNOWN: tuple[Known, ...] = (
         "attention/wgmma .*scheduler=grid ",
         ONE_TILE,
     ),
+    *(
+        Known(
+            "equivalent",
+            operator,
+            "gf::mbarrier_wait(&barriers.v_full[v_place.slot], v_place.parity);",
+            "attention/wgmma .*scheduler=grid ",
+            "the first tiles of a block, which a warpgroup leaves unread: no slot is refilled yet",
+            following,
+        )
+        for operator, following in (
+            ("remove a barrier wait", "release(&barriers.v_empty[v_place.slot]);"),
+            ("early release", "v_place.step();"),
+        )
+    ),
     Known(
         "equivalent",
         "remove a named barrier",

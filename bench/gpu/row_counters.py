@@ -1,6 +1,6 @@
 """Nsight Compute's counters of the winners of hopper_rows and of FlashAttention's kernels.
 
-    python -m bench.gpu.row_counters ROWS.zip OUT.json [--only TEXT]      on a GPU, with ncu
+    python -m bench.gpu.row_counters ROWS.zip OUT.json [--only TEXT ...]      on a GPU, with ncu
     python -m bench.gpu.row_counters ROWS.zip ORDER.json --launch         what ncu runs
 
 ROWS.zip is what `bench.gpu.long_rows build` writes. Each kernel is launched once under the
@@ -46,7 +46,9 @@ def main() -> int:
     parser = script_parser(__doc__)
     parser.add_argument("bundle", type=Path, metavar="ROWS.zip")
     parser.add_argument("out", type=Path, metavar="OUT.json")
-    parser.add_argument("--only", default="", help="text that a workload contains")
+    parser.add_argument(
+        "--only", nargs="*", default=[""], help="texts of which a workload contains one"
+    )
     parser.add_argument("--launch", action="store_true")
     options = parser.parse_args()
     require_gpu()
@@ -57,7 +59,7 @@ def main() -> int:
     return 0
 
 
-def counted(bundle: Path, only: str) -> Row:
+def counted(bundle: Path, only: list[str]) -> Row:
     """The counters of every launch, in the order in which the child made them."""
     with TemporaryDirectory() as folder:
         order, log = Path(folder) / "order.json", Path(folder) / "log.csv"
@@ -69,7 +71,7 @@ def counted(bundle: Path, only: str) -> Row:
         output = ["--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log)]
         what = ["--profile-from-start", "off", *sections, *metrics]
         process = subprocess.run(
-            ["ncu", *output, *clocks, *what, *child, "--launch", "--only", only],
+            ["ncu", *output, *clocks, *what, *child, "--launch", "--only", *only],
             cwd=ROOT,
             check=False,
             timeout=DEADLINE_S,
@@ -84,14 +86,14 @@ def counted(bundle: Path, only: str) -> Row:
     return {"environment": environment(), "rows": rows}
 
 
-def launch_each(bundle: Path, order: Path, only: str) -> None:
+def launch_each(bundle: Path, order: Path, only: list[str]) -> None:
     import torch
 
     import greenfast
 
     kernels, launched = greenfast.load(bundle), []
     for shape in row_shapes():
-        if only not in f"{shape.name},dtype={DTYPE}":
+        if not any(text in f"{shape.name},dtype={DTYPE}" for text in only):
             continue
         q, k, v = inputs(shape, DTYPE)
         others = usable_peers(shape, DTYPE, q, k, v, {})

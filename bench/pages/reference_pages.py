@@ -1,4 +1,4 @@
-"""The generated pages of docs/reference/: files' keys, device primitives, commands, REST.
+"""The generated pages of docs/reference/: files' keys, device primitives, commands, REST, errors.
 
     python -m bench.pages.reference_pages [--save]
 
@@ -15,6 +15,7 @@ from typing import Any
 
 import typer
 
+from bench.pages import error_codes
 from bench.pages.sections import DOCS, run_page
 from greenfast.app.cli.commands import SECTIONS
 from greenfast.app.cli.main import make_app
@@ -46,6 +47,7 @@ def pages() -> dict[Path, str]:
         FOLDER / "gf.md": primitives_page(),
         FOLDER / "cli.md": commands_page(),
         FOLDER / "rest.md": rest_page(),
+        FOLDER / "errors.md": _page("Error codes", *error_codes.blocks()),
     }
 
 
@@ -261,9 +263,8 @@ def rest_page() -> str:
     return _page(
         "REST",
         "The service describes itself at `/api/v1/openapi.json`. Errors are "
-        "`application/problem+json` with a stable "
-        "`code`. A service that is not bound to the loopback address needs `Authorization: "
-        "Bearer TOKEN`.",
+        "`application/problem+json` with a stable [`code`](errors.md). A service that is not bound "
+        "to the loopback address needs `Authorization: Bearer TOKEN`.",
         *(
             _operation(*each)
             for each in operations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ from greenfast.runtime.program import (
 )
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.expressions import Value
+
+SMALLEST_SCALE = 2.0**-126  # below it, a float32 may be 0
 
 
 @dataclass(frozen=True)
@@ -85,11 +88,30 @@ def _plan(program: Program, call: Call, facts: DeviceFacts) -> CudaPlan:
 
 def choose(kernels: KernelSet, call: Call) -> Choice:
     """The program for a call; UsageError where shapes contradict each other."""
+    if why := untried_constant(kernels.operation.name, call.constants):
+        return Choice(None, why)
     values = call_values(kernels.operation, call)
     dtypes = {name: facts.dtype for name, facts in call.tensors.items()}
     if "dtype" in dict(kernels.operation.options):
         values["dtype"] = call_dtype(kernels.operation, dtypes)
     return kernels.choose(values, dtypes)
+
+
+def untried_constant(operation: str, constants: Mapping[str, Value]) -> str:
+    """Why the kernels, which were checked with their defaults, are not right for these constants.
+
+    Attention takes the largest score of a row before it scales, so a scale has to be above 0.
+    """
+    scale, eps = constants.get("scale"), constants.get("eps")
+    if (
+        operation in ("attention", "attention_fp8")
+        and scale is not None
+        and not SMALLEST_SCALE <= float(scale) < math.inf
+    ):
+        return f"the scale is {scale}; the kernels take positive ones"
+    if operation == "rmsnorm" and eps is not None and not 0 <= float(eps) < math.inf:
+        return f"eps is {eps}; the kernels take none below 0"
+    return ""
 
 
 def call_values(operation: Operation, call: Call) -> dict[str, Value]:

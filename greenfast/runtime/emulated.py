@@ -10,7 +10,7 @@ import re
 import struct
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from greenfast.runtime.calls import Call, choose, planned
 from greenfast.runtime.explanation import Explanation
 from greenfast.runtime.frameworks import Framework, framework_of
 from greenfast.runtime.kernel_set import KernelSet
-from greenfast.runtime.nvrtc import cache_folder
+from greenfast.runtime.nvrtc import CACHE_VARIABLE, cache_folder
 from greenfast.runtime.operation import SCALAR_FORMATS, ScalarArgument
 from greenfast.runtime.program import Geometry, Program, TensorFacts, bytes_of
 from greenfast.search.devices.tensor_map import TensorMap
@@ -42,22 +42,34 @@ def emulate(
     """All tensors of the call, with its outputs; UsageError where no kernel takes it."""
     if why := _unfit(framework, tensors):
         raise UsageError(why, code="bad_call")
-    arrays = {name: _array(tensor) for name, tensor in tensors.items()}
     call = _call(framework, tensors, options, constants, without)
-    facts = call.tensors
     choice = choose(kernels, call)
     if choice.program is None:
         raise UsageError(
             f"no kernel of {kernels.origin} takes this call: {choice.why}", code="no_kernel"
         )
     shapes = planned(choice.program, call)
-    images = _run(choice.program, shapes, arrays, facts)
+    arrays = {name: _array(tensor) for name, tensor in tensors.items()}
+    _require_writable(arrays, shapes.outputs)
+    images = _run(choice.program, shapes, arrays, call.tensors)
     results = dict(tensors)
     for name, output in shapes.outputs.items():
         if name not in results:
             results[name] = framework.empty(output, next(iter(tensors.values())))
         _array(results[name])[...] = _view(images[name], output)
     return results
+
+
+def _require_writable(arrays: Mapping[str, np.ndarray], outputs: Iterable[str]) -> None:
+    """UsageError for an output given by the caller that is read-only, or shares memory."""
+    for output in outputs:
+        if output not in arrays:
+            continue
+        if not arrays[output].flags.writeable:
+            raise UsageError(f"the output {output} is read-only", code="bad_call")
+        for name, array in arrays.items():
+            if name != output and np.may_share_memory(arrays[output], array):
+                raise UsageError(f"the output {output} overlaps {name} in memory", code="overlap")
 
 
 def explained(
@@ -98,8 +110,7 @@ def _call(
     without: frozenset[str],
 ) -> Call:
     facts = {name: framework.facts(tensor) for name, tensor in tensors.items()}
-    given = {name: value for name, value in constants.items() if value is not None}
-    return Call(facts, options, given, without)
+    return Call(facts, options, constants, without)
 
 
 def _unfit(framework: Framework, tensors: Mapping[str, Any]) -> str:
@@ -111,6 +122,8 @@ def _unfit(framework: Framework, tensors: Mapping[str, Any]) -> str:
             return f"{name} is {type(tensor).__name__}, and another input is not"
         if framework.name == "numpy" and not isinstance(tensor, np.ndarray):
             return f"{name} is {type(tensor).__name__}, which is no array"
+        if isinstance(tensor, np.ma.MaskedArray):
+            return f"{name} has a mask, which no kernel knows"
     if framework.name == "numpy":
         return ""
     if any(tensor.device.type != "cpu" for tensor in tensors.values()):
@@ -236,7 +249,14 @@ def _target() -> Any:
     from greenfast.search.targets import TargetSettings, open_target
 
     folder = cache_folder() / "emulator"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the cache {folder} cannot be made: {error.strerror}",
+            code="bad_cache",
+            mend=f"set {CACHE_VARIABLE} to a folder that can be written",
+        ) from None
     target = open_target(
         f"emulator:{MODEL}",
         TargetSettings(folder, (REPOSITORY_TEMPLATES / "include",), os.cpu_count() or 1),

@@ -16,6 +16,7 @@ from greenfast.runtime.frameworks import (
     through_dlpack,
 )
 from greenfast.runtime.kernel_set import KernelSet
+from greenfast.runtime.operation import LARGEST_DIM
 from greenfast.runtime.program import TensorFacts, contiguous_strides
 from greenfast.runtime.signatures import (
     attention_call,
@@ -26,6 +27,7 @@ from greenfast.runtime.signatures import (
 )
 from greenfast.runtime.tuned import set_for
 from greenfast.search.errors import UsageError
+from greenfast.search.text import shortened
 
 OPERATIONS = {"attention": "attention", "rms_norm": "rmsnorm"}
 
@@ -289,4 +291,11 @@ def _complete(kernels: KernelSet, settings: Mapping[str, Any]) -> dict[str, Any]
             if dim.default is None:
                 raise UsageError(f"the dim {dim.name} is missing", code="bad_call")
             values[dim.name] = dim.default(values)
+        size = values[dim.name]
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= LARGEST_DIM:
+            raise UsageError(
+                f"{dim.name}={shortened(repr(size), 40)} is no size",
+                code="bad_call",
+                mend=f"sizes are whole numbers from 0 to {LARGEST_DIM}",
+            )
     return values

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from greenfast.search.kernels.expressions import Value
 
 MOST_PLANS = 4096  # signatures that are kept; beyond them all are prepared again
 EMULATOR = "emulator"
+Names = Sequence[str] | str | None
 
 
 def load(path: str | Path, device: str | None = None) -> LoadedKernels:
@@ -60,7 +62,7 @@ class LoadedKernels:
         names = ", ".join(program.name for program in self.kernels.programs.values())
         return f"<greenfast kernels for {self.operation.name}: {names}>"
 
-    def __call__(self, *inputs: Any, optional: Sequence[str] = (), **given: Any) -> Any:
+    def __call__(self, *inputs: Any, optional: Names = (), **given: Any) -> Any:
         tensors, options, constants = self._sorted(inputs, given)
         without = self._left_out(optional, tensors)
         first = next(iter(tensors.values()))
@@ -82,7 +84,7 @@ class LoadedKernels:
             why = state.why
         return self._fallback(why, tensors, options, constants, without)
 
-    def explain(self, *inputs: Any, optional: Sequence[str] = (), **given: Any) -> Explanation:
+    def explain(self, *inputs: Any, optional: Names = (), **given: Any) -> Explanation:
         """Which kernel a call would run, and why; nothing is launched."""
         tensors, options, constants = self._sorted(inputs, given)
         without = self._left_out(optional, tensors)
@@ -129,9 +131,10 @@ class LoadedKernels:
                     raise UsageError(f"{name} is given twice", code="bad_call")
                 tensors[name] = value
             elif name in options and name != "dtype":
-                options[name] = value
+                options[name] = _option(name, value)
             elif name in known_constants:
-                constants[name] = value
+                if value is not None:
+                    constants[name] = _number(name, value)
             else:
                 known = sorted({*known_tensors, *known_constants, *options} - {"dtype"})
                 raise UsageError(
@@ -153,15 +156,18 @@ class LoadedKernels:
             options[name] = default if only is None else only
         return options
 
-    def _left_out(self, optional: Sequence[str], tensors: Mapping[str, Any]) -> frozenset[str]:
-        known = {argument.name for argument in self.operation.tensors if argument.optional}
-        if unknown := sorted(set(optional) - known):
+    def _left_out(self, optional: Names, tensors: Mapping[str, Any]) -> frozenset[str]:
+        known = [argument.name for argument in self.operation.tensors if argument.optional]
+        wanted = (optional,) if isinstance(optional, str) else optional or ()
+        if not isinstance(wanted, Collection):
+            raise UsageError(f"optional={optional!r} is no list of outputs", code="bad_call")
+        if unknown := [name for name in wanted if name not in known]:
             raise UsageError(
                 f"{self.operation.name} has no optional output {unknown[0]!r}",
                 code="bad_call",
                 mend="known: " + (", ".join(sorted(known)) or "none"),
             )
-        return frozenset(known - set(optional) - tensors.keys())
+        return frozenset(set(known) - set(wanted) - tensors.keys())
 
     def _unfit(self, framework: Framework, tensors: Mapping[str, Any]) -> str:
         """Why no kernel can read these tensors, whatever their shapes; empty when it can."""
@@ -216,7 +222,7 @@ class LoadedKernels:
         return Call(
             {name: framework.facts(tensor) for name, tensor in tensors.items()},
             options,
-            {name: value for name, value in constants.items() if value is not None},
+            constants,
             without,
         )
 
@@ -259,7 +265,10 @@ class LoadedKernels:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _through_dlpack(
-        self, tensors: Mapping[str, Any], settings: Mapping[str, Any], optional: Sequence[str]
+        self,
+        tensors: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        optional: Names,
     ) -> Any:
         given = [item.name for item in self.operation.tensors if item.output]
         if written := sorted(set(given) & tensors.keys()):
@@ -297,6 +306,29 @@ class LoadedKernels:
                 tensors[argument.name][...] = results[argument.name]
                 results = {**results, argument.name: tensors[argument.name]}
         return self._returned(results, without)
+
+
+def _option(name: str, value: Any) -> Value:
+    if not isinstance(value, (str, int, float)):
+        raise UsageError(f"{name} is {type(value).__name__}, and no option", code="bad_call")
+    return value
+
+
+def _number(name: str, value: Any) -> Value:
+    """The constant as a finite number, also of NumPy's or PyTorch's scalars."""
+    if isinstance(value, (str, bytes)):
+        raise UsageError(f"{name} is text, and no number", code="bad_call")
+    try:
+        number: int | float = value if isinstance(value, int) else float(value)
+        if math.isfinite(number):
+            return number
+    except (TypeError, ValueError, RuntimeError):
+        raise UsageError(
+            f"{name} is {type(value).__name__}, and no number", code="bad_call"
+        ) from None
+    except OverflowError:
+        pass
+    raise UsageError(f"{name} is not finite, or too large", code="bad_call")
 
 
 def _key(facts: Any) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from greenfast.runtime.calls import Call, Prepared, Refused, prepare
+from greenfast.runtime.calls import Call, Prepared, Refused, prepare, untried_constant
 from greenfast.runtime.driver import device_facts
 from greenfast.runtime.kernel_set import KernelSet
 from greenfast.runtime.program import TensorFacts
@@ -49,8 +49,8 @@ def attention_call(
         return Refused("k has other heads than q, and enable_gqa is off", always=True)
     if heads % key[1]:
         return Refused(f"{heads} query heads are no multiple of {key[1]} key heads", always=True)
-    if scale is not None and not 0 < scale < float("inf"):
-        return Refused(f"the scale is {scale}; the kernels take positive ones", always=True)
+    if scale is not None and (why := untried_constant("attention", {"scale": scale})):
+        return Refused(why, always=True)
     if mask == "causal_bottom_right" and rows in (1, key[2]):
         mask = "none" if rows == 1 else "causal_top_left"  # which are measured, and the same here
     constants = {} if scale is None else {"scale": float(scale)}
@@ -62,8 +62,8 @@ def rms_norm_call(tensors: Mapping[str, TensorFacts], eps: float) -> Call | Refu
         return Refused("the kernels add a residual, and the call has none", always=True)
     if "weight" not in tensors:
         return Refused("the kernels multiply by weights, and the call has none", always=True)
-    if not 0 <= eps < float("inf"):
-        return Refused(f"eps is {eps}", always=True)
+    if why := untried_constant("rmsnorm", {"eps": eps}):
+        return Refused(why, always=True)
     if 0 in tensors["x"].shape:
         return Refused("a tensor is empty", always=True)
     return Call(tensors, {}, {"eps": float(eps)})

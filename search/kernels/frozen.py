@@ -17,10 +17,10 @@ from pathlib import Path
 
 from greenfast.search.digest import digest, text_digest
 from greenfast.search.errors import Fault, UsageError
+from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.reference_text import importable_name
 from greenfast.search.kernels.spec import KernelSpec
-from greenfast.search.kernels.template_text import read_text
 
 KERNEL_FILES = ("*.toml", "*.py", "*.cu.j2", "*/*.cu.j2")
 HEADERS = "gf"
@@ -62,7 +62,7 @@ def kernel_files(kernel: KernelSpec, include_dirs: Sequence[Path]) -> KernelFile
     }
     for template in kernel.templates:
         paths |= template.files  # some are parts of other kernels
-    texts = {shown: read_text(path, shown) for shown, path in paths.items()}
+    texts = {shown: read_author_file(path, shown) for shown, path in paths.items()}
     texts |= {f"{name}/{importable_name(other)}.py": text for other, text in kernel.reference_uses}
     if texts.get(f"{name}/reference.py") != kernel.reference_text:
         raise UsageError(
@@ -81,7 +81,7 @@ def header_texts(include_dirs: Sequence[Path]) -> dict[str, str]:
         for path in (folder / HEADERS).rglob("*"):
             name = f"{INCLUDE}/{path.relative_to(folder)}"
             if path.is_file() and name not in texts:
-                texts[name] = read_text(path, str(path.relative_to(folder)))
+                texts[name] = read_author_file(path, str(path.relative_to(folder)))
     return texts
 
 

@@ -10,6 +10,7 @@ from typing import TypedDict
 
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.argument_specs import read_arguments
+from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.expressions import Expression, expression, require_names
 from greenfast.search.kernels.mistakes import Mistakes
 from greenfast.search.kernels.places import located
@@ -24,7 +25,6 @@ from greenfast.search.kernels.spec import (
 )
 from greenfast.search.kernels.tables import Table, checked_name, unreserved
 from greenfast.search.kernels.template_file import read_template
-from greenfast.search.kernels.template_text import read_text
 from greenfast.search.kernels.workloads import (
     LARGEST_DIM,
     Dim,
@@ -165,7 +165,7 @@ def _properties(table: Table, folder: Path, names: _Names, mistakes: Mistakes) -
         workloads=workloads,
         broken_workloads=broken_workloads,
         reference_text=mistakes.value(
-            lambda: read_text(folder / "reference.py", f"{folder.name}/reference.py"), ""
+            lambda: read_author_file(folder / "reference.py", f"{folder.name}/reference.py"), ""
         ),
         reference_uses=mistakes.value(lambda: _reference_uses(table, folder), ()),
         requirements=mistakes.value(lambda: _requirements(table, names.known), ()),

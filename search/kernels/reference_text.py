@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from greenfast.search.errors import SpecError
+from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.tables import Table
-from greenfast.search.kernels.template_text import read_text
 
 SHIPPED_MODULES = Path(__file__).parent / "modules"
 
@@ -56,7 +56,7 @@ def used_reference(name: str, folder: Path, roots: Sequence[Path]) -> str:
     if ":" in name:
         return _module_text(name, folder, where)
     if carried.is_file():
-        return read_text(carried, f"{folder.name}/{carried.name}")
+        return read_author_file(carried, f"{folder.name}/{carried.name}")
     for root in roots:
         if (root / name / "kernel.toml").is_file():
             if used_names(Table.read(root / name / "kernel.toml", f"{name}/kernel.toml")):
@@ -65,7 +65,7 @@ def used_reference(name: str, folder: Path, roots: Sequence[Path]) -> str:
                     code="nested_reference",
                     mend="name a kernel without reference_uses",
                 )
-            return read_text(root / name / "reference.py", f"{name}/reference.py")
+            return read_author_file(root / name / "reference.py", f"{name}/reference.py")
     known = sorted({path.parent.name for root in roots for path in root.glob("*/kernel.toml")})
     raise SpecError(
         f"{where}: reference_uses names {name!r}, and no such kernel is beside it or shipped",
@@ -84,7 +84,7 @@ def _module_text(name: str, folder: Path, where: str) -> str:
         )
     for path in module_places(module, folder):
         if path.is_file():
-            return read_text(path, f"{module}.py")
+            return read_author_file(path, f"{module}.py")
     raise SpecError(
         f"{where}: reference_uses names {name!r}, and there is no {module}.py",
         code="unknown_module",

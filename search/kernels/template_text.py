@@ -54,15 +54,10 @@ def read_template_text(folder: Path, name: str) -> TemplateText:
     return TemplateText("\n".join(text for text, _ in lines), tuple(line for _, line in lines))
 
 
-def read_text(path: Path, shown_as: str) -> str:
-    """The text of an author's file; SpecError when it cannot be read."""
-    return read_author_file(path, shown_as)
-
-
 def _lines(path: Path, shown: str) -> list[tuple[str, Line]]:
     return [
         (text, Line(shown, number))
-        for number, text in enumerate(read_text(path, shown).split("\n"), 1)
+        for number, text in enumerate(read_author_file(path, shown).split("\n"), 1)
     ]
 
 

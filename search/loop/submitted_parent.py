@@ -12,7 +12,6 @@ from pathlib import Path
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.author_files import parsed_toml, read_author_file
-from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.loop.submitted import PARAMETER
@@ -51,17 +50,10 @@ def _launch_file(template: TemplateSpec, candidate: Candidate) -> str:
     path = template.path.parent / f"{template.name}.toml"
     tables = parsed_toml(read_author_file(path, path.name), path.name)
     kept = {key: value for key, value in tables.items() if key in KEYS}
-    parameters = {
-        name: _expression(value) for name, value in candidate.parameters if name != PARAMETER
-    }
+    parameters = {name: repr(value) for name, value in candidate.parameters if name != PARAMETER}
     if parameters or "locals" in kept:
         kept["locals"] = {**parameters, **kept.get("locals", {})}
     when = template.deterministic_when
     if when is not None and not when(dict(candidate.parameters)):
         kept["deterministic"] = False
     return toml_of(kept)
-
-
-def _expression(value: Value) -> str:
-    """A parameter's value as an expression."""
-    return repr(value)

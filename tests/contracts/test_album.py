@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 import store_values as values
+from contexts import workload_context
 from slow_cases import quick_first
 
 from greenfast.app.cli.trial_run import evaluated_report
 from greenfast.app.views.schemas import TrialDetailOut
 from greenfast.db.store import Store
 from greenfast.search.diagnose.album import Entry, Judged, catalogue_of, entries, judge
-from greenfast.search.gates import GateLimits
 from greenfast.search.json_values import json_text
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.loop.evaluate import EvaluationContext, evaluate
+from greenfast.search.loop.evaluate import evaluate
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Green, Rejected, Verdict
@@ -194,18 +194,7 @@ SHIPPED = quick_first([*QUICK, *(pair for pair in PAIRS if pair not in QUICK)], 
 
 @pytest.mark.parametrize(("preset", "workload"), SHIPPED)
 def test_shipped_presets_are_green(preset, workload, catalogue: Catalogue, emulator, toolchain):
-    kernel = catalogue.kernel("attention")
-    template, point = kernel.preset(preset)
-    workload_spec = kernel.workload(workload)
-    context = EvaluationContext(
-        kernel,
-        workload_spec.compile_time(kernel),
-        (workload_spec,),
-        emulator,
-        toolchain,
-        catalogue.include_dirs,
-        GateLimits(),
-        0,
-    )
+    context = workload_context(catalogue, "attention", workload, emulator, toolchain)
+    template, point = context.kernel.preset(preset)
     done = evaluate(preset_candidate(template, point.name, context.compiled), context)
     assert isinstance(done.verdict, Green), done.verdict

@@ -268,3 +268,34 @@ def test_a_kernel_whose_files_changed_is_not_resumed(here, capsys, tmp_path, mon
     source.write_text(source.read_text().replace("int i =", "const int i ="))
     code, error, _ = refusal(capsys, "search", "--resume", row.id)
     assert (code, error["code"]) == (2, "kernel_changed")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [
+        (">&-", 0, ""),
+        (">&- 2>&- <&-", 0, ""),
+        (
+            ">/dev/full",
+            3,
+            "greenfast: the output cannot be written: No space left on device\n",
+        ),
+    ],
+)
+def test_an_output_that_takes_nothing_is_no_bug_of_greenfast(home, redirection, code, said):
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m greenfast targets {redirection}', sys.executable],
+        env=home.environment,
+        cwd=home.data,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_a_path_that_is_too_long_is_named_and_no_bug_of_greenfast(here, capsys):
+    for command in (("publish", "x" * 3000), ("verify", "x" * 3000)):
+        code, error, line = refusal(capsys, *command)
+        assert code == 2 and len(line) < 1000 and "a bug" not in error["message"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from page_commands import Shell
 from service_home import Home
 
 from greenfast.app.cli.new import kernel_files_of
@@ -57,9 +57,7 @@ def test_the_kernels_of_the_tutorial_have_no_problem(tmp_path, toolchain, name):
 @pytest.mark.slow
 def test_every_command_of_the_tutorial_runs(tmp_path, artifacts):
     home = Home(tmp_path / "home", artifacts)
-    environment = {**home.environment}
-    del environment["GREENFAST_TEMPLATE_PATH"]
-    ran = 0
+    shell, ran = Shell(home), 0
     for match in STEP.finditer(TEXT):
         if match["file"]:
             (home.data / match["file"]).write_text(match["body"])
@@ -67,7 +65,7 @@ def test_every_command_of_the_tutorial_runs(tmp_path, artifacts):
         if match["program"]:
             done = subprocess.run(
                 [sys.executable, "-c", match["program"]],
-                env={**environment, CACHE_VARIABLE: str(home.data)},
+                env={**home.environment, CACHE_VARIABLE: str(home.data)},
                 cwd=home.data,
                 capture_output=True,
                 text=True,
@@ -77,23 +75,11 @@ def test_every_command_of_the_tutorial_runs(tmp_path, artifacts):
             assert done.returncode == 0 and "softmax: block" in done.stdout, done.stderr
             continue
         for line in filter(None, match["commands"].split("\n")):
-            if line.startswith("export "):
-                name, _, value = line.removeprefix("export ").partition("=")
-                environment[name] = value.replace("$PWD", str(home.data))
-                continue
-            done = subprocess.run(
-                [sys.executable, "-m", *shlex.split(line)],
-                env=environment,
-                cwd=home.data,
-                capture_output=True,
-                text=True,
-                timeout=300,
-                check=False,
-            )
-            assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+            ended = shell.run(line)
+            assert ended.code == 0, f"{line}\n{ended.out}\n{ended.err}"
             ran += 1
-    assert ran >= 10
-    assert "correct candidate" not in done.stderr
+    assert ran >= 12
+    assert "correct candidate" not in ended.err
 
 
 def test_what_is_new_equals_what_new_writes(home):

@@ -6,9 +6,9 @@ import math
 import random
 import re
 
+from contexts import plan_context
 from drawn_gpu import DrawnGpu
 
-from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import History
@@ -144,20 +144,7 @@ def starter(album, emulator, toolchain):
             ),
             album,
         )
-        kernel = album.kernel("axpy")
-        workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        context = EvaluationContext(
-            kernel,
-            workloads[0].compile_time(kernel),
-            workloads,
-            gpu,
-            toolchain,
-            album.include_dirs,
-            plan.limits,
-            plan.seed,
-            checker=emulator,
-            **(more or {}),
-        )
+        context = plan_context(album, plan, gpu, toolchain, checker=emulator, **(more or {}))
         search = SearchRun(plan, context, sink, history)
         return search, search.run()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from contexts import plan_context
 from test_run import NO_HISTORY
 
-from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 
@@ -32,17 +32,5 @@ def axpy_search(
     plan = make_plan(SearchRequest("axpy", templates=("right",), **request), album, window=window)
     trials = request["trials"] if gpu_seconds is not None else plan.trials
     plan = replace(plan, target=target.name, trials=trials, gpu_seconds=gpu_seconds)
-    kernel = album.kernel("axpy")
-    workloads = tuple(kernel.workload(name) for name in plan.workloads)
-    context = EvaluationContext(
-        kernel,
-        workloads[0].compile_time(kernel),
-        workloads,
-        target,
-        toolchain,
-        album.include_dirs,
-        plan.limits,
-        plan.seed,
-        checker=checker,
-    )
+    context = plan_context(album, plan, target, toolchain, checker=checker)
     return SearchRun(plan, context, sink, history, on_remark=on_remark)

@@ -6,6 +6,7 @@ import math
 
 import pytest
 from confirmed_searches import ScatteringGpu, by_threads
+from contexts import workload_context
 
 from greenfast.search.diagnose.ablation import (
     ArmResult,
@@ -24,8 +25,6 @@ from greenfast.search.diagnose.ablation_points import (
     pooled_pairs,
     retuned_points,
 )
-from greenfast.search.gates import GateLimits
-from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import Space
 
@@ -40,22 +39,11 @@ def point(threads: int, per_thread: int):
 @pytest.fixture
 def ablate(album, toolchain):
     """`ablate(law)`: the findings on the plain preset's arms, by name, on drawn times."""
-    kernel = album.kernel("axpy")
-    workload = kernel.workload("line")
 
     def run(fast, retune=4):
         gpu = ScatteringGpu(by_threads(fast))
-        context = EvaluationContext(
-            kernel,
-            workload.compile_time(kernel),
-            (workload,),
-            gpu,
-            toolchain,
-            album.include_dirs,
-            GateLimits(),
-            0,
-        )
-        template = kernel.template("right")
+        context = workload_context(album, "axpy", "line", gpu, toolchain)
+        template = context.kernel.template("right")
         winner = preset_candidate(template, "plain", context.compiled)
         space = Space(template, context.compiled, gpu.device)
         ablation = begin(context, winner, space)

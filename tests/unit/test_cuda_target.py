@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,6 @@ from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Rival
 from greenfast.search.targets.cuda import driver, execution, gpu_count
 from greenfast.search.targets.cuda import target as cuda
-from greenfast.search.targets.cuda.arena import CANARY, SHARES, damages, lay_out
 from greenfast.search.targets.cuda.failures import cannot_start
 from greenfast.search.targets.cuda.images import ImageFiles
 from greenfast.search.targets.cuda.lock import GpuLock
@@ -457,23 +455,3 @@ def test_a_process_that_has_ended_or_only_holds_memory_is_not_waited_for(nvml):
     assert len(nvml.looks) == 3
     nvml.users = [2002]
     assert Health(0).quiet(30.0) == {"gpu_processes": 1.0}
-
-
-def test_threads_that_share_runs_name_the_damage_of_each():
-    """Every third run of seven wrote past x."""
-    tensors = [{"name": name, "role": "input", "bytes": 40} for name in "xy"]
-    described = {"tensors": tensors, "workspaces": []}
-    arena = lay_out(described)
-    before = np.full(arena.total_bytes, CANARY, np.uint8)
-    runs = [(described, arena, before, before.copy()) for _ in range(7)]
-    for number in range(0, 7, 3):
-        runs[number][3][arena.offsets["x"][0] + 40 + number] ^= 1
-    with ThreadPoolExecutor(SHARES) as pool:
-        found = damages(pool, runs)
-        assert damages(pool, ()) == []
-    assert [each and each[1] for each in found] == [
-        f"1 bytes beside x, from {number + 1} bytes past its end were written"
-        if number % 3 == 0
-        else None
-        for number in range(7)
-    ]

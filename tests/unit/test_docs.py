@@ -15,7 +15,7 @@ import yaml
 
 import greenfast
 from bench.results import read_result, result_names
-from greenfast.app.cli.main import make_app
+from greenfast.app.cli.main import COMMAND_LINE_ERROR, make_app
 from greenfast.app.routes.auth import LARGEST_BODY_BYTES
 from greenfast.app.routes.events import MOST_STREAMS
 from greenfast.app.routes.health import READY_TIMEOUT_S
@@ -41,7 +41,7 @@ PAGES = [
     ROOT / "recordings" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-COMMANDS = typer.main.get_command(make_app()).commands
+COMMAND_LINE = typer.main.get_command(make_app())
 
 
 def _greenfast_lines() -> list[tuple[str, str]]:
@@ -54,30 +54,58 @@ def _command_lines() -> list[tuple[str, str]]:
     for page in PAGES:
         for block in re.findall(r"^```[a-z]*\n(.*?)^```", page.read_text(), re.S | re.M):
             joined = block.replace("\\\n", " ")
-            lines += [(page.name, line.partition("  #")[0]) for line in joined.splitlines()]
+            lines += [
+                (page.name, line.partition("  #")[0].removeprefix("$ "))
+                for line in joined.splitlines()
+            ]
     return lines
 
 
 def test_there_are_commands_to_check():
-    assert len(_greenfast_lines()) >= 5
+    assert len(_greenfast_lines()) >= 100
+    for wrong in ("nothing", "search --resume", "search --trial 5", "trials last --limit x"):
+        with pytest.raises(COMMAND_LINE_ERROR):
+            _parse(wrong.split())
 
 
 @pytest.mark.parametrize(("page", "line"), _greenfast_lines())
-def test_a_command_in_the_docs_exists_with_its_options(page, line):
-    _, name, *words = shlex.split(line)
-    assert name in COMMANDS, f"{page}: greenfast {name}"
-    command = COMMANDS[name]
-    while words and words[0] in getattr(command, "commands", {}):  # a subcommand
-        command = command.commands[words.pop(0)]
-    options = {
-        option
-        for parameter in command.params
-        for option in (*parameter.opts, *parameter.secondary_opts)
+def test_the_command_line_takes_a_command_of_the_docs(page, line):
+    """Arguments, options and the types of their values; nothing runs."""
+    _parse(shlex.split(line)[1:])
+
+
+def _parse(words: list[str]) -> None:
+    """Read a command as the command line does; a ClickException for what it would refuse."""
+    command, parent = COMMAND_LINE, None
+    while True:
+        parent = command.make_context(words[0] if words else "", words, parent=parent)
+        rest = [*getattr(parent, "_protected_args", ()), *parent.args]
+        if not rest or not hasattr(command, "commands"):
+            return
+        _, command, words = command.resolve_command(parent, rest)
+
+
+MENTIONS = sorted(
+    {
+        (page.name, " ".join(words.split()))
+        for page in PAGES
+        if page.name != "cli.md"  # made of the commands themselves
+        for words in re.findall(r"`greenfast ([^`]+)`", page.read_text())
     }
-    own = words[: words.index("--")] if "--" in words else words  # a program's words follow
-    for word in own:
-        if word.startswith("-"):
-            assert word.partition("=")[0] in options, f"{page}: greenfast {name} has no {word}"
+)
+
+
+def test_commands_that_the_text_mentions_are_not_refused():
+    """A mention may leave required arguments and an option's value out."""
+    refused = []
+    for page, words in MENTIONS:
+        try:
+            _parse(shlex.split(words))
+        except COMMAND_LINE_ERROR as error:
+            sentence = error.format_message()
+            if not sentence.startswith("Missing ") and "requires an argument" not in sentence:
+                refused.append(f"{page}: greenfast {words}: {sentence}")
+    assert len(MENTIONS) > 50 and refused == []
 
 
 def _bench_lines() -> list[tuple[str, str]]:

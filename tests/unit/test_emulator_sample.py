@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
+from contexts import workload_context
 from slow_cases import quick_first
 
 from greenfast.db.convert import verdict_json, verdict_of
 from greenfast.db.figures import figures
 from greenfast.search.devices.facts import device
-from greenfast.search.gates import GateLimits
-from greenfast.search.loop.evaluate import EvaluationContext, evaluate
+from greenfast.search.loop.evaluate import evaluate
 from greenfast.search.loop.feedback import told_of
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.oracle.cases import workload_case
@@ -143,20 +143,9 @@ def test_a_modelled_time_below_the_physical_bound_is_implausible_and_orders_noth
 ):
     """It claims more work than an H200 does in that time: 2e6 flop an element."""
     catalogue = broken_kernel("kernel.toml", 'flop = "2 * N"', 'flop = "2000000 * N"')
-    kernel = catalogue.kernel("axpy")
-    workload = kernel.workload("line")
     target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2))
-    context = EvaluationContext(
-        kernel,
-        workload.compile_time(kernel),
-        (workload,),
-        target,
-        toolchain,
-        catalogue.include_dirs,
-        GateLimits(),
-        0,
-    )
-    candidate = preset_candidate(kernel.template("right"), "plain", context.compiled)
+    context = workload_context(catalogue, "axpy", "line", target, toolchain)
+    candidate = preset_candidate(context.kernel.template("right"), "plain", context.compiled)
     verdict = evaluate(candidate, context).verdict
     target.close()
     assert isinstance(verdict, Green), "the candidate is right and safe"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from contexts import plan_context
 from standin_cluster import Machine, StandInCluster
 from test_run import NO_HISTORY, ListSink
 
@@ -16,7 +17,6 @@ from greenfast.search.executors.parcel import packed, unpacked
 from greenfast.search.executors.this_machine import ThisMachine
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.loop import evaluate
-from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import Ended
@@ -46,18 +46,7 @@ def search(artifacts, album):
         )
         request = {"trials": TRIALS, "strategy": "random", "seed": 3, **request}
         plan = make_plan(SearchRequest("axpy", templates=("right",), **request), album, window=3)
-        kernel = album.kernel("axpy")
-        workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        context = EvaluationContext(
-            kernel,
-            workloads[0].compile_time(kernel),
-            workloads,
-            target,
-            executor.toolchain(artifacts, 1, None),
-            album.include_dirs,
-            plan.limits,
-            plan.seed,
-        )
+        context = plan_context(album, plan, target, executor.toolchain(artifacts, 1, None))
         return SearchRun(plan, context, sink, history)
 
     return prepared

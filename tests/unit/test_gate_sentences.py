@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from contexts import workload_context
 
-from greenfast.search.gates import GateLimits
 from greenfast.search.gates.performance import BINDING_SHARE, binding_limits
-from greenfast.search.loop.evaluate import EvaluationContext, evaluate
+from greenfast.search.loop.evaluate import evaluate
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import (
@@ -26,22 +26,10 @@ def judged(artifacts, toolchain):
     """The verdict on a catalogue's axpy."""
 
     def judge(catalogue):
-        kernel = catalogue.kernel("axpy")
-        workload = kernel.workload("line")
         target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2))
-        context = EvaluationContext(
-            kernel,
-            workload.compile_time(kernel),
-            (workload,),
-            target,
-            toolchain,
-            catalogue.include_dirs,
-            GateLimits(),
-            0,
-        )
-        return evaluate(
-            preset_candidate(kernel.template("right"), "plain", context.compiled), context
-        ).verdict
+        context = workload_context(catalogue, "axpy", "line", target, toolchain)
+        template = context.kernel.template("right")
+        return evaluate(preset_candidate(template, "plain", context.compiled), context).verdict
 
     return judge
 

@@ -7,6 +7,7 @@ import json
 import math
 
 import pytest
+from test_run import ListSink
 
 from greenfast.app.cli.import_space import import_space, own_name
 from greenfast.search.errors import GreenfastError, UsageError
@@ -14,7 +15,7 @@ from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
-from greenfast.search.loop.sink import Control, Ended, History
+from greenfast.search.loop.sink import Ended, History
 from greenfast.search.loop.target_space import target_space
 from greenfast.search.recordings.foreign import read_space
 from greenfast.search.recordings.foreign_kernel import parameters_of
@@ -185,20 +186,6 @@ def test_a_truncated_archive_is_refused(home):
     assert error.value.code == "space_damaged"
 
 
-class Trials:
-    def __init__(self):
-        self.trials = []
-
-    def begin(self, number, proposal):
-        """Nothing to keep."""
-
-    def record(self, trial, source):
-        self.trials.append(trial)
-
-    def control(self, spent_s):
-        return Control.RUN
-
-
 def searched(home, strategy, trials, target="replay:gemm_a4000"):
     catalogue = Catalogue.from_environment()
     kernel = catalogue.kernel("gemm_a4000")
@@ -217,7 +204,7 @@ def searched(home, strategy, trials, target="replay:gemm_a4000"):
         plan.limits,
         plan.seed,
     )
-    sink = Trials()
+    sink = ListSink()
     return SearchRun(plan, context, sink, History()).run(), sink.trials
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from contexts import workload_context
 from slow_cases import quick_first
 
 from greenfast.search.devices.facts import device
-from greenfast.search.gates import GateLimits
-from greenfast.search.loop.evaluate import EvaluationContext, evaluate
+from greenfast.search.loop.evaluate import evaluate
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.judged_reference import (
     Judgements,
@@ -114,20 +114,9 @@ def test_the_evidence_of_a_correct_candidate_names_its_weak_test(
 ):
     broken_kernel("reference.py", ROUNDED, "None")
     catalogue = broken_kernel("reference.py", EXACT, "np.full(value.shape, 1e9)")
-    kernel = catalogue.kernel("axpy")
-    workload = kernel.workload("odd")
     target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 2))
-    context = EvaluationContext(
-        kernel,
-        workload.compile_time(kernel),
-        (workload,),
-        target,
-        toolchain,
-        catalogue.include_dirs,
-        GateLimits(),
-        0,
-    )
-    template, preset = kernel.preset(kernel.baseline)
+    context = workload_context(catalogue, "axpy", "odd", target, toolchain)
+    template, preset = context.kernel.preset(context.kernel.baseline)
     verdict = evaluate(preset_candidate(template, preset.name, context.compiled), context).verdict
     assert isinstance(verdict, Green)
     assert any("zeros as y in all 7 cases" in sentence for sentence in weak_tests_of(verdict))

@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from contexts import plan_context, workload_context
 from drawn_gpu import DrawnGpu
 from test_run import ListSink
 
 from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
-from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import ENOUGH_CASES, differing_outputs
 from greenfast.search.gates.promises import promised
 from greenfast.search.loop.confirmation import prepared
-from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import Control, Ended, History
@@ -72,18 +71,7 @@ def start(album, toolchain):
             ),
             window=window,
         )
-        kernel = catalogue.kernel("axpy")
-        workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        context = EvaluationContext(
-            kernel,
-            workloads[0].compile_time(kernel),
-            workloads,
-            gpu or DriftingGpu(),
-            toolchain,
-            catalogue.include_dirs,
-            plan.limits,
-            plan.seed,
-        )
+        context = plan_context(catalogue, plan, gpu or DriftingGpu(), toolchain)
         search = SearchRun(plan, context, sink, history)
         return search, search.run()
 
@@ -275,38 +263,16 @@ PROMISES = [
 def test_a_shipped_template_keeps_its_promises(
     template, preset, changes, catalogue, emulator, toolchain
 ):
-    kernel = catalogue.kernel("attention")
-    workload = kernel.workload("small")
-    context = EvaluationContext(
-        kernel,
-        workload.compile_time(kernel),
-        (workload,),
-        emulator,
-        toolchain,
-        catalogue.include_dirs,
-        GateLimits(),
-        0,
-    )
+    context = workload_context(catalogue, "attention", "small", emulator, toolchain)
     first, second = (changed(context, template, preset, **each) for each in ({}, changes))
-    assert set(changes) <= promised(kernel.template(template))
+    assert set(changes) <= promised(context.kernel.template(template))
     first_subject, other = prepared(context, first), prepared(context, second)
     assert differing_outputs(first_subject, other) == ()
 
 
 def test_what_is_summed_in_another_order_does_differ(album, emulator, toolchain):
-    kernel = album.kernel("reduce")
-    workload = kernel.workload("rows")
-    context = EvaluationContext(
-        kernel,
-        workload.compile_time(kernel),
-        (workload,),
-        emulator,
-        toolchain,
-        album.include_dirs,
-        GateLimits(),
-        0,
-    )
-    template, defect = kernel.template("broken"), {"defect": "sums_in_another_order"}
+    context = workload_context(album, "reduce", "rows", emulator, toolchain)
+    template, defect = context.kernel.template("broken"), {"defect": "sums_in_another_order"}
     first_subject, other = (
         prepared(
             context,

@@ -7,14 +7,15 @@ import time
 from collections import deque
 
 import pytest
+from contexts import plan_context
+from test_run import ListSink
 
 from greenfast.search.errors import Fault
-from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.feedback import told_of
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.proposer import Proposer
 from greenfast.search.loop.run import SearchRun
-from greenfast.search.loop.sink import Control, Ended, History
+from greenfast.search.loop.sink import Ended, History
 from greenfast.search.loop.start import make_strategy
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
@@ -23,22 +24,6 @@ from greenfast.search.targets import TargetSettings, open_target
 
 RECORDING = "mission-mma-h200"
 WINDOW, TRIALS = 4, 14
-
-
-class Kept:
-    """A sink that keeps trials."""
-
-    def __init__(self):
-        self.trials = []
-
-    def begin(self, number, proposal):
-        """Nothing to keep."""
-
-    def record(self, trial, source):
-        self.trials.append(trial)
-
-    def control(self, spent_s):
-        return Control.RUN
 
 
 @pytest.fixture(scope="module")
@@ -55,18 +40,7 @@ def prepared(catalogue, recording):
             "attention", target=f"replay:{RECORDING}", strategy=strategy, trials=TRIALS, seed=11
         )
         plan = make_plan(request, catalogue, window=WINDOW)
-        kernel = catalogue.kernel("attention")
-        workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        context = EvaluationContext(
-            kernel,
-            workloads[0].compile_time(kernel),
-            workloads,
-            recording,
-            None,  # a recording compiles nothing
-            catalogue.include_dirs,
-            plan.limits,
-            plan.seed,
-        )
+        context = plan_context(catalogue, plan, recording, None)  # it compiles nothing
         return SearchRun(plan, context, sink, History())
 
     return search
@@ -78,7 +52,7 @@ def digests(sink):
 
 def test_trials_are_recorded_while_the_strategy_thinks(prepared):
     """A loop that waits for the strategy would never record the first trial here."""
-    sink = Kept()
+    sink = ListSink()
     search = prepared(sink)
     ask, asked = search.strategy.ask, []
 
@@ -99,7 +73,7 @@ def test_trials_are_recorded_while_the_strategy_thinks(prepared):
 def test_choices_are_those_of_a_strategy_that_is_asked_in_turn(prepared):
     """Trial n is chosen when the outcomes of the trials up to n - window are known, and no other,
     whether answers come at once or late."""
-    hurried, late = Kept(), Kept()
+    hurried, late = ListSink(), ListSink()
     prepared(hurried).run()
     search = prepared(late)
     ask, count = search.strategy.ask, [0]

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from drawn_gpu import DrawnGpu, law_us
+from test_run import ListSink
 
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.gates import GateLimits
@@ -15,7 +16,7 @@ from greenfast.search.kernels.spec import Parameter
 from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
-from greenfast.search.loop.sink import Control, Ended, History
+from greenfast.search.loop.sink import Ended, History
 from greenfast.search.loop.sweep import Sweep, SweepOrder
 from greenfast.search.recordings.file import SUFFIX, read, write
 from greenfast.search.recordings.lattice import lattice_of
@@ -46,20 +47,6 @@ class NoToolchain:
 
     def interrupt(self):
         """Nothing runs."""
-
-
-class Kept:
-    def __init__(self):
-        self.trials = []
-
-    def begin(self, number, proposal):
-        """Nothing to keep."""
-
-    def record(self, trial, source):
-        self.trials.append(trial)
-
-    def control(self, spent_s):
-        return Control.RUN
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +110,7 @@ def _search(album, context, strategy="random", trials=None, **more):
         "axpy", target="replay:axpy-small", strategy=strategy, trials=trials or 50, seed=3, **more
     )
     plan = make_plan(request, album)
-    sink = Kept()
+    sink = ListSink()
     return (
         plan,
         SearchRun(plan, replace(context, limits=plan.limits), sink, History()).run(),

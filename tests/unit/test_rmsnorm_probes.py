@@ -5,12 +5,11 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from contexts import workload_context
 from slow_cases import quick_first
 
 from greenfast.search.diagnose.probes import first_wrong, probe_candidate
-from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.targets import TargetSettings, open_target
 
@@ -59,20 +58,9 @@ def emulator(artifacts, catalogue):
 
 
 def probed(catalogue, emulator, toolchain, template, preset, workload="decode"):
-    kernel = catalogue.kernel("rmsnorm")
-    workload_spec = kernel.workload(workload)
-    context = EvaluationContext(
-        kernel,
-        workload_spec.compile_time(kernel),
-        (workload_spec,),
-        emulator,
-        toolchain,
-        catalogue.include_dirs,
-        GateLimits(),
-        0,
-    )
+    context = workload_context(catalogue, "rmsnorm", workload, emulator, toolchain)
     return probe_candidate(
-        context, preset_candidate(kernel.template(template), preset, context.compiled)
+        context, preset_candidate(context.kernel.template(template), preset, context.compiled)
     )
 
 

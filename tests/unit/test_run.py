@@ -7,11 +7,11 @@ import threading
 import time
 
 import pytest
+from contexts import plan_context
 from slow_cases import quick_first
 
 from greenfast.search.errors import Fault
 from greenfast.search.loop.comparison import Confirmation, Peer
-from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import Control, Ended, History, Pending
@@ -81,18 +81,7 @@ def start(album, emulator, toolchain):
             ),
             catalogue,
         )
-        kernel = catalogue.kernel("axpy")
-        workloads = tuple(kernel.workload(name) for name in plan.workloads)
-        context = EvaluationContext(
-            kernel,
-            workloads[0].compile_time(kernel),
-            workloads,
-            emulator,
-            toolchain,
-            catalogue.include_dirs,
-            plan.limits,
-            plan.seed,
-        )
+        context = plan_context(catalogue, plan, emulator, toolchain)
         search = SearchRun(plan, context, sink, history)
         return search, search.run()
 

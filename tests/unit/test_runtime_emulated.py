@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from runtime_bundles import RECORDED, SETS
 
 import greenfast
+from greenfast.runtime.emulated import _target
+from greenfast.runtime.nvrtc import CACHE_VARIABLE
 from greenfast.search.errors import UsageError
 
 X, WEIGHT = np.zeros((3, 4096), "f2"), np.ones(4096, "f2")
+Q = np.zeros((2, 8, 256, 64), ml_dtypes.bfloat16)
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +62,63 @@ def test_a_call_of_another_type_is_refused():
     assert attention.explain(q, q, q).kernel is None
     with pytest.raises(UsageError):
         attention(q, q, q)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"scale": "1"}, "scale is text, and no number"),
+        ({"scale": [1.0]}, "scale is list, and no number"),
+        ({"scale": float("nan")}, "scale is not finite"),
+        ({"scale": 10**400}, "scale is not finite, or too large"),
+        ({"mask": ["none"]}, "mask is list, and no option"),
+        ({"optional": ("x",)}, "no optional output 'x'"),
+        ({"optional": 5}, "optional=5 is no list"),
+        ({"optional": [["lse"]]}, "no optional output"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_settings_that_are_none_are_refused(settings, why):
+    attention = greenfast.load(RECORDED, device="emulator")
+    with pytest.raises(UsageError, match=why) as refused:
+        attention.explain(Q, Q, Q, **settings)
+    assert refused.value.code == "bad_call"
+
+
+@pytest.mark.parametrize("scale", [0, -1.0, 1e-320])
+def test_a_scale_that_the_kernels_were_never_checked_with_is_no_kernels(scale):
+    """They take the largest score of a row before they scale it, which is wrong below 0."""
+    attention = greenfast.load(RECORDED, device="emulator")
+    assert attention.explain(Q, Q, Q).kernel is not None
+    assert attention.explain(Q, Q, Q, scale=np.float32(0.5), optional="lse").kernel is not None
+    assert "take positive ones" in attention.explain(Q, Q, Q, scale=scale).why
+    with pytest.raises(UsageError, match="take positive ones"):
+        attention(Q, Q, Q, scale=scale)
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_kernel_runs(rmsnorm):
+    fixed = np.frombuffer(bytes(X.nbytes), X.dtype).reshape(X.shape)
+    with pytest.raises(UsageError, match="the output y is read-only"):
+        rmsnorm(X, X, WEIGHT, y=fixed)
+    with pytest.raises(UsageError, match="the output y overlaps x in memory"):
+        rmsnorm(X, np.ones_like(X), WEIGHT, y=X)
+    with pytest.raises(UsageError, match="x has a mask"):
+        rmsnorm(np.ma.array(X), X, WEIGHT)
+    with pytest.raises(UsageError, match="no kernel for dtype=object"):
+        rmsnorm(X.astype(object), X.astype(object), WEIGHT)
+
+
+@pytest.mark.parametrize("size", ["x", None, 1.5, True, -1, 2**31, [1]], ids=str)
+def test_explain_takes_whole_numbers_as_sizes(size):
+    with pytest.raises(UsageError, match="is no size") as refused:
+        greenfast.explain("attention", B=size, H=8, S_q=256, D=64)
+    assert refused.value.code == "bad_call"
+
+
+def test_a_cache_that_is_no_folder_is_named_with_its_variable(rmsnorm, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
+    _target.cache_clear()
+    with pytest.raises(UsageError, match="cannot be made: Not a directory") as refused:
+        rmsnorm(X, X, WEIGHT)
+    assert CACHE_VARIABLE in refused.value.mend

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from greenfast.search.oracle.problem import POISON, GivenArgument, Packed, Probl
 ALIGN = 256
 CANARY_BYTES = 64 * 1024
 CANARY = 0xA5
-SHARES = 4  # in which runs are looked at
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _CANARIES = np.full(CANARY_BYTES + ALIGN, CANARY, np.uint8)
@@ -173,21 +171,6 @@ def damage(
     if written:
         return "input_changed", f"the input {', '.join(written)} was written"
     return None
-
-
-def damages(
-    pool: ThreadPoolExecutor,
-    runs: Iterable[tuple[Mapping[str, Any], Arena, np.ndarray, np.ndarray]],
-) -> list[tuple[str, str] | None]:
-    """`damage` of each run. C compares memory without Python's lock, so threads share the work."""
-    every = list(runs)
-    found = list(
-        pool.map(
-            lambda share: [damage(*run) for run in share],
-            [every[first::SHARES] for first in range(SHARES)],
-        )
-    )
-    return [found[number % SHARES][number // SHARES] for number in range(len(every))]
 
 
 def same_bytes(before: np.ndarray, after: np.ndarray) -> bool:

@@ -14,7 +14,6 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -27,10 +26,8 @@ from cupy.cuda import runtime
 from greenfast.search.children import serve_requests
 from greenfast.search.targets.cuda.arena import (
     ALIGN,
-    SHARES,
     Arena,
     damage,
-    damages,
     lay_out,
     outputs,
     problems_of,
@@ -68,7 +65,6 @@ class Measurer:
         self.span, self.heads, self.landing = Span(), Heads(), Landing()
         self.modules: OrderedDict[str, cupy.RawModule] = OrderedDict()
         self.idle_since = 0.0  # end of the last timing: clocks fall when nothing runs
-        self.lookers = ThreadPoolExecutor(SHARES + 1)  # for the GPU waits while they look
         self.at = 0  # which of the request's problems runs
         self.spans: dict[str, float] = {}  # seconds of this request, by activity
 
@@ -130,21 +126,19 @@ class Measurer:
                 wait(self.stream, request["deadline_s"])
         with self._clock("download"):
             after = self.landing.fetch(base, ends[-1], self.stream)
-        with self._clock("look"):
+        with self._clock("look"), Path(request["outputs"]).open("wb") as file:
             parts = [
                 after[end - arena.total_bytes : end]
                 for end, arena in zip(ends, arenas, strict=True)
             ]
-            images = [
-                image
-                for run in zip(problems, arenas, parts, strict=True)
-                for image in outputs(*run)
+            damages = [
+                damage(problem, arena, head.host, part)
+                for problem, arena, head, part in zip(problems, arenas, heads, parts, strict=True)
             ]
-            written = self.lookers.submit(_write, Path(request["outputs"]), images)
-            before = (head.host for head in heads)
-            found = damages(self.lookers, zip(problems, arenas, before, parts, strict=True))
-            written.result()
-        return {"damage": found}
+            for problem, arena, part in zip(problems, arenas, parts, strict=True):
+                for image in outputs(problem, arena, part):
+                    file.write(image.data)
+        return {"damage": damages}
 
     def do_reference(self, request: dict[str, Any]) -> dict[str, Any]:
         """Compute a large reference and write its float64 fields to the file `outputs`."""
@@ -229,16 +223,16 @@ class Measurer:
         )
         with self._clock("repeat"):
             looked_at, ratios = repetition.run(timed_head, fresh_head)
-        left = []
+        damages = []
         with self._clock("look"), Path(request["outputs"]).open("wb") as file:
             for place in looked_at:
                 after = self.landing.fetch(place, arena.total_bytes, self.stream)
-                left.append(damage(fresh, arena, fresh_head.host, after))
+                damages.append(damage(fresh, arena, fresh_head.host, after))
                 for output in outputs(fresh, arena, after):
                     file.write(output.data)
         suspicions = [ratio.suspicion for ratio in ratios if ratio.suspicion]
         return {
-            "damage": left,
+            "damage": damages,
             "suspicion": "; ".join(suspicions),
             "ratios": {ratio.when: [list(ratio.slow), list(ratio.fast)] for ratio in ratios},
         }
@@ -360,12 +354,6 @@ class Measurer:
             yield
         finally:
             self.spans[name] = self.spans.get(name, 0.0) + time.perf_counter() - begin
-
-
-def _write(path: Path, images: Sequence[np.ndarray]) -> None:
-    with path.open("wb") as file:
-        for image in images:
-            file.write(image.data)
 
 
 if __name__ == "__main__":
