@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from greenfast.runtime.calls import Prepared, Refused, choose, misaligned, run
@@ -29,6 +30,7 @@ from greenfast.runtime.tuned import set_for
 from greenfast.search.errors import UsageError
 from greenfast.search.text import shortened
 
+MOST_SIGNATURES = 1024  # of CuPy's arrays that are kept
 OPERATIONS = {"attention": "attention", "rms_norm": "rmsnorm"}
 
 
@@ -102,9 +104,8 @@ def attention_elsewhere(
     if attn_mask is not None or dropout_p or out is not None:
         state: Prepared | Refused = Refused("attn_mask, dropout_p and out are for PyTorch")
     else:
-        facts = {key: framework.facts(tensor) for key, tensor in tensors.items()}
-        call = attention_call(facts, name, scale, grouped=enable_gqa, lse=return_lse)
-        state = served("attention", call, framework.device(q))
+        facts = tuple(map(framework.facts, (q, k, v)))
+        state = _attention_state(facts, name, scale, enable_gqa, return_lse, framework.device(q))
     state = _aligned(state, framework, tensors)
     if isinstance(state, Refused):
         _require_torch("attention", state)
@@ -125,13 +126,35 @@ def rms_norm_elsewhere(x: Any, weight: Any, residual: Any, eps: float) -> Any:
         return _elsewhere("rms_norm", (x, weight, residual, eps), None, {})
     given = {"x": x, "residual": residual, "weight": weight}
     given = {name: tensor for name, tensor in given.items() if tensor is not None}
-    facts = {name: framework.facts(tensor) for name, tensor in given.items()}
-    state = served("rmsnorm", rms_norm_call(facts, eps), framework.device(x))
+    facts = tuple((name, framework.facts(tensor)) for name, tensor in given.items())
+    state = _rms_norm_state(facts, eps, framework.device(x))
     state = _aligned(state, framework, given)
     if isinstance(state, Refused):
         _require_torch("rms_norm", state)
         return _elsewhere("rms_norm", (x, weight, residual, eps), None, {})
     return _launched(state, framework, given, ("y", "h"))
+
+
+@lru_cache(MOST_SIGNATURES)
+def _attention_state(
+    facts: tuple[TensorFacts, ...],
+    mask: str,
+    scale: float | None,
+    grouped: bool,
+    lse: bool,
+    device: int | None,
+) -> Prepared | Refused:
+    call = attention_call(
+        dict(zip("qkv", facts, strict=True)), mask, scale, grouped=grouped, lse=lse
+    )
+    return served("attention", call, device)
+
+
+@lru_cache(MOST_SIGNATURES)
+def _rms_norm_state(
+    facts: tuple[tuple[str, TensorFacts], ...], eps: float, device: int | None
+) -> Prepared | Refused:
+    return served("rmsnorm", rms_norm_call(dict(facts), eps), device)
 
 
 def _elsewhere(name: str, arguments: tuple[Any, ...], out: Any, settings: dict[str, Any]) -> Any:

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from runtime_bundles import RECORDED, SETS, built_stub, use  # noqa: E402
 
 import greenfast  # noqa: E402
-from greenfast.runtime import fallbacks, frameworks, torch_front, tuned  # noqa: E402
+from greenfast.runtime import fallbacks, frameworks, front, torch_front, tuned  # noqa: E402
 from greenfast.search.errors import UsageError  # noqa: E402
 
 ATTENTION_WORDS = 22
@@ -45,6 +45,7 @@ def stub(stub_library, recorded_sets, monkeypatch):
     monkeypatch.setattr(tuned, "shipped", cache(tuned.shipped.__wrapped__))
     monkeypatch.setattr(frameworks, "HOST_DEVICE", 0)
     monkeypatch.setattr(torch_front, "DEVICES", ("cuda", "cpu"))
+    front._attention_state.cache_clear()
     monkeypatch.setattr(torch_front, "_attention", {})
     monkeypatch.setattr(torch_front, "_rms_norm", {})
     monkeypatch.setattr(torch_front, "_last_attention", [torch_front.Nothing()])
