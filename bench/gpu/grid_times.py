@@ -5,10 +5,10 @@
 
 The pool (runtime_pool) has the presets, the winners of searches and the kernels that are shipped,
 compiled for one type. All of it is timed, beside PyTorch, on the shapes of the sixty that may be
-tuned on, and on a few cells of each family of bench.gpu.grid_shapes; then, on every other cell,
-the kernels that were within 5 % of the fastest on one of the family's cells. --after takes those
-that were fastest in bf16, by FOLDER, on the cell and beside it. --between N drawn shapes inside of
-cells tell how far a cell can be trusted.
+tuned on, and on an eighth of the cells of bench.gpu.grid_shapes. On the others it is the kernels
+that were close to the fastest on one of the nearest of these, or that were fastest on the cell by
+the stored results. --after takes those that were fastest in bf16, by FOLDER, on the cell and beside
+it. --between N drawn shapes inside of cells tell how far a cell can be trusted.
 
 FOLDER is laid out like bench/results: h200/runtime_pool, runtime_grid and runtime_between, for fp16
 with _fp16 behind. The files are written as it goes. A run that was cut short leaves gaps anywhere,
@@ -20,7 +20,7 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +28,6 @@ from bench.command_line import require_gpu, script_parser
 from bench.gpu import runtime_calls
 from bench.gpu.graph_times import times_us
 from bench.gpu.grid_shapes import (
-    FAMILIES,
     Cell,
     Place,
     beside,
@@ -38,18 +37,20 @@ from bench.gpu.grid_shapes import (
     place_of,
 )
 from bench.gpu.runtime_calls import environment, inputs, peers
-from bench.gpu.runtime_pool import Pool, own_times, pool_points, stored_points
+from bench.gpu.runtime_pool import Point, Pool, own_times, pool_points, stored_points
 from bench.gpu.runtime_shapes import Shape, shapes
 from bench.gpu.tuned_set import DIMS
 from bench.results import Row, find_result, read_result, write_result
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 
-CLOSE = 1.05  # of the fastest kernel
-SCREENED, SCREENED_SHARE = 8, 12  # cells of a family and D, at least, and one of so many
+SCREENED, SCREENED_SHARE = 12, 8  # cells of a family and D, at least, and one of so many
+NEAREST, CLOSE = 6, 1.05  # of the screened cells, and of the fastest kernel on one of them
+FASTEST_BEFORE = 2  # of a cell, by the stored results
 FASTEST, FASTEST_BESIDE = 4, 1  # in bf16, of a cell and of those beside it
 MOST_DECODE_ROWS = 256  # query rows of a key head: for more the template `decode` never won
 FALLBACK = "torch-default"
 ROUNDS = 7
+Labels = frozenset[str]
 WRITTEN_AFTER = 50  # points
 
 
@@ -61,15 +62,11 @@ class Run:
     dtype: str
     pool: Pool
     ends: float
-    # By cell, or by family and D: the kernels to time; elsewhere all.
-    labels: dict[Place | tuple[int, int], frozenset[str]] = field(default_factory=dict)
+    labels: dict[Place, Labels] = field(default_factory=dict)  # to time on a cell; else all
 
     @property
     def has_time(self) -> bool:
         return time.perf_counter() < self.ends
-
-    def of(self, cell: Cell) -> frozenset[str] | None:
-        return self.labels.get(key(cell), self.labels.get((cell.family, cell.width)))
 
     def before(self, name: str) -> list[Row]:
         """Rows that an earlier run left, if its labels stand for the same points."""
@@ -101,10 +98,10 @@ def main() -> int:
     require_gpu()
     began = time.perf_counter()
     points = pool_points(Catalogue([REPOSITORY_TEMPLATES]).kernel("attention"))
-    labels: dict[Place | tuple[int, int], frozenset[str]] = {}
+    labels: dict[Place, Labels] = {}
     if options.after:
         before = read_result("h200/runtime_grid", options.folder)
-        labels = fastest_labels(before["rows"])
+        labels = fastest_labels(before["rows"], FASTEST, FASTEST_BESIDE)
         used = frozenset().union(*labels.values())
         points = {name: it for name, it in stored_points(before).items() if name in used}
     pool = Pool(points, heads(cells()), dtype=options.dtype)
@@ -114,7 +111,7 @@ def main() -> int:
     rows = run.before("runtime_grid")
     if not options.after:
         rows = rows or screen(run)
-        run.labels = close_labels(rows)
+        run.labels = contenders(rows, points)
     if not run.before("runtime_between"):
         measure_between(run, options.between, options.seed)
     measure_grid(run, rows)
@@ -152,25 +149,52 @@ def screened_cells() -> list[Cell]:
     ]
 
 
-def close_labels(rows: Sequence[Row]) -> dict[Place | tuple[int, int], frozenset[str]]:
-    """By family and D: what was close to the fastest on one of the rows."""
-    close: dict[Place | tuple[int, int], frozenset[str]] = {}
+def contenders(rows: Sequence[Row], points: Mapping[str, Point]) -> dict[Place, Labels]:
+    """By cell: what is close to the fastest nearby, and what was fastest there before."""
+    close = {}
     for row in rows:
-        own, family = own_times(row), (row["family"], row["dims"]["D"])
-        near = {name for name, us in own.items() if us <= CLOSE * min(own.values())}
-        close[family] = close.get(family, frozenset()) | near
-    return close
+        own = own_times(row)
+        least = min(own.values(), default=0.0)
+        close[place_of(row)] = frozenset(name for name in own if own[name] <= CLOSE * least)
+    before = fastest_before(points)
+    return {
+        place: before.get(place, frozenset()).union(
+            *(close[other] for other in nearest(place, close))
+        )
+        for place in map(key, cells())
+    }
 
 
-def fastest_labels(rows: Sequence[Row]) -> dict[Place | tuple[int, int], frozenset[str]]:
+def nearest(place: Place, others: Iterable[Place]) -> list[Place]:
+    """Of the same family and D, by steps on the axes."""
+    alike = [other for other in others if other[:2] == place[:2]]
+    alike.sort(key=lambda other: sum(abs(a - b) for a, b in zip(place[2], other[2], strict=True)))
+    return alike[:NEAREST]
+
+
+def fastest_before(points: Mapping[str, Point]) -> dict[Place, Labels]:
+    """By cell: the kernels that were fastest by the stored results, as today's pool calls them."""
+    stored = find_result("h200/runtime_grid")
+    known = {
+        old: new for old, point in stored_points(stored).items() for new in points
+        if points[new] == point
+    }  # fmt: skip
+    fastest = fastest_labels(stored.get("rows", ()), FASTEST_BEFORE, 0)
+    return {
+        place: frozenset(known[name] for name in labels if name in known)
+        for place, labels in fastest.items()
+    }
+
+
+def fastest_labels(rows: Sequence[Row], count: int, count_beside: int) -> dict[Place, Labels]:
     """By cell: the kernels that were fastest there, and the fastest of the cells beside it."""
     order: dict[Place, list[str]] = {}
     for row in rows:
         own = own_times(row)
         order[place_of(row)] = sorted(own, key=lambda name: own[name])
     return {
-        place: frozenset(labels[:FASTEST]).union(
-            *(order.get(other, ())[:FASTEST_BESIDE] for other in beside(place))
+        place: frozenset(labels[:count]).union(
+            *(order.get(other, ())[:count_beside] for other in beside(place))
         )
         for place, labels in order.items()
     }
@@ -198,8 +222,7 @@ def measure_shapes(run: Run) -> None:
 def screen(run: Run) -> list[Row]:
     """Times of the whole pool on some cells, which tell what to time on the others."""
     rows = [measured(run, cell, cell.shape) for cell in screened_cells() if run.has_time]
-    for (family, width), labels in sorted(close_labels(rows).items()):
-        print(FAMILIES[family].kind, width, len(labels), "kernels", flush=True)
+    print(f"{len(rows)} cells with the whole pool", flush=True)
     return rows
 
 
@@ -239,7 +262,7 @@ def measure_grid(run: Run, before: Sequence[Row]) -> None:
 def measured(run: Run, cell: Cell, shape: Shape) -> Row:
     import torch
 
-    labels = run.of(cell)
+    labels = run.labels.get(key(cell))
     wanted = frozenset(run.pool.points) if labels is None else labels
     wanted = frozenset(name for name in wanted if not is_out_of_place(name, shape))
     with torch.no_grad():

@@ -213,9 +213,13 @@ def through_dlpack(tensor: Any) -> Any:
     )
 
 
+# Libraries whose arrays come from DLPack, and where the function is.
+_HOMES = {"cupy": "cupy", "jax": "jax.dlpack", "jaxlib": "jax.dlpack", "numpy": "numpy"}
+
+
 def returned_like(original: Any, result: Any) -> Any:
     """`result` in the library of `original`, through its own from_dlpack."""
     root = type(original).__module__.partition(".")[0]
-    if root in ("jax", "jaxlib"):
-        return importlib.import_module("jax.dlpack").from_dlpack(result)
+    if root in _HOMES:
+        return importlib.import_module(_HOMES[root]).from_dlpack(result)
     return result

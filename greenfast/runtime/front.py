@@ -5,11 +5,17 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from greenfast.runtime.calls import Prepared, Refused, choose, misaligned, run
 from greenfast.runtime.explanation import Explanation, explanation
-from greenfast.runtime.frameworks import framework_of, returned_like, through_dlpack
+from greenfast.runtime.frameworks import (
+    Framework,
+    framework_of,
+    returned_like,
+    through_dlpack,
+)
 from greenfast.runtime.kernel_set import KernelSet
 from greenfast.runtime.operation import LARGEST_DIM
 from greenfast.runtime.program import TensorFacts, contiguous_strides
@@ -24,6 +30,7 @@ from greenfast.runtime.tuned import set_for
 from greenfast.search.errors import UsageError
 from greenfast.search.text import shortened
 
+MOST_SIGNATURES = 1024  # of CuPy's arrays that are kept
 OPERATIONS = {"attention": "attention", "rms_norm": "rmsnorm"}
 
 
@@ -87,29 +94,23 @@ def attention_elsewhere(
 ) -> Any:
     """Arrays of CuPy, and of libraries that speak DLPack."""
     name = mask_name(is_causal, mask)
+    settings = {
+        "mask": name, "scale": scale, "enable_gqa": enable_gqa, "return_lse": return_lse,
+    }  # fmt: skip
     framework = framework_of(q)
     if framework is None or framework.name != "cupy":
-        result = public("attention")(
-            *(through_dlpack(tensor) for tensor in (q, k, v)),
-            attn_mask,
-            dropout_p,
-            mask=name,
-            scale=scale,
-            enable_gqa=enable_gqa,
-            return_lse=return_lse,
-        )
-        if return_lse:
-            return tuple(returned_like(q, item) for item in result)
-        return returned_like(q, result)
+        return _elsewhere("attention", (q, k, v, attn_mask, dropout_p), out, settings)
     tensors = {"q": q, "k": k, "v": v}
     if attn_mask is not None or dropout_p or out is not None:
         state: Prepared | Refused = Refused("attn_mask, dropout_p and out are for PyTorch")
     else:
-        facts = {key: framework.facts(tensor) for key, tensor in tensors.items()}
-        call = attention_call(facts, name, scale, grouped=enable_gqa, lse=return_lse)
-        state = served("attention", call, framework.device(q))
-    outputs = ("o", "lse") if return_lse else ("o",)
-    return _launched("attention", state, tensors, outputs)
+        facts = tuple(map(framework.facts, (q, k, v)))
+        state = _attention_state(facts, name, scale, enable_gqa, return_lse, framework.device(q))
+    state = _aligned(state, framework, tensors)
+    if isinstance(state, Refused):
+        _require_torch("attention", state)
+        return _elsewhere("attention", (q, k, v, attn_mask, dropout_p), out, settings)
+    return _launched(state, framework, tensors, ("o", "lse") if return_lse else ("o",))
 
 
 def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> Any:
@@ -122,40 +123,83 @@ def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> An
 def rms_norm_elsewhere(x: Any, weight: Any, residual: Any, eps: float) -> Any:
     framework = framework_of(x)
     if framework is None or framework.name != "cupy":
-        tensors = [
-            None if tensor is None else through_dlpack(tensor) for tensor in (x, weight, residual)
-        ]
-        result = public("rms_norm")(*tensors, eps)
-        if residual is None:
-            return returned_like(x, result)
-        return tuple(returned_like(x, item) for item in result)
+        return _elsewhere("rms_norm", (x, weight, residual, eps), None, {})
     given = {"x": x, "residual": residual, "weight": weight}
     given = {name: tensor for name, tensor in given.items() if tensor is not None}
-    facts = {name: framework.facts(tensor) for name, tensor in given.items()}
-    state = served("rmsnorm", rms_norm_call(facts, eps), framework.device(x))
-    return _launched("rms_norm", state, given, ("y", "h"))
-
-
-def _launched(
-    operation: str,
-    state: Prepared | Refused,
-    tensors: dict[str, Any],
-    outputs: tuple[str, ...],
-) -> Any:
-    """Launch on CuPy's arrays; UsageError where no kernel is there."""
-    first = next(iter(tensors.values()))
-    framework = framework_of(first)
-    assert framework is not None  # CuPy's
-    if isinstance(state, Prepared):
-        addresses = {name: framework.address(tensor) for name, tensor in tensors.items()}
-        if why := misaligned(state.plan.program.operation, addresses):
-            state = Refused(why)
+    facts = tuple((name, framework.facts(tensor)) for name, tensor in given.items())
+    state = _rms_norm_state(facts, eps, framework.device(x))
+    state = _aligned(state, framework, given)
     if isinstance(state, Refused):
+        _require_torch("rms_norm", state)
+        return _elsewhere("rms_norm", (x, weight, residual, eps), None, {})
+    return _launched(state, framework, given, ("y", "h"))
+
+
+@lru_cache(MOST_SIGNATURES)
+def _attention_state(
+    facts: tuple[TensorFacts, ...],
+    mask: str,
+    scale: float | None,
+    grouped: bool,
+    lse: bool,
+    device: int | None,
+) -> Prepared | Refused:
+    call = attention_call(
+        dict(zip("qkv", facts, strict=True)), mask, scale, grouped=grouped, lse=lse
+    )
+    return served("attention", call, device)
+
+
+@lru_cache(MOST_SIGNATURES)
+def _rms_norm_state(
+    facts: tuple[tuple[str, TensorFacts], ...], eps: float, device: int | None
+) -> Prepared | Refused:
+    return served("rmsnorm", rms_norm_call(dict(facts), eps), device)
+
+
+def _elsewhere(name: str, arguments: tuple[Any, ...], out: Any, settings: dict[str, Any]) -> Any:
+    """The operation on the same memory in PyTorch or CuPy, and the result in the caller's."""
+    if out is not None:
+        raise UsageError("only tensors of PyTorch can be given as out", code="bad_out")
+    result = public(name)(*map(_shared, arguments), **settings)
+    if isinstance(result, tuple):
+        return tuple(returned_like(arguments[0], item) for item in result)
+    return returned_like(arguments[0], result)
+
+
+def _shared(item: Any) -> Any:
+    """A tensor of another library as one of PyTorch or CuPy; other arguments as they are."""
+    framework = framework_of(item)
+    is_torch = framework is not None and framework.name == "torch"
+    return through_dlpack(item) if hasattr(item, "__dlpack__") and not is_torch else item
+
+
+def _aligned(
+    state: Prepared | Refused, framework: Framework, tensors: Mapping[str, Any]
+) -> Prepared | Refused:
+    """The state, unless a tensor begins where the kernel cannot read it."""
+    if isinstance(state, Refused):
+        return state
+    addresses = {name: framework.address(tensor) for name, tensor in tensors.items()}
+    why = misaligned(state.plan.program.operation, addresses)
+    return Refused(why) if why else state
+
+
+def _require_torch(operation: str, state: Refused) -> None:
+    """CuPy has no operation to fall back to; PyTorch's is called where the program uses it."""
+    if "torch" not in sys.modules:
         raise UsageError(
             f"no kernel computes this {operation}: {state.why}",
             code="no_kernel",
-            mend="PyTorch's tensors fall back to PyTorch's own operation",
+            mend="import torch, whose own operation then runs, or pass tensors of PyTorch",
         )
+
+
+def _launched(
+    state: Prepared, framework: Framework, tensors: dict[str, Any], outputs: tuple[str, ...]
+) -> Any:
+    """Launch on CuPy's arrays."""
+    first = next(iter(tensors.values()))
     for name, facts in state.plan.geometry.outputs.items():
         tensors[name] = framework.empty(facts, first)
     with state.plan.driver.on(state.plan.device):
@@ -192,16 +236,15 @@ def explain(operation: Any, *inputs: Any, **settings: Any) -> Explanation:
 
 
 def _state(name: str, inputs: tuple[Any, ...], settings: Mapping[str, Any]) -> Prepared | Refused:
-    if framework_of(inputs[0]) is None or "torch" in sys.modules:
-        torch_front = importlib.import_module("greenfast.runtime.torch_front")
-        tensors = [
-            tensor if framework_of(tensor) or tensor is None else through_dlpack(tensor)
-            for tensor in inputs
-        ]
-        state: Prepared | Refused = getattr(torch_front, f"explained_{name}")(*tensors, **settings)
-        return state
     framework = framework_of(inputs[0])
-    assert framework is not None  # CuPy's
+    if framework is None or framework.name == "numpy":
+        inputs = tuple(map(_shared, inputs))
+        framework = framework_of(inputs[0])
+    assert framework is not None  # PyTorch's or CuPy's
+    if framework.name == "torch":
+        torch_front = importlib.import_module("greenfast.runtime.torch_front")
+        state: Prepared | Refused = getattr(torch_front, f"explained_{name}")(*inputs, **settings)
+        return state
     if name == "rms_norm":
         names = ("x", "weight", "residual")
         given = {**dict(zip(names, inputs, strict=False)), **settings}
@@ -221,7 +264,7 @@ def _state(name: str, inputs: tuple[Any, ...], settings: Mapping[str, Any]) -> P
 
 def _device_of(tensor: Any) -> int | None:
     framework = framework_of(tensor)
-    if framework is None:
+    if framework is None or framework.name == "numpy":
         tensor = through_dlpack(tensor)
         framework = framework_of(tensor)
     return framework.device(tensor) if framework else None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
+import sys
+import types
 from functools import cache
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -13,7 +17,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from runtime_bundles import RECORDED, SETS, built_stub, use  # noqa: E402
 
 import greenfast  # noqa: E402
-from greenfast.runtime import fallbacks, frameworks, torch_front, tuned  # noqa: E402
+from greenfast.runtime import fallbacks, frameworks, front, torch_front, tuned  # noqa: E402
 from greenfast.search.errors import UsageError  # noqa: E402
 
 ATTENTION_WORDS = 22
@@ -41,6 +45,7 @@ def stub(stub_library, recorded_sets, monkeypatch):
     monkeypatch.setattr(tuned, "shipped", cache(tuned.shipped.__wrapped__))
     monkeypatch.setattr(frameworks, "HOST_DEVICE", 0)
     monkeypatch.setattr(torch_front, "DEVICES", ("cuda", "cpu"))
+    front._attention_state.cache_clear()
     monkeypatch.setattr(torch_front, "_attention", {})
     monkeypatch.setattr(torch_front, "_rms_norm", {})
     monkeypatch.setattr(torch_front, "_last_attention", [torch_front.Nothing()])
@@ -336,3 +341,59 @@ def test_pytorch_gets_rows_that_begin_where_its_loads_do(layout, copied):
     assert (even.data_ptr() != tensor.data_ptr()) == copied
     assert torch.equal(even, tensor)
     assert even.is_contiguous() or not copied
+
+
+def cupy_stand_in():
+    """A module `cupy` whose arrays are PyTorch's tensors underneath, on device 0."""
+    module = types.ModuleType("cupy")
+
+    class Array:
+        __module__ = "cupy"
+
+        def __init__(self, tensor):
+            self.tensor, self.shape = tensor, tuple(tensor.shape)
+            self.dtype = np.dtype(str(tensor.dtype).removeprefix("torch."))
+            self.strides = tuple(step * self.dtype.itemsize for step in tensor.stride())
+            self.data = types.SimpleNamespace(ptr=tensor.data_ptr())
+            self.device = contextlib.nullcontext()
+            self.device.id = 0
+
+        def __dlpack__(self, **settings):
+            return self.tensor.__dlpack__(**settings)
+
+        def __dlpack_device__(self):
+            return self.tensor.__dlpack_device__()
+
+    module.ndarray = Array
+    module.from_dlpack = lambda other: Array(torch.from_dlpack(other))
+    return module
+
+
+def test_what_no_kernel_serves_falls_back_in_every_library_with_one_line(stub, monkeypatch, caplog):
+    """The line and `explain` give the same reason; results come back in the caller's library."""
+    cupy = cupy_stand_in()
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    tensors = tuple(torch.randn(1, 4, 700, 64).half() for _ in range(3))
+    theirs = torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=True)
+    ways = {
+        torch.Tensor: lambda tensor: tensor,
+        cupy.ndarray: cupy.ndarray,
+        Foreign: Foreign,
+        np.ndarray: lambda tensor: tensor.numpy(),
+    }
+    for kind, made in ways.items():
+        fallbacks._TOLD.clear()
+        torch_front._attention.clear()
+        caplog.clear()
+        arrays = [made(tensor) for tensor in tensors]
+        with caplog.at_level(logging.WARNING, "greenfast.runtime"):
+            for _ in range(2):
+                o = greenfast.attention(*arrays, is_causal=True)
+        assert isinstance(o, torch.Tensor if kind is Foreign else kind)
+        assert torch.equal(torch.from_dlpack(o), theirs)
+        (line,) = (record.getMessage() for record in caplog.records)
+        explanation = greenfast.explain(greenfast.attention, *arrays, is_causal=True)
+        assert explanation.kernel is None and explanation.why in line
+    with pytest.raises(UsageError, match="given as out"):
+        greenfast.attention(*arrays, out=tensors[0])
+    assert stub.launches() == []
