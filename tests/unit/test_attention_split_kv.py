@@ -22,11 +22,14 @@ CATALOGUE = Catalogue([REPOSITORY_TEMPLATES])
 KERNEL = CATALOGUE.kernel("attention")
 TEMPLATE = KERNEL.template("wgmma")
 MASKS = ("causal_bottom_right", "none", "causal_top_left")
+PUSH = {"combine": "cluster_push"}
 # An odd number of parts, columns of O that they do not divide, and each way to load.
 CASES = (
     ("causal_bottom_right", 64, {"consumers": 2, "tile_n": 64, "split_kv": 3, "turns": True}),
     ("none", 96, {"consumers": 1, "tile_n": 64, "split_kv": 8, "loader": "self"}),
     ("causal_top_left", 128, {"consumers": 2, "tile_n": 80, "split_kv": 6, "overlap": False}),
+    ("none", 64, {"consumers": 1, "tile_n": 64, "split_kv": 3, **PUSH}),
+    ("causal_top_left", 96, {"consumers": 2, "tile_n": 80, "split_kv": 8, **PUSH}),
 )
 
 
