@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import pickle
 import tempfile
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
@@ -44,12 +44,13 @@ class Apart:
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
         # What the strategy here does not know: by candidate, in the order of the proposals, and
-        # outcomes of candidates that the process did not propose.
+        # of candidates that the process did not propose the calls with their outcomes.
         self._missed: dict[str, Past] = {}
-        self._outcomes: dict[str, tuple[Proposal, Told]] = {}
+        self._outcomes: dict[str, tuple[str, Proposal, Told]] = {}
         self._child: Child | None = None
+        self._booting: Child | None = None
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="start-strategy")
-        self._starting: Future[Child] | None = self._starter.submit(_started)
+        self._starting: Future[Child] | None = self._starter.submit(self._started)
 
     def ask(self) -> Proposal | None:
         if self._starting is not None and self._starting.done():
@@ -65,33 +66,43 @@ class Apart:
 
     def tell(self, proposal: Proposal, told: Told) -> None:
         if self._passed("tell", (proposal, told))[0]:
-            self._note(proposal, told)
+            self._note("tell", proposal, told)
         else:
             self._strategy.tell(proposal, told)
 
     def correct(self, proposal: Proposal, told: Told) -> None:
         if self._passed("correct", (proposal, told))[0]:
-            self._note(proposal, told)
+            self._note("correct", proposal, told)
         else:
             self._strategy.correct(proposal, told)
 
     def close(self) -> None:
         """End the process."""
         starting, self._starting = self._starting, None
-        self._starter.shutdown(wait=True)
         if starting is not None:
-            with suppress(Fault, ChildDied, ChildTimeout):
+            starting.cancel()
+            if self._booting is not None:
+                self._booting.kill()
+            self._starter.shutdown(wait=True)
+            with suppress(CancelledError, Fault, ChildDied, ChildTimeout):
                 starting.result().close()
         if self._child is not None:
             self._child.close()
             self._child = None
 
-    def _note(self, proposal: Proposal, told: Told) -> None:
+    def _started(self) -> Child:
+        """A process that has imported what strategies need."""
+        self._booting = Child(MODULE, Limits(memory_bytes=MEMORY_BYTES))
+        self._booting.call({"do": "hello", "value": _packed(None)}, DEADLINE_S)
+        return self._booting
+
+    def _note(self, call: str, proposal: Proposal, told: Told) -> None:
         name = proposal.candidate.digest
         if name in self._missed:
             self._missed[name] = replace(self._missed[name], told=told)
         else:
-            self._outcomes[name] = proposal, told
+            first, *_ = self._outcomes.get(name, (call,))
+            self._outcomes[name] = first, proposal, told
 
     def _move(self) -> None:
         """Copy the strategy to the process, unless it is too large or cannot be copied."""
@@ -103,7 +114,7 @@ class Apart:
             return
         try:
             copy = pickle.dumps(self._strategy)
-        except (pickle.PicklingError, TypeError, AttributeError):
+        except Exception:  # of any object of an author's expressions, or of Optuna
             copy = b""
         if not 0 < len(copy) <= MOST_BYTES:
             child.close()
@@ -118,7 +129,7 @@ class Apart:
         """Whether the process has answered, and its answer."""
         if self._child is None:
             return False, None
-        request = {"do": do, "value": base64.b64encode(pickle.dumps(value)).decode()}
+        request = {"do": do, "value": _packed(value)}
         try:
             reply = self._child.call(request, DEADLINE_S)
         except (ChildDied, ChildTimeout):
@@ -128,16 +139,13 @@ class Apart:
         self._child.close()
         self._child = None
         self._strategy.restore(list(self._missed.values()))
-        for proposal, told in self._outcomes.values():
-            self._strategy.tell(proposal, told)
+        for call, proposal, told in self._outcomes.values():
+            getattr(self._strategy, call)(proposal, told)
         return False, None
 
 
-def _started() -> Child:
-    """A process that has imported what strategies need."""
-    child = Child(MODULE, Limits(memory_bytes=MEMORY_BYTES))
-    child.call({"do": "hello", "value": base64.b64encode(pickle.dumps(None)).decode()}, DEADLINE_S)
-    return child
+def _packed(value: Any) -> str:
+    return base64.b64encode(pickle.dumps(value)).decode()
 
 
 def apart(strategy: Strategy) -> Apart | None:

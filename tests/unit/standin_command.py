@@ -1,7 +1,8 @@
 """The greenfast command on a machine with stand-in GPUs: `python standin_command.py GPUS ARGS...`.
 
 GPUS is JSON: what each GPU does, by number. Safety is left out, as the emulator takes its time.
-STANDIN_WORKERS: so many workers judge outputs, however few cores there are.
+STANDIN_WORKERS: so many workers judge outputs, however few cores there are, and the strategy has a
+process of its own.
 STANDIN_KILLED_AT: SIGKILL ends the process as soon as it has recorded so many trials.
 """
 
@@ -33,8 +34,10 @@ def main() -> None:
         patch.setattr(this_machine, "gpu_count", lambda: len(gpus))
         if workers := os.environ.get("STANDIN_WORKERS"):
             from greenfast.search.gates import judges
+            from greenfast.search.strategies import apart
 
             patch.setattr(judges, "workers_for", lambda cores: int(workers))
+            patch.setattr(apart, "LEAST_CORES", 1)
         if trials := os.environ.get("STANDIN_KILLED_AT"):
             _kill_after(int(trials), patch)
         from greenfast.app.cli.main import main as command

@@ -1,7 +1,7 @@
 """Processes of a search on two stand-in GPUs die at random moments: nothing is lost or doubled.
 
 The victims are the measuring children, the workers that judge outputs, the compiling and rendering
-children, and the searching process itself, which is started again.
+children, the strategy's process, and the searching process itself, which is started again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from test_several_gpus_killed import DEADLINE_S, SEARCH, TRIALS, command, record
 
 __all__ = ["command"]
 GPUS = {0: {"sleep_s": 0.05}, 1: {"sleep_s": 0.05, "speed": 1.2}}
-VICTIMS = ("standin_gpus", "judging_child", "nvrtc_child", "rendering.child", "parent")
+VICTIMS = (
+    "standin_gpus",
+    "judging_child",
+    "nvrtc_child",
+    "rendering.child",
+    "apart_child",
+    "parent",
+)
 SHOTS = 4  # in a search
 LONGEST_PAUSE_S = 1.5
 

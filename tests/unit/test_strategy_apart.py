@@ -101,8 +101,36 @@ def test_a_strategy_that_cannot_be_copied_stays_here(strategy):
         chooser.close()
 
 
+def test_an_outcome_that_was_heard_here_and_corrected_there_is_learnt_once(strategy):
+    own = strategy()
+    chooser = Apart(own)
+    starting, chooser._starting = chooser._starting, None
+    starting.result()
+    try:
+        first = chooser.ask()
+        chooser.tell(first, told(first.candidate))
+        chooser._starting = starting
+        second = chooser.ask()
+        chooser.correct(first, Infeasible())
+        chooser._child.kill()
+        chooser.tell(second, told(second.candidate))
+        island = own._islands[first.candidate.template]
+        tried = [candidate.digest for candidate in island.tried]
+        assert tried.count(first.candidate.digest) == 1
+        assert math.isnan(island.logs[tried.index(first.candidate.digest)])
+    finally:
+        chooser.close()
+
+
+def test_a_search_that_ends_at_once_leaves_no_process(strategy):
+    chooser = Apart(strategy())
+    chooser.close()
+    assert chooser._child is None
+    assert chooser._booting is None or not chooser._booting.alive
+
+
 @pytest.mark.parametrize(("cores", "moves"), [(2, False), (16, True)])
 def test_it_moves_where_there_is_a_core_for_it(strategy, monkeypatch, cores, moves):
     monkeypatch.setattr(apart, "usable_cores", lambda: cores)
-    monkeypatch.setattr(apart, "_started", lambda: None)
+    monkeypatch.setattr(Apart, "_started", lambda self: None)
     assert (apart.apart(strategy()) is not None) is moves
