@@ -89,9 +89,13 @@ def attention_elsewhere(
     name = mask_name(is_causal, mask)
     framework = framework_of(q)
     if framework is None or framework.name != "cupy":
+        if out is not None:
+            raise UsageError(
+                "out cannot be written: arrays taken through DLPack are only read", code="bad_call"
+            )
         result = public("attention")(
             *(through_dlpack(tensor) for tensor in (q, k, v)),
-            attn_mask,
+            None if attn_mask is None else through_dlpack(attn_mask),
             dropout_p,
             mask=name,
             scale=scale,
@@ -183,6 +187,8 @@ def explain(operation: Any, *inputs: Any, **settings: Any) -> Explanation:
         )
     if not inputs:
         return _explained_shape(OPERATIONS[name], settings)
+    if name == "attention" and len(inputs) < 3:
+        raise UsageError(f"attention takes q, k and v; got {len(inputs)}", code="missing_input")
     device = _device_of(inputs[0])
     kernels = set_of(OPERATIONS[name], device)
     state = _state(name, inputs, settings)
