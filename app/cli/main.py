@@ -148,7 +148,7 @@ def _unusable_file(error: OSError, as_json: bool) -> int:
         sentence = f"{shortened(str(error.filename))}: {error.strerror}"
     elif error.errno in FULL:
         _drop_output()
-        sentence = f"the output cannot be written: {error.strerror}"
+        sentence = f"the output, or a file, cannot be written: {error.strerror}"
     else:
         return _own_bug(error, as_json)
     print_error(Fault(sentence, code="file_error"), as_json)

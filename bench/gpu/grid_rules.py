@@ -27,6 +27,9 @@ GIVEN_UP = 1.03  # for fewer kernels
 # A point whose keys are no multiple of ALIGNED says little about those in its cell that are, unless
 # the kernel wins by far.
 WON_BY_FAR = 0.7
+# A block that stays walks row tiles of one batch: with more batches than this, some multiprocessors
+# have a block more than others, and B * H, the grids' axis, does not tell.
+MOST_BATCHES = 32
 AXES = ("B * H", "S_q", "S_kv")
 Ratios = dict[str, float]  # by label: our time over the library's
 Sides = frozenset[Side]
@@ -139,8 +142,13 @@ def uses(group: Sequence[Judged]) -> dict[Place, str]:
     return label_of
 
 
-def rules_of(group: Sequence[Judged], ids: Mapping[str, str]) -> list[Row]:
-    """Rules in the order of the grids; neighbours along the last axis are joined."""
+def rules_of(
+    group: Sequence[Judged], ids: Mapping[str, str], staying: frozenset[str] = frozenset()
+) -> list[Row]:
+    """Rules in the order of the grids; neighbours along the last axis are joined.
+
+    `staying`: labels of kernels whose blocks stay, which serve few batches.
+    """
     served = uses(group)
     rules: list[Row] = []
     last: Place | None = None
@@ -149,6 +157,8 @@ def rules_of(group: Sequence[Judged], ids: Mapping[str, str]) -> list[Row]:
         if place not in served:
             continue
         use, when = ids[served[place]], conditions(item, served[place])
+        if served[place] in staying:
+            when.append({"value": "B", "above": 0, "at_most": MOST_BATCHES})
         if rules and rules[-1]["use"] == use and last == before(place) and joins(rules[-1], when):
             for joined, part in zip(rules[-1]["when"], when, strict=True):
                 joined["at_most"] = max(joined["at_most"], part["at_most"])

@@ -114,7 +114,7 @@ def grid_set(
                 raise SystemExit(f"{label} is excluded for {compiled}: templates changed")
             entries.append(entry)
         if labels:
-            groups.append(dispatch_group(compiled, group, by_cell, alone, ids))
+            groups.append(dispatch_group(compiled, group, by_cell, alone, ids, staying(points)))
     kernels, versions = compiled_kernels(catalogue, kernel, entries, kept)
     content = bundle_bytes(
         kernel, kernels, groups, device(GPU), name="measured", toolchain=versions
@@ -165,13 +165,14 @@ def dispatch_group(
     served: dict[Place, str],
     alone: Sequence[Row],
     ids: dict[str, str],
+    staying: frozenset[str],
 ) -> Row:
     return {
         "compiled": compiled,
         "region": region_of([item.row["dims"] for item in group] + [row["dims"] for row in alone]),
         "rules": [
             *(exactly(row, ids) for row in alone),
-            *rules_of(group, ids),
+            *rules_of(group, ids, staying),
             {"when": [], "use": "library"},
         ],
         "outside": "library",
@@ -183,6 +184,13 @@ def dispatch_group(
         + [single_of(row, ids) for row in alone],
         "regret": {},
     }
+
+
+def staying(points: Mapping[str, Point]) -> frozenset[str]:
+    """The labels of kernels whose blocks walk the row tiles of a batch."""
+    return frozenset(
+        label for label, it in points.items() if it.parameters.get("scheduler") == "persistent"
+    )
 
 
 def kind_of(row: Row) -> tuple[int, str]:

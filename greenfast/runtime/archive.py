@@ -21,6 +21,7 @@ MOST_FILES = 512
 LARGEST_FILE_BYTES = 32 * 2**20
 LARGEST_BUNDLE_BYTES = 128 * 2**20
 DIRECTORY_ENTRY = b"PK\x01\x02"  # the begin of an entry of a zip file's directory
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others take memory as a file states
 DEEPEST_NAME = 4
 LONGEST_SENTENCE = 400
 SUMS = "SHA256SUMS"  # of a candidate bundle
@@ -114,6 +115,8 @@ def _files(
     for entry in entries:
         if not is_allowed(entry.filename) or entry.filename in files:
             raise bad_bundle(f"{path} holds a file named {entry.filename[:80]!r}")
+        if entry.compress_type not in METHODS:
+            raise bad_bundle(f"{path}: {entry.filename} is packed by another method than deflate")
         # Sizes in the directory are claims, so the bytes that are read are counted.
         most = min(LARGEST_FILE_BYTES, LARGEST_BUNDLE_BYTES - total)
         with packed.open(entry) as opened:

@@ -227,6 +227,8 @@ def explain(operation: Any, *inputs: Any, **settings: Any) -> Explanation:
         )
     if not inputs:
         return _explained_shape(OPERATIONS[name], settings)
+    if name == "attention" and len(inputs) < 3:
+        raise UsageError(f"attention takes q, k and v; got {len(inputs)}", code="missing_input")
     device = _device_of(inputs[0])
     kernels = set_of(OPERATIONS[name], device)
     state = _state(name, inputs, settings)

@@ -278,7 +278,7 @@ def test_a_kernel_whose_files_changed_is_not_resumed(here, capsys, tmp_path, mon
         (
             ">/dev/full",
             3,
-            "greenfast: the output cannot be written: No space left on device\n",
+            "greenfast: the output, or a file, cannot be written: No space left on device\n",
         ),
     ],
 )

@@ -16,9 +16,16 @@ from greenfast.search.confinement import landlock_version
 from greenfast.search.cpu_time import Deadline
 from greenfast.search.diagnose.brought import _lines_with_includes
 from greenfast.search.digest import text_digest
+from greenfast.search.errors import Fault
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.render import RenderedSource
-from greenfast.search.targets.emulator.build import EmulatorBuild, ModuleFailed
+from greenfast.search.targets.emulator import compiler_process
+from greenfast.search.targets.emulator.build import (
+    EmulatorBuild,
+    Module,
+    ModuleFailed,
+    _no_full_disk,
+)
 from greenfast.search.targets.emulator.compiler_folders import compiler_folders
 from greenfast.search.targets.emulator.compiler_process import (
     COMPILER_FILE_BYTES,
@@ -187,6 +194,18 @@ def test_many_small_files_are_one_quota(emulator, tmp_path):
     failed = run_compiler(["/bin/sh", "-c", writes], tmp_path, Deadline.of(20.0), shell)
     assert failed is not None and failed.reason == "memory"
     assert f"more than {WORK_BYTES >> 20} MiB" in failed.log
+
+
+def test_a_failure_on_a_full_disk_is_no_verdict_on_the_source(emulator, monkeypatch):
+    """Where the disk is full, not even the compiler's message can be written."""
+    more_than_any_disk = 2**62
+    monkeypatch.setattr(compiler_process, "LEAST_SPACE_BYTES", more_than_any_disk)
+    assert isinstance(_built(emulator, "// another text\n"), Module)
+    with pytest.raises(Fault, match="is full, so nothing can be compiled") as full:
+        _built(emulator, "no C++\n")
+    assert full.value.code == "disk_full"
+    with pytest.raises(Fault, match="is full"), _no_full_disk(Path("/")):
+        Path("/dev/full").write_text("x")
 
 
 def test_the_launcher_returns_the_status_or_signal_of_its_program(emulator, tmp_path):

@@ -138,6 +138,15 @@ def test_a_directory_of_a_million_files_is_refused_before_python_reads_it(tmp_pa
     assert time.process_time() - begin_s < 1.0
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_methods_than_deflate_are_refused(tmp_path, method):
+    with zipfile.ZipFile(tmp_path / "other.zip", "w", method) as packed:
+        for name, data in files_of(SET).items():
+            packed.writestr(name, data)
+    with pytest.raises(UsageError, match="by another method than deflate"):
+        greenfast.load(tmp_path / "other.zip")
+
+
 @pytest.mark.parametrize("place", ["pipe", "/dev/zero", "folder"])
 def test_only_a_plain_file_is_read(tmp_path, place):
     os.mkfifo(tmp_path / "pipe")

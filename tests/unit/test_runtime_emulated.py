@@ -8,6 +8,7 @@ import pytest
 from runtime_bundles import RECORDED, SETS
 
 import greenfast
+import greenfast.runtime.front
 from greenfast.runtime.emulated import _target
 from greenfast.runtime.nvrtc import CACHE_VARIABLE
 from greenfast.search.errors import UsageError
@@ -113,6 +114,16 @@ def test_explain_takes_whole_numbers_as_sizes(size):
     with pytest.raises(UsageError, match="is no size") as refused:
         greenfast.explain("attention", B=size, H=8, S_q=256, D=64)
     assert refused.value.code == "bad_call"
+
+
+def test_arrays_of_other_libraries_are_only_read():
+    with pytest.raises(UsageError, match="out cannot be written") as refused:
+        greenfast.runtime.front.attention_elsewhere(
+            Q, Q, Q, None, 0.0, False, None, None, False, False, Q
+        )
+    assert refused.value.code == "bad_call"
+    with pytest.raises(UsageError, match="takes q, k and v; got 1"):
+        greenfast.explain("attention", Q)
 
 
 def test_a_cache_that_is_no_folder_is_named_with_its_variable(rmsnorm, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ into place when they are complete.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import logging
@@ -23,10 +24,13 @@ from pathlib import Path
 
 from greenfast.search.cpu_time import Deadline, beside_others
 from greenfast.search.devices.clusters import declared_clusters
+from greenfast.search.errors import Fault
 from greenfast.search.targets.emulator.compiler_folders import compiler_folders
 from greenfast.search.targets.emulator.compiler_process import (
     CompilerFailed,
     Confinement,
+    disk_full,
+    require_space,
     run_compiler,
 )
 from greenfast.search.targets.emulator.device_preprocessor import (
@@ -157,13 +161,20 @@ class EmulatorBuild:
                 "to a minute or two of processor time",
                 self.compiler.kind,
             )
-            fresh = Path(tempfile.mkdtemp(prefix=".fresh-", dir=self.folder.parent))
-            try:
-                build_emulator(self.compiler, fresh)
-                (fresh / "modules").mkdir()
-                os.rename(fresh, self.folder)
-            finally:
-                shutil.rmtree(fresh, ignore_errors=True)
+            with _no_full_disk(self.folder.parent):
+                self._build()
+
+    def _build(self) -> None:
+        fresh = Path(tempfile.mkdtemp(prefix=".fresh-", dir=self.folder.parent))
+        try:
+            build_emulator(self.compiler, fresh)
+            (fresh / "modules").mkdir()
+            os.rename(fresh, self.folder)
+        except Fault:
+            require_space(fresh)
+            raise
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
 
     def build_module(
         self,
@@ -283,7 +294,10 @@ class EmulatorBuild:
 
     @contextmanager
     def _work_folder(self) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory(prefix=".module-", dir=self.folder) as work:
+        with (
+            _no_full_disk(self.folder),
+            tempfile.TemporaryDirectory(prefix=".module-", dir=self.folder) as work,
+        ):
             yield Path(work)
 
     def _compile(self, work: Path, flavour: str, deadline: Deadline) -> CompilerFailed | None:
@@ -338,6 +352,17 @@ class EmulatorBuild:
     def _confined_to(self, *own: Path) -> Confinement:
         readable = (*compiler_folders(self.compiler.path), *map(str, own))
         return Confinement(self.folder / LAUNCHER, readable)
+
+
+@contextmanager
+def _no_full_disk(folder: Path) -> Iterator[None]:
+    """A block that writes below `folder`; Fault `disk_full` where the disk takes no more."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise disk_full(folder) from error
+        raise
 
 
 def object_failure(path: Path, entries: Sequence[str], text: str) -> CompilerFailed | None:

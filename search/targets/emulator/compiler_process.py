@@ -24,6 +24,7 @@ LOG_LIMIT_BYTES = 32 * 1024
 COMPILER_MEMORY_BYTES = 2 * 2**30
 COMPILER_FILE_BYTES = 64 * 2**20
 WORK_BYTES = 96 * 2**20  # of all files in the work folder; a library takes about 100 KB
+LEAST_SPACE_BYTES = 16 * 2**20  # below which a compiler's failure is not the source's
 WORK_FILES = 500  # in the work folder; g++ has about 10 at a time
 OUT_OF_MEMORY = ("out of memory", "virtual memory exhausted", "bad_alloc", "Cannot allocate memory")
 CRASH = ("internal compiler error", "terminated signal", "Killed signal")
@@ -114,8 +115,24 @@ def run_compiler(
         most = f"{WORK_BYTES >> 20} MiB or {WORK_FILES} files"
         text = f"error: the compiler wrote more than {most}\n{text}"
     if reason or process.returncode:
+        require_space(work)
         return CompilerFailed(reason or _failure_reason(process.returncode, text), text)
     return None
+
+
+def require_space(folder: Path) -> None:
+    """Fault where the disk is full, which a compiler tells as any other failure, or not at all."""
+    space = os.statvfs(folder)
+    if space.f_bavail * space.f_frsize < LEAST_SPACE_BYTES:
+        raise disk_full(folder.parent)
+
+
+def disk_full(folder: Path) -> Fault:
+    return Fault(
+        f"the disk of {folder} is full, so nothing can be compiled there",
+        code="disk_full",
+        mend="free some space in the data folder",
+    )
 
 
 def _waited_for(process: subprocess.Popen[bytes], deadline: Deadline, work: Path) -> str:
