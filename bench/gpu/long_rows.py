@@ -4,10 +4,10 @@
     python -m bench.gpu.long_rows measure ROWS.zip OUT.json [--seconds 60]      on a GPU
 
 `build` renders and compiles, for each row of bench.gpu.hopper_rows, the winner that
-h200/hopper_rows holds, or the baseline where no search of the row is stored. `measure` needs
-greenfast's runtime alone: it times those kernels in CUDA graphs in turns with PyTorch's backends,
-FlashAttention-3 and FlashAttention-4, as far as they are there. A ratio is the median over rounds;
-its interval holds the middle half.
+h200/hopper_rows or h200/few_rows holds, or the baseline where no search of the row is stored.
+`measure` needs greenfast's runtime alone: it times those kernels in CUDA graphs in turns with
+PyTorch's backends, FlashAttention-3 and FlashAttention-4, as far as they are there. A ratio is the
+median over rounds; its interval holds the middle half.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def planned() -> list[tuple[Shape, str]]:
     plans = {}
     for values, baseline in (*ATTENTION, *DECODE, *FEW_ROWS):
         if "dtype=" not in values and "causal_bottom_right" not in values:
-            plans.setdefault(values, (_shape(values), baseline))
+            plans.setdefault(values, (row_shape(values), baseline))
     return list(plans.values())
 
 
@@ -60,7 +60,7 @@ def row_shapes() -> list[Shape]:
     return [shape for shape, _ in planned()]
 
 
-def _shape(values: str) -> Shape:
+def row_shape(values: str) -> Shape:
     given = dict(item.split("=") for item in values.split(","))
     mask = given.pop("mask", "none")
     size = {name: int(value) for name, value in given.items()}
@@ -82,7 +82,7 @@ def built_rows(kept: Path | None) -> bytes:
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     kernel = catalogue.kernel("attention")
     stored: dict[str, Row] = {}  # the fastest winner of each workload
-    for row in read_result("h200/hopper_rows")["rows"]:
+    for row in (*read_result("h200/hopper_rows")["rows"], *read_result("h200/few_rows")["rows"]):
         best = stored.get(row["workload"], row)
         if row["kernel"] == kernel.name and row["time_median_us"] <= best["time_median_us"]:
             stored[row["workload"]] = row
@@ -100,7 +100,7 @@ def built_rows(kept: Path | None) -> bytes:
                 entry = Entry(template, parameters, compiled, "", shape.name)
                 use = f"k{len(kernels)}"
                 kernels.append(built(catalogue, kernel, entry, device(GPU), toolchain))
-                rules.setdefault((shape.D, shape.mask), []).append(_rule(shape, use))
+                rules.setdefault((shape.D, shape.mask), []).append(row_rule(shape, use))
                 same = bool(row) and row["source_digest"] == kernels[-1].source_digest
                 print(f"{shape.name}: {baseline if not row else 'winner'}, same source: {same}")
         finally:
@@ -121,7 +121,7 @@ def built_rows(kept: Path | None) -> bytes:
     )
 
 
-def _rule(shape: Shape, use: str) -> Row:
+def row_rule(shape: Shape, use: str) -> Row:
     sizes = {name: getattr(shape, name) for name in ("B", "H", "H_kv", "S_q", "S_kv")}
     when = [{"value": name, "above": size - 1, "at_most": size} for name, size in sizes.items()]
     return {"when": when, "use": use}

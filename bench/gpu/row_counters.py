@@ -29,8 +29,6 @@ PER_CENT = "avg.pct_of_peak_sustained_active"
 METRICS = {
     "us": "gpu__time_duration.sum",
     "clock_hz": "sm__cycles_elapsed.avg.per_second",
-    "tensor": f"sm__inst_executed_pipe_tensor_op_gmma.{PER_CENT}",
-    "tensor_cycles": f"sm__pipe_tensor_op_gmma_cycles_active.{PER_CENT}",
     "special": f"sm__inst_executed_pipe_xu.{PER_CENT}",
     "fma": f"sm__inst_executed_pipe_fma.{PER_CENT}",
     "alu": f"sm__inst_executed_pipe_alu.{PER_CENT}",

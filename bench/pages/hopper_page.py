@@ -14,6 +14,7 @@ from bench.gpu.runtime_calls import PEERS
 from bench.pages.hopper_limits import limits
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
 from bench.results import Row, find_result
+from greenfast.search.devices.facts import device
 
 PAGE = DOCS / "hopper.md"
 # Of the best peer's time.
@@ -31,8 +32,8 @@ AIMS = {
 }
 LONG, COUNTERS = "h200/long_rows", "h200/row_counters"
 STALLS = 3  # of each kernel, the longest
+EARLIER = " (earlier run)"
 UNITS = {
-    "tensor": "tensor_cycles",
     "special functions": "special",
     "fma": "fma",
     "alu": "alu",
@@ -75,9 +76,10 @@ def beside() -> str:
     for row in measured:
         best = min((name for name in peers if name in row["us"]), key=lambda name: row["us"][name])
         middle, low, high = row["ratios"][best]
+        workload = f"`{row['workload'].removesuffix(',dtype=bf16')}`"
         lines.append(
             (
-                f"`{row['workload'].removesuffix(',dtype=bf16')}`",
+                f"{workload}{EARLIER if 'measured' in row else ''}",
                 f"{row['us'][OURS]:.1f}",
                 *(f"{row['us'][name]:.1f}" if name in row["us"] else "" for name in peers),
                 f"{middle:.3f} [{low:.3f}, {high:.3f}] of {best}",
@@ -123,17 +125,26 @@ def counters() -> str:
             row["name"],
             f"{row['us']:.1f}",
             f"{row['clock_hz'] / 1e6:,.0f}",
-            *(f"{row[unit]:.0f}" if unit in row else "" for unit in UNITS.values()),
+            f"{100 * _products_share(row):.0f}",
+            *(f"{row[unit]:.0f}" for unit in UNITS.values()),
             ", ".join(f"{name} {row['stalls'][name]:.1f}" for name in list(row["stalls"])[:STALLS]),
         )
         for row in counted
     ]
-    heads = ("workload", "kernel", "us", "MHz", *(f"{name}, %" for name in UNITS), "longest stalls")
+    units = (f"{name}, %" for name in ("products", *UNITS))
+    heads = ("workload", "kernel", "us", "MHz", *units, "longest stalls")
     environment = find_result(COUNTERS)["environment"]
     return (
         f"{table(heads, lines)}\n\n{environment['gpu']}, {environment['date']}, under the profiler;"
         f" {source_of(COUNTERS)}."
     )
+
+
+def _products_share(row: Row) -> float:
+    """The useful products of a launch, of the tensor cores' peak at its clock."""
+    facts = device("h200")
+    per_cycle = facts.tensor_flop_per_cycle_per_sm("bf16") * facts.multiprocessors
+    return _flop("attention", row["workload"]) / (per_cycle * row["clock_hz"] * row["us"] * 1e-6)
 
 
 def fp8() -> str:

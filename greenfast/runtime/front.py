@@ -160,7 +160,9 @@ def _rms_norm_state(
 def _elsewhere(name: str, arguments: tuple[Any, ...], out: Any, settings: dict[str, Any]) -> Any:
     """The operation on the same memory in PyTorch or CuPy, and the result in the caller's."""
     if out is not None:
-        raise UsageError("only tensors of PyTorch can be given as out", code="bad_out")
+        raise UsageError(
+            "out cannot be written: arrays taken through DLPack are only read", code="bad_call"
+        )
     result = public(name)(*map(_shared, arguments), **settings)
     if isinstance(result, tuple):
         return tuple(returned_like(arguments[0], item) for item in result)

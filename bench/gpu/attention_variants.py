@@ -1,0 +1,236 @@
+"""Points of attention/wgmma around the best designs of long rows, timed beside cuDNN in one process.
+
+    python -m bench.gpu.attention_variants build FOLDER [--kept FOLDER]               anywhere
+    python -m bench.gpu.attention_variants measure FOLDER OUT.json [--seconds 110]    on a GPU
+
+`build` compiles the products of a few axes for each row, as bundles in FOLDER. `measure` times them
+in CUDA graphs in turns with PyTorch's kernels, and compares outputs with cuDNN's. There is no
+confirmation in fresh processes, and the best of many points looks faster than it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.command_line import require_gpu, script_parser
+from bench.gpu.graph_times import in_turns_us, repeated_graphs
+from bench.gpu.hopper_rows import CAUSAL
+from bench.gpu.long_rows import DTYPE, GPU, row_rule, row_shape
+from bench.results import Row, write_json
+
+CLOSE = 1.08  # of the fastest point's quick time: these are timed in turns
+LARGEST_ERROR = 0.1  # of bf16 outputs around 1
+ROUNDS, ROUNDS_LONG, LONG_US = 15, 7, 2000.0
+PEERS = ("torch-default", "torch-cudnn")
+
+
+def points(base: Row, **axes: tuple[Any, ...]) -> Iterator[Row]:
+    for values in itertools.product(*axes.values()):
+        yield {**base, **dict(zip(axes, values, strict=True))}
+
+
+STAYS: Row = {"scheduler": "persistent", "q_buffers": 2, "heads_together": 1, "epilogue": "direct"}
+GRID: Row = {"scheduler": "grid", "heads_together": 64, "epilogue": "direct"}
+ALONE: Row = {**GRID, "heads_together": 1}  # a head's row tiles one after another
+MIXED: Row = {**GRID, "heads_together": 32}
+BOTH = (False, True)
+
+
+def design(consumers: int, tile_n: int, **more: Any) -> Row:
+    return {"consumers": consumers, "tile_n": tile_n, "stages": 2, "masks_apart": True, **more}
+
+
+def small_heads() -> list[Row]:
+    three, two = design(3, 128, **STAYS), design(2, 192, **STAYS)
+    return [
+        *points(three, turns=(True,), ordered=BOTH, lazy_rescale=BOTH, exp_polynomial=(0, 1, 2)),
+        *points(three, turns=(False,), ordered=BOTH),
+        *points(design(3, 128, **ALONE), turns=(True,), ordered=BOTH),
+        *points(two, turns=(True,), ordered=BOTH),
+        *points({**three, "overlap": False}, lazy_rescale=BOTH),
+    ]
+
+
+def small_heads_causal() -> list[Row]:
+    pair = design(2, 80, **GRID) | {"overlap": False, "stages": 3, "blocks_per_sm": 2}
+    three = design(3, 128, **GRID)
+    ends = ("tensor", "direct")
+    return [
+        *points(three, turns=(True,), ordered=BOTH, lazy_rescale=BOTH, exp_polynomial=(0, 1)),
+        *points(pair, tile_n=(64, 80, 96), lazy_rescale=BOTH, epilogue=ends),
+        *points({**three, "overlap": False}, lazy_rescale=BOTH),
+    ]
+
+
+def large_heads() -> list[Row]:
+    stays, alone = design(2, 128, turns=True, **STAYS), design(2, 128, turns=True, **ALONE)
+    three = design(3, 128, overlap=False, **ALONE)
+    return [
+        *points(stays, ordered=BOTH, lazy_rescale=BOTH, exp_polynomial=(0, 1)),
+        *points(alone, ordered=BOTH, lazy_rescale=BOTH, tile_n=(128, 160, 176)),
+        *points({**stays, "q_buffers": 1}, ordered=BOTH, lazy_rescale=BOTH, tile_n=(160, 176)),
+        *points(three, tile_n=(96, 112, 128), lazy_rescale=BOTH, epilogue=("tensor", "direct")),
+    ]
+
+
+def large_heads_causal() -> list[Row]:
+    mixed = design(2, 128, **MIXED)
+    tiles = (64, 96, 128, 160, 176)
+    return [
+        *points(mixed, turns=(True,), ordered=BOTH, lazy_rescale=BOTH, tile_n=tiles),
+        *points(mixed, turns=(False,), ordered=BOTH, lazy_rescale=BOTH, tile_n=(64, 128)),
+        *points({**mixed, "overlap": False, "consumers": 3}, lazy_rescale=BOTH, tile_n=(96, 128)),
+    ]
+
+
+PLANS = {
+    "B=4,H=16,S_q=4096,D=64": small_heads,
+    "B=1,H=16,S_q=16384,D=64": small_heads,
+    "B=4,H=16,S_q=4096,D=64" + CAUSAL: small_heads_causal,
+    "B=1,H=16,S_q=16384,D=64" + CAUSAL: small_heads_causal,
+    "B=2,H=8,S_q=2048,D=64" + CAUSAL: small_heads_causal,
+    "B=4,H=16,S_q=4096,D=128": large_heads,
+    "B=1,H=16,S_q=16384,D=128": large_heads,
+    "B=4,H=16,S_q=4096,D=128" + CAUSAL: large_heads_causal,
+    "B=1,H=16,S_q=16384,D=128" + CAUSAL: large_heads_causal,
+    "B=1,H=32,H_kv=8,S_q=1024,D=128" + CAUSAL: large_heads_causal,
+}
+
+
+def main() -> int:
+    parser = script_parser(__doc__)
+    parser.add_argument("work", choices=("build", "measure"))
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("out", type=Path, nargs="?", metavar="OUT.json")
+    parser.add_argument("--seconds", type=float, default=110.0)
+    parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
+    options = parser.parse_args()
+    if options.work == "build":
+        build(options.folder, options.kept or options.folder / "compiled")
+        return 0
+    if options.out is None:
+        parser.error("OUT.json is missing")
+    require_gpu()
+    return measure(options.folder, options.out, options.seconds)
+
+
+# ---- anywhere ----
+
+
+def build(folder: Path, kept: Path) -> None:
+    from bench.gpu.set_files import Entry, built, bundle_bytes
+    from greenfast.search.cores import usable_cores
+    from greenfast.search.devices.facts import device
+    from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+    from greenfast.search.space.candidate import complete_parameters
+    from greenfast.search.space.space import Space
+    from greenfast.search.toolchain import Toolchain
+
+    folder.mkdir(parents=True, exist_ok=True)
+    catalogue = Catalogue([REPOSITORY_TEMPLATES])
+    kernel = catalogue.kernel("attention")
+    template, on = kernel.template("wgmma"), device(GPU)
+    toolchain = Toolchain(kept, usable_cores())
+    index: list[Row] = []
+    for name, plan in PLANS.items():
+        shape = row_shape(name)
+        compiled = {"D": shape.D, "dtype": DTYPE, "mask": shape.mask}
+        items = tuple(sorted(compiled.items()))
+        space = Space(template, items, on)
+        for given in plan():
+            parameters = complete_parameters(template, given, items)
+            if space.why_not(parameters):
+                continue
+            entry = Entry(template.name, dict(parameters), compiled, "", name)
+            kernels = [built(catalogue, kernel, entry, on, toolchain)]
+            rules = [row_rule(shape, "k0"), {"when": [], "use": "library"}]
+            group = {"compiled": compiled, "region": {}, "rules": rules, "outside": "library"}
+            groups = [{**group, "workloads": [], "regret": {}}]
+            versions = dict(toolchain.identity)
+            content = bundle_bytes(kernel, kernels, groups, on, name="point", toolchain=versions)
+            file = f"{len(index)}.zip"
+            (folder / file).write_bytes(content)
+            index.append({"workload": name, "file": file, "parameters": dict(parameters)})
+    write_json(folder / "index.json", index)
+    toolchain.close()
+    print(f"{len(index)} points of {len(PLANS)} rows")
+
+
+# ---- on a GPU ----
+
+
+def measure(folder: Path, out: Path, seconds: float) -> int:
+    from bench.gpu.runtime_calls import environment
+
+    by_row: dict[str, list[Row]] = defaultdict(list)
+    for point in json.loads((folder / "index.json").read_text()):
+        by_row[point["workload"]].append(point)
+    began, rows = time.perf_counter(), []
+    for name, chosen in by_row.items():
+        if time.perf_counter() - began > seconds:
+            print("no time is left", flush=True)
+            break
+        rows.append(measured(folder, name, chosen))
+        print(json.dumps({**rows[-1], "points": rows[-1]["points"][:3]}), flush=True)
+        write_json(out, {"environment": environment(), "rows": rows})
+    return 0
+
+
+def measured(folder: Path, name: str, chosen: list[Row]) -> Row:
+    import torch
+
+    import greenfast
+    from bench.gpu.runtime_calls import inputs, usable_peers
+
+    shape = row_shape(name)
+    with torch.no_grad():
+        q, k, v = inputs(shape, DTYPE)
+        usable = usable_peers(shape, DTYPE, q, k, v, {})
+        functions = {peer: usable[peer] for peer in PEERS if peer in usable}
+        expected = functions["torch-cudnn"]().float()
+        wrong = []
+        for point in chosen:
+            call = _call(greenfast.load(folder / point["file"]), q, k, v, shape.mask)
+            if (call().float() - expected).abs().max() > LARGEST_ERROR:
+                wrong.append(point["parameters"])
+            else:
+                functions[point["file"]] = call
+        graphs, quick = repeated_graphs(functions)
+        fastest = min(us for name, us in quick.items() if name not in PEERS)
+        kept = {n: it for n, it in graphs.items() if n in PEERS or quick[n] <= CLOSE * fastest}
+        samples = in_turns_us(kept, ROUNDS if fastest < LONG_US else ROUNDS_LONG)
+    return row_of(
+        name, chosen, quick, {n: statistics.median(it) for n, it in samples.items()}, wrong
+    )
+
+
+def _call(kernels: Any, q: Any, k: Any, v: Any, mask: str) -> Any:
+    return lambda: kernels(q, k, v, mask=mask)
+
+
+def row_of(
+    name: str, chosen: list[Row], quick: dict[str, float], us: dict[str, float], wrong: list[Row]
+) -> Row:
+    timed = [
+        {"us": us.get(it["file"]), "quick_us": quick[it["file"]], "parameters": it["parameters"]}
+        for it in chosen
+        if it["file"] in quick
+    ]
+    timed.sort(key=lambda it: (it["us"] is None, it["us"] or it["quick_us"]))
+    return {
+        "workload": f"{name},dtype={DTYPE}",
+        "peers": {peer: us[peer] for peer in PEERS if peer in us},
+        "points": timed,
+        "wrong": wrong,
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
