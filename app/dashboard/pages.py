@@ -82,6 +82,7 @@ def environment() -> jinja2.Environment:
         words.moment,
         words.value,
         words.first_upper,
+        words.brief,
         stage_time,
         faults_sentence,
     ):

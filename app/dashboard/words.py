@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 
 from greenfast.search.text import visible
 
 NOTHING = "\N{EN DASH}"
+_CASE = re.compile(r"\A(\w+) \([^()]*\): ")
 
 
 def time_us(value: float | None) -> str:
@@ -117,6 +119,11 @@ def parse_moment(text: str | float) -> datetime:
 def first_upper(text: str) -> str:
     """The text with its first letter in upper case, the others unchanged."""
     return text[:1].upper() + text[1:]
+
+
+def brief(finding: str) -> str:
+    """A finding without its case's sizes, inputs and seed, which would fill a table's cell."""
+    return _CASE.sub(r"\1: ", finding)
 
 
 def value(parameter: object) -> str:

@@ -18,8 +18,10 @@ from greenfast.app.views.ledger_scope import searches_of_scope
 from greenfast.app.views.schemas import NegativeOut
 from greenfast.app.wiring import Services, toolchain_name
 from greenfast.db.rows import NegativeRow, TrialRow
+from greenfast.search.digest import digest
 from greenfast.search.errors import GreenfastError
 from greenfast.search.kernels.identity import earlier_form, kernel_identity
+from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.targets.cuda.nvml import driver_of_today
 from greenfast.search.text import written
 from greenfast.search.verdict import CORRECT, VerdictName
@@ -275,17 +277,16 @@ class Today:
         return ""
 
     def _kernel_change(self, negative: NegativeRow) -> str:
-        digest = self._digest_of(negative.search_id)
-        key = (negative.kernel, digest)
+        key = (negative.kernel, self._digest_of(negative.search_id))
         if key not in self._kernels:
-            self._kernels[key] = self._compared(negative.kernel, digest)
+            self._kernels[key] = self._compared(*key)
         return self._kernels[key]
 
-    def _compared(self, name: str, digest: str) -> str:
+    def _compared(self, name: str, found: str) -> str:
         kernel = kernel_today(self._services.catalogue, name)
         if kernel is None:
             return f"kernel {name} is gone"
-        if digest == kernel_identity(kernel) or earlier_form(kernel, digest) is not None:
+        if found == kernel_identity(kernel) or _is_earlier_form(kernel, found):
             return ""
         return f"the files of kernel {name} have changed since"
 
@@ -306,6 +307,17 @@ class Today:
             except (GreenfastError, KeyError):
                 self._toolchain = ""
         return self._toolchain
+
+
+# Whether a digest is that of an earlier form, by the kernel's digest and this one: half a second.
+_EARLIER: dict[tuple[str, str], bool] = {}
+
+
+def _is_earlier_form(kernel: KernelSpec, old: str) -> bool:
+    pair = (digest(kernel), old)
+    if pair not in _EARLIER:
+        _EARLIER[pair] = earlier_form(kernel, old) is not None
+    return _EARLIER[pair]
 
 
 def negatives_out(services: Services, rows: Iterable[NegativeRow]) -> list[NegativeOut]:

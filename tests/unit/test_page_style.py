@@ -36,6 +36,13 @@ PAIRS = [
 ]
 
 
+def test_a_finding_in_a_table_begins_with_what_is_wrong():
+    case = "tile_plus_one (N=129, normal inputs, seed 5, forward order): "
+    assert words.brief(f"{case}y[65] is 1 (6 of 9)") == "tile_plus_one: y[65] is 1 (6 of 9)"
+    for other in ("axpy.cu.j2(94): error", "72 bytes spill (of 80): too many"):
+        assert words.brief(other) == other
+
+
 def luminance(colour: str) -> float:
     """Relative luminance of `#rrggbb` as WCAG defines it."""
     shares = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
