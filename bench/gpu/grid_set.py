@@ -26,6 +26,8 @@ from bench.gpu.runtime_pool import Point, own_times, stored_points, valid_entry
 from bench.gpu.set_files import Built, Entry, built, bundle_bytes
 from bench.gpu.tuned_set import DIMS, GPU, SETS, joined_parts, read_part
 from bench.results import RESULTS, Row, read_result
+from greenfast.runtime.archive import read_archive
+from greenfast.runtime.read_bundle import kernel_set
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
@@ -51,6 +53,7 @@ def main() -> int:
         options.kept,
     )
     options.out.write_bytes(with_others(content, options.out, options.dtype))
+    kernel_set(read_archive(options.out), options.out.stem)  # which the runtime has to read
     print(json.dumps(report))
     return 0
 

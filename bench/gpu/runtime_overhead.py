@@ -62,6 +62,7 @@ def host_us(function: Callable[[], Any]) -> dict[str, float]:
 def measured() -> tuple[list[Row], Row]:
     import torch
 
+    require_modes()
     rows, notes = [], {}
     with torch.no_grad():
         functions = ways(notes)
@@ -75,6 +76,26 @@ def measured() -> tuple[list[Row], Row]:
                 row["in_graph_us"] = graphs[name]["us"]
             rows.append(row)
     return rows, notes
+
+
+def require_modes() -> None:
+    """AssertionError where a repeated call forgets autocast, a gradient or a layout."""
+    import torch
+
+    import greenfast
+
+    q, k, v = (torch.randn(1, 4, 128, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    for _ in range(3):
+        o = greenfast.attention(q, k, v)
+    with torch.autocast("cuda", torch.float16):
+        assert greenfast.attention(q, k, v).dtype == torch.float16
+    assert greenfast.attention(q.clone().requires_grad_(), k, v).requires_grad
+    with torch.inference_mode():
+        assert torch.equal(greenfast.attention(q, k, v), o)
+    stacked = torch.func.vmap(greenfast.attention)(*(item.unsqueeze(1) for item in (q, k, v)))
+    assert stacked.shape == (1, 1, 4, 128, 64)
+    turned = q.transpose(1, 2).contiguous().transpose(1, 2)
+    assert torch.equal(greenfast.attention(turned, k, v), o)
 
 
 # They launch on the stream that was current before, or need gradients.

@@ -14,7 +14,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
-from greenfast.runtime import frameworks
 from greenfast.runtime.calls import Call, Prepared, Refused, run
 from greenfast.runtime.fallbacks import evenly_laid, is_even, tell, torch_attention
 from greenfast.runtime.program import TensorFacts
@@ -26,12 +25,10 @@ from greenfast.runtime.signatures import (
     served,
 )
 from greenfast.runtime.torch_checks import PLAIN, unfit
-from greenfast.runtime.torch_private import allocation, never, same_tensors
+from greenfast.runtime.torch_ready import TENSORS, Nothing, Ready, layouts
 from greenfast.search.errors import UsageError
 
 MOST_SIGNATURES = 4096  # kept; beyond them all are prepared again
-MOST_RENEWALS = 4  # of a signature's comparison, for other modes
-TENSORS = frameworks.TorchTensors(torch)
 
 # True while Dynamo traces. While anything else makes a graph, its tensors are no plain ones.
 _is_compiling = torch.compiler.is_dynamo_compiling
@@ -45,48 +42,6 @@ DEVICES = ("cuda",)  # whose calls become an operator in a graph
 BOTTOM_RIGHT = "causal_bottom_right"  # the mask that PyTorch's operation does not have
 SHADOWS = (FakeTensor, FunctionalTensor)  # what stands for a tensor while a graph is made
 _one_device = torch.cuda.device_count() < 2
-
-
-class Ready:
-    """A prepared signature: how to recognise it, to allocate its outputs, and to launch it."""
-
-    __slots__ = (
-        "device", "launch", "new", "options", "ordinal", "outputs", "plan", "quick", "renewals",
-        "same",
-    )  # fmt: skip
-
-    def __init__(
-        self, prepared: Prepared, inputs: tuple[Any, ...], options: Any, names: tuple[str, ...]
-    ) -> None:
-        self.plan, self.device = prepared.plan, inputs[0].device
-        self.ordinal, self.launch = prepared.plan.device, prepared.plan.launch
-        self.same, self.options, self.renewals = same_tensors(inputs), options, MOST_RENEWALS
-        outputs = prepared.plan.geometry.outputs
-        self.allocate(
-            tuple(
-                (outputs[name].shape, outputs[name].strides, TENSORS.dtype(outputs[name].dtype))
-                for name in names
-            )
-        )
-        # Scratch memory, and addresses that are given in another order, take the longer way.
-        self.quick = not prepared.plan.scratch and prepared.plan.names[-len(names) :] == names
-
-    def allocate(self, outputs: tuple[tuple[Any, Any, Any], ...]) -> None:
-        """Take shapes, strides and types of the outputs."""
-        self.outputs = outputs
-        self.new = tuple(allocation(*output, self.device) for output in outputs)
-
-    def is_last(self, last: list[Ready | Nothing], inputs: tuple[Any, ...]) -> None:
-        """Compare with this one first from now on; a mode may have changed since it was made."""
-        if last[0] is self and self.renewals:
-            self.same, self.renewals = same_tensors(inputs), self.renewals - 1
-        last[0] = self
-
-
-class Nothing:
-    """Stands for the last signature before there was one."""
-
-    same, options = staticmethod(never), None
 
 
 _attention: dict[Any, Ready | Refused] = {}
@@ -155,14 +110,6 @@ def _launched(ready: Any, q: Any, k: Any, v: Any, return_lse: bool) -> Any:
     return o, lse
 
 
-def _layouts(a: Any, b: Any, c: Any) -> tuple[Any, ...]:
-    """What three tensors have beside their memory."""
-    return (
-        a.shape, b.shape, c.shape, a.stride(), b.stride(), c.stride(), a.dtype, b.dtype, c.dtype,
-        a.get_device(), b.get_device(), c.get_device(),
-    )  # fmt: skip
-
-
 def _by_signature(
     q: Any,
     k: Any,
@@ -178,7 +125,7 @@ def _by_signature(
 ) -> Any:
     """A call that is not like the last one."""
     if type(q) in PLAIN and type(k) in PLAIN and type(v) in PLAIN:
-        known = _attention.get((_layouts(q, k, v), is_causal, mask, scale, enable_gqa, return_lse))
+        known = _attention.get((layouts(q, k, v), is_causal, mask, scale, enable_gqa, return_lse))
         if type(known) is Ready and attn_mask is None and out is None and not dropout_p:
             graded = _grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
             if not graded and not _autocast():
@@ -219,7 +166,7 @@ def _first_attention(
     if type(q) in SHADOWS and attn_mask is None and not dropout_p and out is None:
         return _operator(q, k, v, name, scale, enable_gqa, return_lse)
     options = is_causal, mask, scale, enable_gqa, return_lse
-    key = _layouts(q, k, v), *options
+    key = layouts(q, k, v), *options
     known = _attention.get(key)
     if type(known) is Refused:
         state: Prepared | Refused = known
@@ -349,7 +296,7 @@ def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> An
         if result is not None:
             return result
     elif type(x) in PLAIN and type(residual) in PLAIN and type(weight) in PLAIN:
-        ready = _rms_norm.get((_layouts(x, residual, weight), eps))
+        ready = _rms_norm.get((layouts(x, residual, weight), eps))
         graded = _grad_enabled() and (
             x.requires_grad or residual.requires_grad or weight.requires_grad
         )
@@ -390,7 +337,7 @@ def _first_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:
     # Outputs have the shape of x; the plan knows them as rows.
     contiguous = tuple(torch.empty(x.shape, device="meta").stride())
     ready.allocate(((tuple(x.shape), contiguous, x.dtype),) * 2)
-    _remember(_rms_norm, (_layouts(x, residual, weight), eps), ready)
+    _remember(_rms_norm, (layouts(x, residual, weight), eps), ready)
     tensors = {
         "x": x,
         "residual": residual,

@@ -181,6 +181,22 @@ def test_the_quick_comparison_is_used_and_keeps_the_modes_apart(stub, monkeypatc
     assert len(stub.launches()) == 8
 
 
+def test_beside_other_devices_the_current_one_takes_the_quick_way(stub, monkeypatch):
+    monkeypatch.setattr(torch_front, "_one_device", False)
+    slow = []
+    monkeypatch.setattr(
+        torch_front, "_run", lambda *a, run=torch_front._run: slow.append(a) or run(*a)
+    )
+    for device, expected in ((0, 1), (1, 3)):  # the first call of all is prepared slowly
+        monkeypatch.setattr(torch_front, "_device", lambda device=device: device)
+        for _ in range(2):
+            q, k, v = inputs()
+            o = greenfast.attention(q, k, v)
+            words = stub.launches()[-1]["arguments"]
+            assert words[:4] == [tensor.data_ptr() for tensor in (q, k, v, o)]
+        assert len(slow) == expected
+
+
 def test_a_reason_is_logged_once(stub, caplog):
     with caplog.at_level(logging.WARNING, "greenfast.runtime"):
         for rows in (600, 601, 602, 602):
