@@ -168,8 +168,8 @@ def test_checks_are_small_finite_and_differ_by_seed(kernel, count):
         for compiled in every if count > 1 else every[:1]:
             points = Space(template, compiled, device("h200")).points
             for point in random.Random(2).sample(points, count):
-                tiles = resolve(template, point, compiled, device("h200")).tiles
-                cases = derived_cases(kernel, compiled, tiles, 0)
+                resolved = resolve(template, point, compiled, device("h200"))
+                cases = derived_cases(kernel, compiled, resolved.tiles, 0)
                 assert cases
                 first_of = {
                     (case.dims, case.options, case.inputs, case.layout): case
@@ -177,7 +177,9 @@ def test_checks_are_small_finite_and_differ_by_seed(kernel, count):
                 }
                 for case in cases:
                     # A check covers a tile or two, and the largest tile has 8 MFLOP at D = 64.
+                    # Where blocks share the keys, each of up to eight gets some.
                     allowed = 25e6 * max(1, dict(compiled).get("D", 64) / 64)
+                    allowed *= 2 if resolved.values.get("split_kv", 1) > 1 else 1
                     assert kernel.work_flop(case.values(kernel)) <= allowed, (
                         case.name,
                         template.name,
