@@ -31,7 +31,7 @@ _CUDA_HEADERS = re.compile(
 _ADVICE = "include gf/..., CUDA's headers, or standard headers that devices have, by their names"
 _DATA_ADVICE = "write data into the source itself"
 
-PIECES_KEPT = 8192
+PIECES_KEPT, LARGEST_PIECE = 4096, 2**15  # characters: 128 MiB at most
 _MARKER = "\n#line "
 
 _SPLICE = "\ue002"  # for a line break that a backslash removes; no template has this character
@@ -69,7 +69,8 @@ class SourcePlace:
 
 def refused_include(text: str, file: str) -> str:
     """One sentence about the first forbidden include of a text called `file`; empty without one."""
-    if all(map(_is_harmless, _pieces(text))):
+    pieces = _pieces(text)
+    if max(map(len, pieces)) <= LARGEST_PIECE and all(map(_is_harmless, pieces)):
         return ""
     return _first_refusal(text, file)
 
