@@ -155,7 +155,8 @@ def _compiled_of(
             raise bad_bundle(f"{path}: {folder}kernel.cu is not the source that the manifest names")
         cubins = kernel.get("cubins")
         if not isinstance(cubins, dict) or any(
-            file not in files or not str(file).startswith(folder) for file in cubins.values()
+            not isinstance(file, str) or file not in files or not file.startswith(folder)
+            for file in cubins.values()
         ):
             raise bad_bundle(f"{path}: kernel {name} names a cubin that the bundle lacks")
         compiled[name] = dict(kernel["compiled"])

@@ -184,6 +184,14 @@ def repacked(path, changes):
             },
             "bad_bundle",
         ),
+        (
+            lambda files: {
+                "manifest.json": files["manifest.json"].replace(
+                    b'"cubins": {', b'"cubins": {"x": [],'
+                )
+            },
+            "bad_bundle",
+        ),
         (lambda files: {"dispatch.json": b"{}"}, "bad_bundle"),
     ],
 )
