@@ -1,4 +1,4 @@
-"""Points of attention/wgmma around the best designs of long rows, timed beside cuDNN in one process.
+"""Points of attention/wgmma around the best designs of long rows, beside cuDNN in one process.
 
     python -m bench.gpu.attention_variants build FOLDER [--kept FOLDER]               anywhere
     python -m bench.gpu.attention_variants measure FOLDER OUT.json [--seconds 110]    on a GPU

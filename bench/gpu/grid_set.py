@@ -45,17 +45,17 @@ def main() -> int:
     parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
     parser.add_argument("--results", type=Path, default=RESULTS, help="a folder of results")
     options = parser.parse_args()
-    content, report = grid_set(
-        judged(options.dtype, options.results),
-        sixty(options.dtype, options.results),
-        measured_points(options.dtype, options.results),
-        options.dtype,
-        options.kept,
-    )
+    content, report = made(options.dtype, options.results, options.kept)
     options.out.write_bytes(with_others(content, options.out, options.dtype))
     kernel_set(read_archive(options.out), options.out.stem)  # which the runtime has to read
     print(json.dumps(report))
     return 0
+
+
+def made(dtype: str, folder: Path = RESULTS, kept: Path | None = None) -> tuple[bytes, Row]:
+    """The set of one type from the results in a folder, and what it serves."""
+    singles, points = sixty(dtype, folder), measured_points(dtype, folder)
+    return grid_set(judged(dtype, folder), singles, points, dtype, kept)
 
 
 def sixty(dtype: str = "bf16", folder: Path = RESULTS) -> list[Row]:

@@ -97,6 +97,8 @@ CROSS = (
     (1, 16, 256, 2048, 128),
 )
 
+SEARCHED = "cross 1x16/16 256x2048 D128"  # held out once; a search of hopper_rows has had it since
+
 
 def shapes() -> tuple[Shape, ...]:
     rows = [

@@ -1,0 +1,189 @@
+"""Joins a run of runtime_set that ran out of time with the stored results.
+
+    python -m bench.gpu.grid_join FOLDER
+
+Needs no GPU. FOLDER is what `bench.gpu.runtime_set` wrote. A cell has the times of both runs: of a
+kernel that both timed the newer; one that only the older timed keeps its ratio to PyTorch's time.
+The set is made of these. The tables of the sixty shapes and the drawn shapes then have the rows
+whose kernel the new set uses, the newer before the older: a ratio is always of one run. A shape of
+the sixty that no run called with that kernel keeps its newest row, with `other_kernel`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.command_line import script_parser
+from bench.gpu import grid_set
+from bench.gpu.grid_shapes import Place, cells, key, place_of
+from bench.gpu.grid_times import FALLBACK, result_of
+from bench.gpu.rule_regret import DTYPES
+from bench.gpu.runtime_pool import Point, stored_points
+from bench.gpu.runtime_set import SET, stored_form
+from bench.gpu.runtime_shapes import shapes
+from bench.gpu.tuned_set import SETS
+from bench.results import Row, find_result, read_result, write_result
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.space.candidate import complete_parameters
+
+GPU_NAME = "NVIDIA H200"
+BEFORE = " (before)"  # behind a label that stands for another kernel in the newer run
+Design = tuple[str, str]
+
+
+def main() -> int:
+    parser = script_parser(__doc__)
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
+    options = parser.parse_args()
+    older = {name: find_result(f"h200/{name}") for dtype in DTYPES for name in tables_of(dtype)}
+    drawn_before = find_result("h200/drawn_calls")
+    for dtype in DTYPES:
+        for name, value in joined_times(dtype, options.folder).items():
+            write_result(f"h200/{name}", value)
+    make_set(options.kept)
+    for dtype in DTYPES:
+        for name in tables_of(dtype):
+            newer = stored_form(read_result(f"h200/{name}", options.folder))
+            write_result(f"h200/{name}", joined_table(newer, older[name], dtype))
+    newer = read_result("h200/drawn_calls", options.folder)
+    write_result("h200/drawn_calls", joined_drawn(newer, drawn_before))
+    return 0
+
+
+def tables_of(dtype: str) -> tuple[str, ...]:
+    return (result_of("runtime_table", dtype),)
+
+
+# ---- times of cells ----
+
+
+def joined_times(dtype: str, folder: Path) -> dict[str, Row]:
+    """The results of a type, by name."""
+    names = [result_of(name, dtype) for name in ("runtime_pool", "runtime_grid", "runtime_between")]
+    newer = {name: read_result(f"h200/{name}", folder) for name in names}
+    older = {name: find_result(f"h200/{name}") for name in names}
+    points: dict[str, Point] = {}
+    for result in newer.values():
+        points |= stored_points(result)
+    label_of = {design(point): label for label, point in points.items()}
+    pool, grid, between = names
+    joined: dict[str, Row] = {pool: newer[pool]}
+    for name in (grid, between):
+        known = stored_points(older[name])
+        names_now = renamed(known, points, label_of)
+        points |= {names_now[label]: point for label, point in known.items()}
+        before = [with_labels(row, names_now) for row in older[name].get("rows", ())]
+        joined[name] = {
+            **newer[name],
+            "environment": both(newer[name], older[name]),
+            "rows": rows_of(newer[name]["rows"], before, one_a_cell=name == grid),
+        }
+    for name in names:
+        used = {label for row in joined[name]["rows"] for label in row["times"]}
+        joined[name]["points"] = {
+            label: {"template": point.template, "parameters": point.parameters}
+            for label, point in points.items()
+            if label in used
+        }
+    return joined
+
+
+def design(point: Point) -> Design:
+    """Equal for points that render alike; a parameter that came later has its default."""
+    kernel = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
+    template = kernel.template(point.template)
+    return point.template, json.dumps(complete_parameters(template, point.parameters, ()))
+
+
+def renamed(
+    known: Mapping[str, Point], points: Mapping[str, Point], label_of: Mapping[Design, str]
+) -> dict[str, str]:
+    """By label of the older run: the newer's for the same design, or one that is free."""
+    return {
+        label: label_of.get(design(point), label + BEFORE if label in points else label)
+        for label, point in known.items()
+    }
+
+
+def with_labels(row: Row, names: Mapping[str, str]) -> Row:
+    times = {names.get(label, label): us for label, us in row["times"].items()}
+    return {**row, "times": times}
+
+
+def rows_of(newer: Sequence[Row], older: Sequence[Row], *, one_a_cell: bool) -> list[Row]:
+    known = {key(cell) for cell in cells()}
+    before = [row for row in older if place_of(row) in known]
+    if not one_a_cell:
+        return [*newer, *before]
+    rows: dict[Place, Row] = {place_of(row): row for row in before}
+    for row in newer:
+        place = place_of(row)
+        rows[place] = with_older_times(row, rows[place]) if place in rows else row
+    return [rows[place] for place in sorted(rows)]
+
+
+def with_older_times(row: Row, before: Row) -> Row:
+    scale = row["times"][FALLBACK] / before["times"][FALLBACK]
+    older = {label: round(us * scale, 3) for label, us in before["times"].items()}
+    return {**row, "times": {**older, **row["times"]}}
+
+
+def both(newer: Row, older: Row) -> Row:
+    environment: Row = newer["environment"]
+    dates = {result["environment"]["date"] for result in (newer, older) if result}
+    return {**environment, "dates": sorted(dates)}
+
+
+def make_set(kept: Path | None) -> None:
+    """A new set, of both types; what was shipped has another text of kernel.toml, perhaps."""
+    with TemporaryDirectory(prefix="greenfast-set-") as folder:
+        out = Path(folder) / SET
+        for dtype in DTYPES:
+            content, report = grid_set.made(dtype, kept=kept)
+            out.write_bytes(grid_set.with_others(content, out, dtype))
+            print(dtype, json.dumps(report), flush=True)
+        (SETS / SET).write_bytes(out.read_bytes())
+
+
+# ---- tables of what was called ----
+
+
+def joined_table(newer: Row, older: Row, dtype: str) -> Row:
+    from bench.gpu.runtime_calls import summary
+
+    runs = [{row["shape"]: row for row in result.get("rows", ())} for result in (newer, older)]
+    rows = []
+    for shape in shapes():
+        dims = {name: getattr(shape, name) for name in ("B", "H", "H_kv", "S_q", "S_kv", "D")}
+        used = kernel_of(dims, dtype, shape.mask)
+        measured = [run[shape.name] for run in runs if shape.name in run]
+        same = [row for row in measured if row["kernel"] == used]
+        row = (same or measured)[0]
+        rows.append({**row, "tuned": shape.tuned} | ({} if same else {"other_kernel": used}))
+    return {"environment": both(newer, older), "rows": rows, "summary": summary(rows)}
+
+
+def joined_drawn(newer: Row, older: Row) -> Row:
+    """Drawn shapes that a run called with the kernel that the set uses, or that PyTorch serves."""
+    rows: dict[tuple[str, str, str], Row] = {}
+    for row in (*newer["rows"], *older.get("rows", ())):
+        which = (row["shape"], row["dtype"], row["mask"])
+        if which not in rows and row["kernel"] == kernel_of(row["dims"], row["dtype"], row["mask"]):
+            rows[which] = row
+    return {**newer, "environment": both(newer, older), "rows": list(rows.values())}
+
+
+def kernel_of(dims: Row, dtype: str, mask: str) -> str | None:
+    import greenfast
+
+    sizes: Iterable[tuple[str, int]] = dims.items()
+    answer = greenfast.explain("attention", gpu=GPU_NAME, dtype=dtype, mask=mask, **dict(sizes))
+    return answer.kernel
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
