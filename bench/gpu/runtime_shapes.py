@@ -107,7 +107,9 @@ def shapes() -> tuple[Shape, ...]:
         *(("decode", b, h, kv, 1, s, d, "none") for b, h, kv, s, d in DECODE),
         *(("cross", b, h, h, s, keys, d, "none") for b, h, s, keys, d in CROSS),
     ]
-    return tuple(
-        Shape(f"{kind} {b}x{h}/{kv} {s_q}x{s_kv} D{d}", b, h, kv, s_q, s_kv, d, mask, not at % 2)
-        for at, (kind, b, h, kv, s_q, s_kv, d, mask) in enumerate(rows)
-    )
+    every = []
+    for at, (kind, b, h, kv, s_q, s_kv, d, mask) in enumerate(rows):
+        name = f"{kind} {b}x{h}/{kv} {s_q}x{s_kv} D{d}"
+        tuned = not at % 2 or name == SEARCHED
+        every.append(Shape(name, b, h, kv, s_q, s_kv, d, mask, tuned))
+    return tuple(every)
