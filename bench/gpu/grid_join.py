@@ -24,7 +24,8 @@ from bench.gpu.rule_regret import DTYPES
 from bench.gpu.runtime_pool import Point, stored_points
 from bench.gpu.runtime_set import SET, stored_form
 from bench.gpu.runtime_shapes import shapes
-from bench.gpu.tuned_set import SETS
+from bench.gpu.set_files import sealed
+from bench.gpu.tuned_set import SETS, Part, moved, read_part, renumbered
 from bench.results import Row, find_result, read_result, write_result
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.space.candidate import complete_parameters
@@ -44,7 +45,7 @@ def main() -> int:
     for dtype in DTYPES:
         for name, value in joined_times(dtype, options.folder).items():
             write_result(f"h200/{name}", value)
-    make_set(options.kept)
+    make_set(options.folder / SET, options.kept)
     for dtype in DTYPES:
         for name in tables_of(dtype):
             newer = stored_form(read_result(f"h200/{name}", options.folder))
@@ -138,7 +139,7 @@ def both(newer: Row, older: Row) -> Row:
     return {**environment, "dates": sorted(dates)}
 
 
-def make_set(kept: Path | None) -> None:
+def make_set(measured: Path, kept: Path | None) -> None:
     """A new set, of both types; what was shipped has another text of kernel.toml, perhaps."""
     with TemporaryDirectory(prefix="greenfast-set-") as folder:
         out = Path(folder) / SET
@@ -146,7 +147,32 @@ def make_set(kept: Path | None) -> None:
             content, report = grid_set.made(dtype, kept=kept)
             out.write_bytes(grid_set.with_others(content, out, dtype))
             print(dtype, json.dumps(report), flush=True)
-        (SETS / SET).write_bytes(out.read_bytes())
+        (SETS / SET).write_bytes(as_measured(out.read_bytes(), measured.read_bytes()))
+
+
+def as_measured(content: bytes, older: bytes) -> bytes:
+    """The set with the kernels that ran, where a template has changed since they were timed."""
+    ran = read_part(older, "the set that ran")
+    new = read_part(content, "the new set")
+    by_design = {design_in(ran, row): row for row in ran.kernels}
+    files = {name: data for name, data in new.files.items() if name != "manifest.json"}
+    rows = []
+    for row in new.kernels:
+        before = by_design.get(design_in(new, row), row)
+        if before["source_digest"] != row["source_digest"]:
+            print(f"{row['template']} {before['source_digest'][:12]} as it ran", flush=True)
+            files |= moved(ran.files, before, row["id"])
+            rows.append(renumbered(before, row["id"]))
+        else:
+            rows.append(row)
+    return sealed(files, {**new.manifest, "kernels": rows})
+
+
+def design_in(part: Part, row: Row) -> Design:
+    """As `design`, with the compile-time values."""
+    parameters = json.loads(part.files[f"kernels/{row['id']}/launch.json"])["parameters"]
+    template, values = design(Point(row["template"], parameters))
+    return template, values + json.dumps(row["compiled"], sort_keys=True)
 
 
 # ---- tables of what was called ----

@@ -247,8 +247,8 @@ def joined_parts(parts: Sequence[Part]) -> bytes:
             raise SystemExit(f"{part.name}: another kernel.toml than that of {first.name}")
         renamed = {row["id"]: f"k{len(rows) + at}" for at, row in enumerate(part.kernels)}
         for row in part.kernels:
-            files |= _moved(part.files, row, renamed[row["id"]])
-            rows.append(_renumbered(row, renamed[row["id"]]))
+            files |= moved(part.files, row, renamed[row["id"]])
+            rows.append(renumbered(row, renamed[row["id"]]))
         for item in part.groups:
             if any(item["compiled"] == known["compiled"] for known in groups):
                 raise SystemExit(f"{part.name}: a second group for {item['compiled']}")
@@ -262,7 +262,7 @@ def joined_parts(parts: Sequence[Part]) -> bytes:
     return sealed(files, {**first.manifest, "kernels": rows, "tuning": "joined"})
 
 
-def _moved(content: Mapping[str, bytes], row: Row, name: str) -> dict[str, bytes]:
+def moved(content: Mapping[str, bytes], row: Row, name: str) -> dict[str, bytes]:
     folder = f"kernels/{row['id']}/"
     return {
         f"kernels/{name}/{path.removeprefix(folder)}": data
@@ -271,7 +271,7 @@ def _moved(content: Mapping[str, bytes], row: Row, name: str) -> dict[str, bytes
     }
 
 
-def _renumbered(row: Row, name: str) -> Row:
+def renumbered(row: Row, name: str) -> Row:
     cubins = {
         arch: f"kernels/{name}/{path.rpartition('/')[2]}" for arch, path in row["cubins"].items()
     }

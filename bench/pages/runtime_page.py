@@ -88,7 +88,9 @@ def _shapes(name: str) -> str:
             )
         )
     titles = ("shapes", "number", "by a kernel", "time / best peer, geometric mean", "worst")
-    return f"{table(titles, lines)}\n\n{_peers(timed)} {_from(name)}"
+    others = ", ".join(row["shape"] for row in timed if "other_kernel" in row)
+    note = f" Called with another kernel than the set has now: {others}." if others else ""
+    return f"{table(titles, lines)}\n\n{_peers(timed)}{note} {_from(name)}"
 
 
 def _peers(timed: list[Row]) -> str:
@@ -197,8 +199,9 @@ def _mean(ratios: Sequence[float]) -> float:
 
 def _from(name: str) -> str:
     environment = find_result(name)["environment"]
-    gpu, torch, date = (environment[key] for key in ("gpu", "torch", "date"))
-    return f"{gpu}, PyTorch {torch}, {date}; {source_of(name)}."
+    gpu, torch = (environment[key] for key in ("gpu", "torch"))
+    dates = " and ".join(environment.get("dates", [environment["date"]]))
+    return f"{gpu}, PyTorch {torch}, {dates}; {source_of(name)}."
 
 
 if __name__ == "__main__":
