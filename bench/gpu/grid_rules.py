@@ -27,6 +27,7 @@ GIVEN_UP = 1.03  # for fewer kernels
 # A point whose keys are no multiple of ALIGNED says little about those in its cell that are, unless
 # the kernel wins by far.
 WON_BY_FAR = 0.7
+WON_UNTIMED = 0.6  # of the library's time, where a point beside has no time of the kernel
 # A block that stays walks row tiles of one batch: with more batches than this, some multiprocessors
 # have a block more than others, and B * H, the grids' axis, does not tell.
 MOST_BATCHES = 32
@@ -102,11 +103,13 @@ def scores(place: Place, ratios: Mapping[Place, Ratios], drawn: Sequence[Ratios]
 
 
 def lost_sides(name: str, place: Place, ratios: Mapping[Place, Ratios]) -> Sides:
-    """The sides on which a label loses."""
+    """The sides on which a label loses. A time that is missing there counts as lost, too, unless
+    the label wins by so much that no neighbour is likely to turn it."""
+    untimed = NEVER_ABOVE if ratios[place][name] <= WON_UNTIMED else 1.0
     return frozenset(
         side
         for side, other in sides(place)
-        if ratios.get(other, {}).get(name, NEVER_ABOVE) > NEVER_ABOVE
+        if other in ratios and ratios[other].get(name, untimed) > NEVER_ABOVE
     )
 
 

@@ -304,7 +304,7 @@ def test_a_launch_that_no_gpu_runs_is_refused_before_the_driver_sees_it(change):
 def test_explain_tells_the_rule_the_measurement_and_the_way_back():
     said = greenfast.explain("attention", B=2, H=8, S_q=256, D=64, dtype="bf16")
     assert said.kernel == "mma 1de68881838b"
-    assert "177 < S_q <= 286" in said.why
+    assert "255 < S_q <= 256" in said.why
     outside = greenfast.explain("attention", B=2, H=8, S_q=40960, D=64, dtype="bf16")
     assert outside.kernel is None
     assert "which was measured" in str(outside)
