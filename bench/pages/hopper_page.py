@@ -31,6 +31,7 @@ AIMS = {
     "B=32,H=12,S_q=128,D=64": 0.85,
 }
 LONG, COUNTERS = "h200/long_rows", "h200/row_counters"
+VARIANTS = "h200/attention_variants"
 STALLS = 3  # of each kernel, the longest
 EARLIER = " (earlier run)"
 UNITS = {
@@ -112,6 +113,33 @@ def behind() -> str:
         )
     titles = ("workload", "ratio, aim", "row tiles in waves", "useful scores")
     return table((*titles, "products alone, us", "exponentials alone, us", "ours, us"), lines)
+
+
+def variants() -> str:
+    """The fastest of a few points a row, without confirmation."""
+    lines = []
+    for row in rows(VARIANTS):
+        best, fastest = row["points"][0], min(row["peers"].values())
+        lines.append(
+            (
+                f"`{row['workload'].removesuffix(',dtype=bf16')}`",
+                len(row["points"]),
+                f"{best['us']:.1f}",
+                f"{fastest:.1f}",
+                f"{best['us'] / fastest:.3f}",
+                _variant(best["parameters"]),
+            )
+        )
+    titles = ("workload", "points", "fastest, us", "PyTorch's best, us", "ratio", "design")
+    return f"{table(titles, lines)}\n\nH200, L2 hot; {source_of(VARIANTS)}."
+
+
+def _variant(parameters: Row) -> str:
+    words = [f"{parameters['consumers']} by 64 rows, {parameters['tile_n']} keys"]
+    words += [name for name in ("turns", "ordered", "lazy_rescale") if parameters[name]]
+    words += [] if parameters["overlap"] else ["no overlap"]
+    words += ["blocks that stay"] if parameters["scheduler"] == "persistent" else []
+    return ", ".join(words)
 
 
 def counters() -> str:
@@ -207,6 +235,7 @@ def pages() -> dict[Path, str]:
         "beside": beside,
         "limits": behind,
         "counters": counters,
+        "variants": variants,
         "fp8": fp8,
         "apart": apart,
     }
