@@ -105,6 +105,14 @@ RIGHT_STAGES: dict[str, tuple[str, ...]] = {
     "decode_blocks_sum_over_maxima_that_are_read": END,
     "decode_blocks_leave_while_others_add_up": END,
     "decode_inbox_read_before_all_have_sent": END,
+    "a_part_laid_over_keys_that_are_still_read": ("pv", "state", *END),
+    "parts_read_before_the_cluster_has_met": ("state", *END),
+    "a_block_leaves_while_others_read_its_part": ("state", *END),
+    "softmax_of_the_own_part": ("state", *END),
+    "maximum_of_the_last_part": ("state",),
+    "parts_of_the_keys_that_overlap": ("state", *END),
+    "lse_of_one_part": ("state", *END),
+    "two_parts_sent_to_one_place": END,
 }
 
 

@@ -71,12 +71,15 @@ def first_stage(
 
 
 def probe_tiles(template: TemplateSpec, values: Mapping[str, Value]) -> dict[str, int]:
-    """The tile sizes that probes of the template have of their own."""
+    """The tile sizes that probes of the template have of their own.
+
+    One that depends on a case's dims is no size that errors begin at.
+    """
     return {
         f"{name} of {probe.name}": int(size(values))
         for probe in template.probes
         for name, size in probe.values
-        if name.startswith("tile")
+        if name.startswith("tile") and size.names <= values.keys()
     }
 
 

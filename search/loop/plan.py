@@ -152,10 +152,10 @@ def make_plan(
     family, which = check_target_name(target)
     if request.workloads is not None:
         if len(request.workloads) > MOST_WORKLOADS:
+            given = len(request.workloads)
             raise UsageError(
-                f"{len(request.workloads)} workloads",
+                f"a search has 1 to {MOST_WORKLOADS:,} workloads; got {given:,}",
                 code="bad_workloads",
-                mend=f"a search has 1 to {MOST_WORKLOADS}",
             )
         names = tuple(kernel.workload(workload).name for workload in request.workloads)
         request = replace(request, workloads=names)

@@ -143,6 +143,7 @@ def test_an_access_outside_an_array_overrules_values_that_it_may_have_spoiled(at
 def test_a_probe_with_tiles_of_its_own_has_them_checked_for_the_last_one(attention):
     template = attention.template("scalar")
     assert probe_tiles(template, {"keys_per_step": 4}) == {"tile of state": 4}
+    assert probe_tiles(attention.template("wgmma"), {"lazy_rescale": False}) == {}
 
 
 def test_every_wrong_attention_kernel_of_the_album_has_a_stage_to_be_measured_by():

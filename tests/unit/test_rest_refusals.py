@@ -135,5 +135,5 @@ def test_a_refusal_repeats_no_long_name(client):
 def test_more_workloads_than_a_file_may_have_are_refused(client, path, whose):
     shapes = [{"dims": {"M": 1, "N": 8 * number}} for number in range(1, 1002)]
     answer = client.post(path, json={"kernel": "rmsnorm", "workloads": shapes}).json()
-    assert answer["code"] == "bad_workloads" and "1001 workloads" in str(answer)
-    assert f"{whose} has 1 to 1000" in str(answer)
+    assert answer["code"] == "bad_workloads" and "got 1,001" in str(answer)
+    assert f"{whose} has 1 to 1,000" in str(answer)
