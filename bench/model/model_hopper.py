@@ -37,7 +37,12 @@ from greenfast.search.oracle.reference import inputs_alone
 from greenfast.search.recordings import file
 from greenfast.search.recordings.contents import Recording
 from greenfast.search.recordings.rules import time_us
-from greenfast.search.space.candidate import Candidate, Origin, OriginKind
+from greenfast.search.space.candidate import (
+    Candidate,
+    Origin,
+    OriginKind,
+    complete_parameters,
+)
 from greenfast.search.verdict import Rejected
 
 RECORDINGS = ("d128-causal-wgmma-h200", "m512-gemm-wgmma-h200", "d128-fp8-wgmma-h200")
@@ -104,9 +109,10 @@ def modelled(session: Session, recording: Recording, row: Row) -> Row:
     """The modelled time and its limits; SystemExit where the candidate's source has changed."""
     kernel = session.catalogue.kernel(recording.heading.kernel)
     (workload,) = recording.heading.workloads
-    candidate = Candidate(
-        kernel.name, row["template"], tuple(row["parameters"].items()), Origin(OriginKind.SAMPLED)
-    )
+    # A parameter that came after the recording has its default.
+    template, compiled = kernel.template(row["template"]), workload.compile_time(kernel)
+    parameters = complete_parameters(template, row["parameters"], compiled)
+    candidate = Candidate(kernel.name, template.name, parameters, Origin(OriginKind.SAMPLED))
     subject = prepare(candidate, session.context(kernel, workload))
     if isinstance(subject, Rejected):
         raise SystemExit(f"{row['key']}: {subject.sentence}")
