@@ -41,6 +41,9 @@ ENVIRONMENT_ALLOWED = (
 LOOK_MS = round(1e3 * LOOK_S)
 LARGEST_MESSAGE_BYTES = 64 * 2**20
 KILL_WAIT_S = 10.0
+ALIVE_FD = 0  # of a child: a pipe that is open as long as its parent
+# What a process does to itself; any other signal came from outside and says nothing of its work.
+CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _LENGTH = struct.Struct("<I")
 
 
@@ -65,6 +68,11 @@ class ChildDied(Exception):
         self.returncode = returncode
         self.signal_number = -returncode if returncode < 0 else 0
         self.tail = tail
+
+    @property
+    def has_crashed(self) -> bool:
+        """Whether its own work ended it."""
+        return self.signal_number in CRASHES
 
 
 class ChildTimeout(Exception):
@@ -130,6 +138,7 @@ class Child:
     def __init__(self, module: str, limits: Limits, arguments: Sequence[str] = ()) -> None:
         request_read, request_write = os.pipe()
         reply_read, reply_write = os.pipe()
+        alive_read, alive_write = os.pipe()  # nothing is written to it; it closes with this process
         self._errors: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  `close` closes it
         try:
             self.process = subprocess.Popen(
@@ -143,7 +152,7 @@ class Child:
                     str(reply_write),
                     *arguments,
                 ],
-                stdin=subprocess.DEVNULL,
+                stdin=alive_read,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
                 close_fds=True,
@@ -153,14 +162,15 @@ class Child:
             )
             limit(self.process.pid, limits)
         except OSError as error:
-            for fd in (request_read, request_write, reply_read, reply_write):
+            ends = (request_read, request_write, reply_read, reply_write, alive_read, alive_write)
+            for fd in ends:
                 os.close(fd)
             raise Fault(
                 f"a child for {module} cannot be started: {error.strerror}", code="child_start"
             ) from error
-        os.close(request_read)
-        os.close(reply_write)
-        self._write, self._read = request_write, reply_read
+        for fd in (request_read, reply_write, alive_read):
+            os.close(fd)
+        self._write, self._read, self._alive = request_write, reply_read, alive_write
         self._killed = False
         os.set_blocking(self._read, False)
         self._arrived = select.poll()
@@ -198,7 +208,7 @@ class Child:
     def close(self) -> bool:
         """End the child; False when it still exists."""
         gone = self.process.returncode is not None or kill_group(self.process)
-        for name in ("_read", "_write"):
+        for name in ("_read", "_write", "_alive"):
             if getattr(self, name, -1) >= 0:
                 os.close(getattr(self, name))
                 setattr(self, name, -1)
@@ -354,14 +364,11 @@ class Children:
 
 
 class Parent:
-    """The child's end of its pipes.
-
-    While the child works on a request, the end of its parent ends it, also in an endless loop.
-    """
+    """The child's end of its pipes. The end of its parent ends it, also in an endless loop."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._requests, self._replies = os.fdopen(read_fd, "rb"), os.fdopen(write_fd, "wb")
-        fcntl.fcntl(read_fd, fcntl.F_SETOWN, os.getpid())
+        _end_with(ALIVE_FD)
 
     def request(self) -> dict[str, Any] | None:
         """The next request; None when the parent has closed its pipe."""
@@ -369,28 +376,27 @@ class Parent:
         if not head:
             return None
         request: dict[str, Any] = json.loads(self._requests.read(_LENGTH.unpack(head)[0]))
-        self._end_with_parent(True)
         return request
 
     def reply(self, reply: Mapping[str, Any]) -> None:
         body = json.dumps(reply).encode()
-        self._end_with_parent(False)  # the next request would end this process, too
         self._replies.write(_LENGTH.pack(len(body)) + body)
         self._replies.flush()
 
-    def _end_with_parent(self, is_on: bool) -> None:
-        """Let the kernel send SIGIO, which ends a process, when the parent's pipe closes.
 
-        PR_SET_PDEATHSIG would follow the thread that started this process, and threads end earlier.
-        """
-        pipe = self._requests.fileno()
-        flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
-        fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC if is_on else flags & ~os.O_ASYNC)
-        if is_on:
-            poll = select.poll()
-            poll.register(pipe, 0)
-            if poll.poll(0):  # closed before the kernel watched it
-                raise SystemExit(1)
+def _end_with(pipe: int) -> None:
+    """Let the kernel send SIGIO, which ends this process, when the other end of `pipe` closes.
+
+    Nothing is ever written to that pipe: SIGIO would tell of data, too, even of data that was read
+    before. PR_SET_PDEATHSIG would follow the thread that started this process, and threads end
+    earlier.
+    """
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+    poll = select.poll()
+    poll.register(pipe, 0)
+    if poll.poll(0):  # closed before the kernel watched it
+        raise SystemExit(1)
 
 
 def serve_requests(

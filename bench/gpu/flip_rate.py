@@ -40,7 +40,7 @@ from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.ptxas import PtxasGate
 from greenfast.search.loop.confirmation import PROCESSES, prepared, timed_in_turns
-from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.loop.ties import tied_with_pick
 from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.space.candidate import (
@@ -52,7 +52,7 @@ from greenfast.search.space.candidate import (
 )
 from greenfast.search.targets.base import Failure, runner
 from greenfast.search.timing import Interval, mean_of_processes
-from greenfast.search.verdict import Outcome
+from greenfast.search.verdict import Outcome, Rejected
 
 WORKLOADS = ("mission_bf16", "mission_512_causal_bf16", "small_bf16", "long_bf16", "d128_4096_bf16")
 MOST_FAULTS = 3
@@ -186,9 +186,8 @@ def correct_of(
 
 def _named(candidate: Candidate, context: EvaluationContext) -> tuple[str, Candidate]:
     """The source's first digits; empty where the candidate is not correct."""
-    try:
-        subject = prepared(context, candidate)
-    except GreenfastError:
+    subject = prepare(candidate, context)
+    if isinstance(subject, Rejected):
         return "", candidate
     gates = (PtxasGate(), CorrectnessGate())
     correct = all(gate.judge(subject).outcome is Outcome.PASSED for gate in gates)

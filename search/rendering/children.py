@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -56,7 +55,7 @@ class Renderers:
             message = f"rendering takes more than {DEADLINE_S:g} s of processor time"
             return TextFailed(message, 0)
         except ChildDied as died:
-            if _was_ended(died):
+            if not died.has_crashed:
                 raise Fault(
                     f"the rendering child was lost (exit {died.returncode}): "
                     f"{died.tail[-300:].strip()}",
@@ -73,14 +72,9 @@ class Renderers:
         try:
             return self.pool.call(request, deadline)
         except ChildDied as died:
-            if not _was_ended(died):
+            if died.has_crashed:
                 raise
         return self.pool.call(request, deadline)
-
-
-def _was_ended(died: ChildDied) -> bool:
-    """Whether the child's end tells nothing about the template."""
-    return died.signal_number in (0, signal.SIGKILL, signal.SIGTERM)
 
 
 @cache

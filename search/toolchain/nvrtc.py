@@ -231,13 +231,7 @@ class Toolchain:
 
     @staticmethod
     def _crashed(source: RenderedSource, died: ChildDied) -> CompileFailed:
-        if died.signal_number in (
-            signal.SIGSEGV,
-            signal.SIGABRT,
-            signal.SIGBUS,
-            signal.SIGILL,
-            signal.SIGFPE,
-        ):
+        if died.has_crashed:
             name = signal.Signals(died.signal_number).name
             return CompileFailed(
                 source.digest, Reason.COMPILE_CRASH, f"NVRTC crashed with {name}", died.tail

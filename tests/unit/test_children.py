@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
-from greenfast.search.children import Child, Limits
+from greenfast.search.children import Child, ChildDied, Limits
 from greenfast.search.cpu_time import process_s
 
 CHILD = """
@@ -63,6 +65,35 @@ def test_a_child_in_an_endless_loop_ends_when_its_parent_is_killed(tmp_path):
     parent.kill()
     parent.communicate()
     _until(lambda: not _runs(int(pid)))
+
+
+SLOW = """
+import sys, time
+from greenfast.search.children import serve_requests
+def answer(request):
+    time.sleep(request["seconds"])
+    return request
+serve_requests(answer, int(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+def test_data_that_arrives_while_a_child_works_does_not_end_it(tmp_path, monkeypatch):
+    """The kernel may tell of a request's last bytes when the child has long read them."""
+    (tmp_path / "slow_child.py").write_text(SLOW)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(sys.path)}")
+    child = Child("slow_child", Limits())
+    assert child.call({"seconds": 0}, 60.0) == {"seconds": 0}
+    late = threading.Timer(0.3, os.write, (child._write, b"\0"))
+    late.start()
+    assert child.call({"seconds": 1}, 60.0) == {"seconds": 1}
+    late.join()
+    child.close()
+
+
+def test_only_a_crash_says_something_of_a_childs_work():
+    died = {number: ChildDied(-number, "") for number in (signal.SIGSEGV, signal.SIGIO)}
+    assert died[signal.SIGSEGV].has_crashed and not died[signal.SIGIO].has_crashed
+    assert not ChildDied(1, "").has_crashed
 
 
 def _until(is_so):

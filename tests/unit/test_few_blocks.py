@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import pytest
+from changed_subjects import changed_subject
 
-from greenfast.search.digest import digest
 from greenfast.search.errors import SpecError
-from greenfast.search.gates import Conditions, GateLimits, Subject
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.few_blocks import few_blocks_case
 from greenfast.search.gates.safety import SafetyGate, checked_problems
 from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.render import render
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.space.space import resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Outcome, Reason
 
@@ -35,21 +32,7 @@ def emulator(artifacts, catalogue):
 @pytest.fixture
 def subject(catalogue, emulator):
     """`subject("gemm", "wgmma", "square", {...})`, with a change of its text."""
-
-    def make(kernel_name, template_name, preset, changes=None, old="", new="", compiled=None):
-        kernel = catalogue.kernel(kernel_name)
-        compiled = compiled or kernel.workloads[0].compile_time(kernel)
-        template = kernel.template(template_name)
-        candidate = preset_candidate(template, preset, compiled, changes or {})
-        point = resolve(template, candidate.parameters, compiled, emulator.device)
-        source = render(kernel, template, point, catalogue.include_dirs)
-        assert not old or source.unit.count(old) == 1
-        unit = source.unit.replace(old, new) if old else source.unit
-        source = replace(source, unit=unit, digest=digest(unit))
-        conditions = Conditions(kernel, compiled, (), emulator, GateLimits(), 0)
-        return Subject(conditions, candidate, source, None)
-
-    return make
+    return partial(changed_subject, catalogue, emulator)
 
 
 def few(subject):

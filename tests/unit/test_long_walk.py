@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from changed_subjects import changed_subject
 
-from greenfast.search.digest import digest
-from greenfast.search.gates import Conditions, GateLimits, Subject
 from greenfast.search.gates.safety import SafetyGate, checked_problems, uncompared_problems
 from greenfast.search.oracle.cases import derived_cases, uncompared_cases
-from greenfast.search.render import render
-from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.space.space import resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.emulator.problem_run import emulated_run
 from greenfast.search.verdict import Outcome, Reason
@@ -34,17 +28,10 @@ def emulator(artifacts, catalogue):
 def subject(catalogue, emulator):
     """`subject("wgmma", "fa3", {...})` of attention, with a change of its text."""
 
-    def make(template_name, preset, changes=None, old="", new="", compiled=CAUSAL):
-        kernel = catalogue.kernel("attention")
-        template = kernel.template(template_name)
-        candidate = preset_candidate(template, preset, compiled, changes or {})
-        point = resolve(template, candidate.parameters, compiled, emulator.device)
-        source = render(kernel, template, point, catalogue.include_dirs)
-        assert not old or source.unit.count(old) == 1
-        unit = source.unit.replace(old, new) if old else source.unit
-        source = replace(source, unit=unit, digest=digest(unit))
-        conditions = Conditions(kernel, compiled, (), emulator, GateLimits(), 0)
-        return Subject(conditions, candidate, source, None)
+    def make(template, preset, changes, old="", new="", compiled=CAUSAL):
+        return changed_subject(
+            catalogue, emulator, "attention", template, preset, changes, old, new, compiled
+        )
 
     return make
 
