@@ -1,8 +1,8 @@
-"""Nanoseconds of CPU time that a repeated greenfast.attention takes, beside its parts.
+"""Nanoseconds of CPU time that repeated calls take: greenfast.attention, a loaded bundle.
 
     python -m bench.speed.call_cost [--save]
 
-Needs PyTorch (its CPU build will do) and g++, and no GPU: CPU tensors count as those of an H200,
+Needs PyTorch (any build) and g++, and no GPU: CPU tensors count as those of an H200,
 and the driver is the one of the tests, with a launch that does nothing. So it compares versions of
 our Python; bench.gpu.runtime_overhead measures times of a GPU's host.
 """
@@ -22,6 +22,7 @@ from bench.command_line import add_save, script_parser
 from bench.environment import publish
 from bench.results import Row
 from greenfast.runtime import driver as driver_module
+from greenfast.runtime.tuned import FOLDER
 from tests.unit.runtime_bundles import built_stub
 
 BATCH, BATCHES = 1000, 101
@@ -55,6 +56,7 @@ def torch_version() -> str:
 def functions() -> dict[str, Callable[[], Any]]:
     import torch
 
+    torch._C._cuda_getCurrentRawStream = lambda device: 0  # a CUDA build needs a GPU for it
     import greenfast
     from greenfast.runtime import frameworks
 
@@ -68,6 +70,8 @@ def functions() -> dict[str, Callable[[], Any]]:
     x, residual = (torch.randn(32, 4096).half() for _ in range(2))
     weight = torch.randn(4096).half()
     made["greenfast.rms_norm"] = lambda: greenfast.rms_norm(x, weight, residual)
+    rms_norm = greenfast.load(FOLDER / "rmsnorm-h200.zip")
+    made["loaded rmsnorm"] = lambda: rms_norm(x, residual, weight)
     return made
 
 
@@ -87,6 +91,7 @@ def calls(name: str, q: Any, k: Any, v: Any) -> dict[str, Callable[[], Any]]:
     launch, (_, arguments) = plan.driver.launch, plan._free[0].calls[0]
     turn = itertools.count()
     pair = itertools.cycle((q, q.new_empty(q.shape[0] * 2, *q.shape[1:])[::2]))
+    loaded = greenfast.load(FOLDER / "attention-h200.zip")
     return {
         f"{name}: the driver's launch": lambda: launch(*arguments),
         f"{name}: plan.launch": lambda: plan.launch(outputs[0], 0),
@@ -94,6 +99,11 @@ def calls(name: str, q: Any, k: Any, v: Any) -> dict[str, Callable[[], Any]]:
         f"{name}: greenfast.attention": lambda: greenfast.attention(q, k, v),
         f"{name}: with lse": lambda: greenfast.attention(q, k, v, return_lse=True),
         f"{name}: two layouts in turns": lambda: greenfast.attention(next(pair), k, v),
+        f"{name}: loaded bundle": lambda: loaded(q, k, v),
+        f"{name}: loaded, with options": lambda: loaded(q, k, v, mask="none", scale=0.125),
+        f"{name}: loaded, with lse": lambda: loaded(q, k, v, optional="lse"),
+        f"{name}: loaded, two layouts in turns": lambda: loaded(next(pair), k, v),
+        f"{name}: loaded, by name": lambda: loaded(q=q, k=k, v=v),
     }
 
 

@@ -53,6 +53,7 @@ class LoadedKernels:
         self.kernels = kernels
         self._emulated = device == EMULATOR
         self._ready: dict[Any, Prepared | Refused] = {}
+        self._repeated: Any = None  # of PyTorch's tensors (torch_loaded.py), from the first on
 
     @property
     def operation(self) -> Operation:
@@ -63,6 +64,10 @@ class LoadedKernels:
         return f"<greenfast kernels for {self.operation.name}: {names}>"
 
     def __call__(self, *inputs: Any, optional: Names = (), **given: Any) -> Any:
+        if self._repeated is not None:
+            result = self._repeated(inputs, optional, given)
+            if result is not None:
+                return result
         tensors, options, constants = self._sorted(inputs, given)
         without = self._left_out(optional, tensors)
         first = next(iter(tensors.values()))
@@ -80,6 +85,8 @@ class LoadedKernels:
             call = self._call(framework, tensors, options, constants, without)
             state = self._prepared(call, framework.device(first) or 0)
             if isinstance(state, Prepared):
+                if framework.name == "torch" and len(tensors) == len(inputs):
+                    self._keep(state, inputs, optional, given)
                 return self._launched(state, framework, tensors, without)
             why = state.why
         return self._fallback(why, tensors, options, constants, without)
@@ -240,6 +247,16 @@ class LoadedKernels:
                 self._ready.clear()
             state = self._ready[key] = prepare(self.kernels, call, device)
         return state
+
+    def _keep(
+        self, state: Prepared, inputs: tuple[Any, ...], optional: Names, given: dict[str, Any]
+    ) -> None:
+        """Recognise a call of PyTorch's tensors, all in order, when it is made again."""
+        if self._repeated is None:
+            from greenfast.runtime.torch_loaded import Repeated
+
+            self._repeated = Repeated(self.operation)
+        self._repeated.keep(state, inputs, optional, given)
 
     def _launched(
         self,

@@ -25,7 +25,15 @@ from greenfast.runtime.signatures import (
     served,
 )
 from greenfast.runtime.torch_checks import PLAIN, unfit
-from greenfast.runtime.torch_ready import TENSORS, Nothing, Ready, layouts
+from greenfast.runtime.torch_ready import (
+    TENSORS,
+    Nothing,
+    Ready,
+    current_device,
+    current_stream,
+    layouts,
+    one_device,
+)
 from greenfast.search.errors import UsageError
 
 MOST_SIGNATURES = 4096  # kept; beyond them all are prepared again
@@ -36,12 +44,10 @@ _grad_enabled = torch.is_grad_enabled
 _autocast = torch.is_autocast_enabled
 _empty = torch.empty_strided
 _sdpa = torch.nn.functional.scaled_dot_product_attention
-_stream = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
-_device = getattr(torch._C, "_cuda_getDevice", lambda: 0)
+_stream, _device, _one_device = current_stream, current_device, one_device
 DEVICES = ("cuda",)  # whose calls become an operator in a graph
 BOTTOM_RIGHT = "causal_bottom_right"  # the mask that PyTorch's operation does not have
 SHADOWS = (FakeTensor, FunctionalTensor)  # what stands for a tensor while a graph is made
-_one_device = torch.cuda.device_count() < 2
 
 
 _attention: dict[Any, Ready | Refused] = {}

@@ -12,6 +12,10 @@ from greenfast.runtime.torch_private import allocation, never, same_tensors
 
 MOST_RENEWALS = 4  # of a signature's comparison, for other modes
 TENSORS = frameworks.TorchTensors(torch)
+SMALLEST_SCRATCH = 16  # bytes
+current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
+current_device = getattr(torch._C, "_cuda_getDevice", lambda: 0)
+one_device = torch.cuda.device_count() < 2
 
 
 class Ready:
@@ -19,7 +23,7 @@ class Ready:
 
     __slots__ = (
         "device", "launch", "new", "options", "ordinal", "outputs", "plan", "quick", "renewals",
-        "same",
+        "same", "scratch",
     )  # fmt: skip
 
     def __init__(
@@ -35,6 +39,13 @@ class Ready:
                 for name in names
             )
         )
+        self.scratch = tuple(
+            (
+                allocation((max(size, SMALLEST_SCRATCH),), (1,), torch.uint8, self.device),
+                size if zero_fill else 0,
+            )
+            for _, size, zero_fill in prepared.plan.scratch
+        )
         # Scratch memory, and addresses that are given in another order, take the longer way.
         self.quick = not prepared.plan.scratch and prepared.plan.names[-len(names) :] == names
 
@@ -42,6 +53,17 @@ class Ready:
         """Take shapes, strides and types of the outputs."""
         self.outputs = outputs
         self.new = tuple(allocation(*output, self.device) for output in outputs)
+
+    def launch_with_scratch(self, addresses: list[int], stream: int) -> None:
+        """Launch with new scratch memory, zeroed on `stream` where the kernel needs it."""
+        driver, memory = self.plan.driver, []
+        with driver.on(self.ordinal):  # a new thread has no context, and zeroing needs one
+            for new, zeros in self.scratch:
+                memory.append(new())  # it lives until the launch is queued
+                addresses.append(memory[-1].data_ptr())
+                if zeros:
+                    driver.zero(addresses[-1], zeros, stream)
+            self.launch(addresses, stream)
 
     def is_last(self, last: list[Ready | Nothing], inputs: tuple[Any, ...]) -> None:
         """Compare with this one first from now on; a mode may have changed since it was made."""
