@@ -3,6 +3,7 @@
     python -m bench.speed.search_cpu [--save] [--trials 100] [--gpus 1] [--cores 16]
                                      [--strategy evolution] [--workload mission] [--profile]
                                      [--slow-down 1] [--warm] [--no-workers]
+                                     [--switch-ms 5]
 
 Python's lock lets one thread of a process work at a time, so this time bounds the rate of a search
 on any number of cores. Everything is real but the GPU's child: strategy, rendering, NVRTC, gates,
@@ -37,7 +38,7 @@ from bench.command_line import add_save, script_parser
 from bench.environment import publish
 from bench.gpu.recorder import verdict_and_reason
 from bench.gpu.stage_spans import Period, Spans, stage_rows, watched
-from bench.gpu.two_gpus import Setting, gpus_of, search_context, with_checker
+from bench.gpu.two_gpus import Setting, gpus_of, search_context, unasked_s, with_checker
 from bench.results import ROOT, Row
 from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
@@ -146,13 +147,16 @@ def measured(folder: Path, options: argparse.Namespace) -> Row:
         target.prepare()
         with _opened_store(folder) as store:
             measurement = _searched(setting, store, target, toolchain, profiled=options.profile)
-        spans = [dict(gpu.spans) for gpu in gpus_of(target)]
+        busy_s = [
+            sum(s for name, s in gpu.spans.items() if ":" not in name) for gpu in gpus_of(target)
+        ]
+        idle_s = [unasked_s(gpu) for gpu in gpus_of(target)]
     finally:
         target.close()
         toolchain.close()
         if checker is not None:
             checker.close()
-    return _row(options, measurement, spans)
+    return _row(options, measurement, busy_s, idle_s)
 
 
 @contextmanager
@@ -197,11 +201,12 @@ def _workers_cpu_s() -> float:
 
 
 def _row(
-    options: argparse.Namespace, measurement: _Measurement, gpus: list[dict[str, float]]
+    options: argparse.Namespace,
+    measurement: _Measurement,
+    busy_s: list[float],
+    idle_s: list[float],
 ) -> Row:
-    """`gpus`: each one's spans."""
-    busy_s = [sum(s for name, s in spans.items() if ":" not in name) for spans in gpus]
-    unasked_s = [sum(s for name, s in spans.items() if "no request" in name) for spans in gpus]
+    """`busy_s` and `idle_s`: of each GPU, as the search's process and as its child saw it."""
     count, period = len(measurement.trials), measurement.period
     wall_s = period.end_s - period.begin_s
     return {
@@ -222,7 +227,7 @@ def _row(
         "wall_ms": _ms(wall_s, count),
         "trials_per_minute": round(60 * count / wall_s, 1),
         "gpu_idle_share": [round(1 - each / wall_s, 3) for each in busy_s],
-        "child_idle_share": [round(each / wall_s, 3) for each in unasked_s],
+        "gpu_unasked_share": [round(each / wall_s, 3) for each in idle_s],
         "load_average": round(os.getloadavg()[0], 1),
         "verdicts": dict(Counter(map(verdict_and_reason, measurement.trials))),
         "stages_cpu_ms": _stage_cpu(measurement.spans, period, count),

@@ -104,7 +104,9 @@ def talk(tmp_path, monkeypatch):
 def test_each_thread_gets_its_own_reply_in_the_order_in_which_they_asked(talk):
     futures = [talk.ask(f"request{at}", seconds=0.01) for at in range(8)]
     assert [future.result()["name"] for future in futures] == [f"request{at}" for at in range(8)]
-    assert talk.worked() == [f"{does} request{at}" for at in range(8) for does in ("begins", "ends")]
+    assert talk.worked() == [
+        f"{does} request{at}" for at in range(8) for does in ("begins", "ends")
+    ]
     assert talk.turns == len(talk.spent) == talk.child.jobs == 8
 
 
@@ -123,19 +125,19 @@ def test_the_child_goes_on_to_a_request_while_the_process_cannot_run(talk, monke
     assert first.result()["name"] == "first" and second.result()["name"] == "second"
 
 
-def test_no_more_than_two_are_sent(talk):
-    futures = [talk.ask(f"request{at}", seconds=0.3 if at == 0 else 0.0) for at in range(4)]
+def test_the_child_has_so_many_requests_and_no_more(talk):
+    futures = [talk.ask(f"request{at}", seconds=0.3 if at == 0 else 0.0) for at in range(6)]
     until(lambda: talk.sent == AT_ONCE)
-    assert talk.places == 4 and len(talk.conversation._waiting) == 2
+    assert talk.places == 6 and len(talk.conversation._waiting) == 6 - AT_ONCE
     assert all(future.result() for future in futures)
 
 
 @pytest.mark.parametrize("how", ["killed", "dies", "breaks"])
-def test_a_child_that_is_lost_costs_the_request_in_work_and_not_the_one_behind(talk, how):
+def test_a_child_that_is_lost_costs_the_request_in_work_and_none_behind(talk, how):
     end = {} if how == "killed" else {how: True}
     first = talk.ask("first", seconds=60.0 if how == "killed" else 0.3, **end)
-    second = talk.ask("second")
-    until(lambda: talk.sent == 2)
+    behind = [talk.ask(f"behind{at}") for at in range(3)]
+    until(lambda: talk.sent == AT_ONCE)
     if how == "killed":
         talk.until("begins first")
         os.kill(talk.child.hello["pid"], signal.SIGKILL)
@@ -145,9 +147,13 @@ def test_a_child_that_is_lost_costs_the_request_in_work_and_not_the_one_behind(t
         with pytest.raises(Fault) as fault:
             first.result()
         assert fault.value.code == "child_lost"
-    assert second.result()["name"] == "second" and talk.child.jobs == 1
-    assert talk.processes("ends second")[-1] == talk.child.hello["pid"]
-    assert talk.processes("begins first") != talk.processes("ends second")[-1:]
+    assert [future.result()["name"] for future in behind] == ["behind0", "behind1", "behind2"]
+    assert talk.child.jobs == 3
+    (lost,) = talk.processes("begins first")
+    assert [talk.processes(f"ends behind{at}")[-1] for at in range(3)] != [lost] * 3
+    assert [words for words in talk.worked() if words.startswith("ends behind")][-3:] == [
+        f"ends behind{at}" for at in range(3)
+    ]
 
 
 def test_a_child_that_died_between_two_requests_costs_none(talk):
@@ -197,7 +203,7 @@ def test_each_request_counts_the_seconds_that_the_child_had_for_it(talk):
     for future in [talk.ask(f"request{at}", seconds=0.2) for at in range(3)]:
         future.result()
     spent = [seconds for _, seconds in talk.spent]
-    assert all(0.15 < seconds for seconds in spent)
+    assert all(seconds > 0.15 for seconds in spent)
     assert sum(spent) <= time.monotonic() - begin  # none is counted twice
 
 
@@ -263,6 +269,7 @@ def test_another_process_gets_the_gpu_between_requests_that_never_pause(talk, mo
         talk.until("ends by2")
         other = subprocess.run(
             [sys.executable, "-c", OTHER, str(talk.folder)],
+            check=False,
             capture_output=True,
             text=True,
             timeout=LONGEST_WAIT_S,

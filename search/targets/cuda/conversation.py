@@ -19,9 +19,10 @@ from greenfast.search.children import Child, encoded
 from greenfast.search.targets.cuda.lock import GpuLock
 from greenfast.search.targets.cuda.measuring_child import MeasuringChild
 
-AT_ONCE = 2  # requests that the child has: it works on the first
+AT_ONCE = 3  # requests that the child has: it works on the first
 STRETCH_S = 2.0  # of requests without a pause; then other workers of the database may have the GPU
 SHORT_STRETCH_S = 0.2  # where another process of the machine waits
+UNASKED = "unasked"  # among a reply's activities: the child had no request before this one
 
 Turn = Callable[[], AbstractContextManager[None]]
 Spent = Callable[[str, float], None]  # of a kind of request, seconds
@@ -117,15 +118,16 @@ class Conversation:
         own.is_answered = True
         return reply
 
-    def _count(self, own: _Place, kind: str) -> None:
-        """Note the seconds that the child had for this request alone."""
+    def _count(self, own: _Place, kind: str) -> float:
+        """Note for how many seconds the child had this request and none before it."""
         now_s = time.monotonic()
         with self._lock:
-            begun_s = max(own.sent_s, self._replied_s)
             if self._admitted[0] is not own:
-                return
+                return 0.0
+            spent_s = now_s - max(own.sent_s, self._replied_s)
             self._replied_s = now_s
-        self._spent(kind, now_s - begun_s)
+        self._spent(kind, spent_s)
+        return spent_s
 
     @contextmanager
     def _place(self, *, is_pause: bool = False) -> Iterator[_Place]:

@@ -8,7 +8,6 @@ import math
 import shutil
 import tempfile
 import threading
-import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
