@@ -1,7 +1,7 @@
 """Times of attention kernels on grids of shapes, to make the shipped set from (grid_set).
 
     python -m bench.gpu.grid_times FOLDER [--dtype bf16] [--after] [--between 200] [--seconds 200]
-                                   [--seed 1]
+                                   [--seed 1] [--kind prefill]
 
 The pool (runtime_pool) has the presets, the winners of searches and the kernels that are shipped,
 compiled for one type. All of it is timed, beside PyTorch, on the shapes of the sixty that may be
@@ -28,6 +28,7 @@ from bench.command_line import require_gpu, script_parser
 from bench.gpu import runtime_calls
 from bench.gpu.graph_times import times_us
 from bench.gpu.grid_shapes import (
+    FAMILIES,
     Cell,
     Place,
     beside,
@@ -49,6 +50,7 @@ FASTEST_BEFORE = 2  # of a cell, by the stored results
 FASTEST, FASTEST_BESIDE = 4, 1  # in bf16, of a cell and of those beside it
 MOST_DECODE_ROWS = 256  # query rows of a key head: for more the template `decode` never won
 FALLBACK = "torch-default"
+KINDS = {family.kind for family in FAMILIES}
 ROUNDS = 7
 Labels = frozenset[str]
 WRITTEN_AFTER = 50  # points
@@ -63,6 +65,7 @@ class Run:
     pool: Pool
     ends: float
     labels: dict[Place, Labels] = field(default_factory=dict)  # to time on a cell; else all
+    kind: str = ""  # of the cells; empty: all of them
 
     @property
     def has_time(self) -> bool:
@@ -94,6 +97,7 @@ def main() -> int:
     parser.add_argument("--between", type=int, default=200, help="shapes inside of cells")
     parser.add_argument("--seconds", type=float, default=200.0)
     parser.add_argument("--seed", type=int, default=1, help="of the shapes inside of cells")
+    parser.add_argument("--kind", default="", choices=("", *sorted(KINDS)), help="of the cells")
     options = parser.parse_args()
     require_gpu()
     began = time.perf_counter()
@@ -105,11 +109,11 @@ def main() -> int:
         used = frozenset().union(*labels.values())
         points = {name: it for name, it in stored_points(before).items() if name in used}
     pool = Pool(points, heads(cells()), dtype=options.dtype)
-    run = Run(options.folder, options.dtype, pool, began + options.seconds, labels)
+    run = Run(options.folder, options.dtype, pool, began + options.seconds, labels, options.kind)
     if not run.before("runtime_pool"):
         measure_shapes(run)
     rows = run.before("runtime_grid")
-    if not options.after:
+    if not options.after and not options.kind:
         rows = rows or screen(run)
         run.labels = contenders(rows, points)
     if not run.before("runtime_between"):
@@ -232,6 +236,8 @@ def measure_between(run: Run, count: int, seed: int) -> None:
     for cell, shape in drawn_shapes(count, seed):
         if not run.has_time:
             break
+        if run.kind not in ("", FAMILIES[cell.family].kind):
+            continue
         rows.append(measured(run, cell, shape))
     if rows:
         run.write("runtime_between", {"seed": seed, "rows": rows})
@@ -242,7 +248,11 @@ def measure_grid(run: Run, before: Sequence[Row]) -> None:
     rows = list(before)
     began = time.perf_counter()
     known = {place_of(row) for row in rows}
-    left = [cell for cell in shuffled_cells() if key(cell) not in known]
+    left = [
+        cell
+        for cell in shuffled_cells()
+        if key(cell) not in known and run.kind in ("", FAMILIES[cell.family].kind)
+    ]
 
     def write() -> None:
         took_s = round(time.perf_counter() - began, 1)
