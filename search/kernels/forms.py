@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from greenfast.search.kernels.argument_specs import DTYPES, KINDS
+from greenfast.search.kernels.argument_specs import DTYPES, KINDS, SCALAR_DTYPES
 
 Schema = dict[str, Any]
 
@@ -251,6 +251,17 @@ WORKSPACE = Form(
         Key("when", EXPRESSION, "it exists only when this holds", "always"),
     ),
 )
+SCALAR = Form(
+    "[[scalars]]",
+    "A number, passed after the kernel's arguments and before workspaces, for what an entry cannot "
+    "derive from them and its grid.",
+    (
+        Key("name", NAME, "for reports"),
+        Key("dtype", {"enum": list(SCALAR_DTYPES)}, "its type in the entry's parameter list"),
+        Key("value", EXPRESSION, "may use run-time dims"),
+        Key("when", EXPRESSION, "it is an argument only when this holds", "always"),
+    ),
+)
 TENSOR_MAP = Form(
     "[[tensor_maps]]",
     "A tensor map, passed by value as one of the last arguments of every entry; needs "
@@ -388,6 +399,7 @@ TEMPLATE = Form(
         ),
         Key("launches", _list(LAUNCH), "what runs, in order"),
         Key("workspaces", _list(WORKSPACE), "scratch memory", "[]"),
+        Key("scalars", _list(SCALAR), "numbers that entries take besides", "[]"),
         Key("tensor_maps", _list(TENSOR_MAP), "maps for bulk tensor copies", "[]"),
         Key(
             "worthwhile_when",
@@ -427,7 +439,7 @@ TABLES: Mapping[str, tuple[Form, ...]] = {
     "kernel": (
         KERNEL, OPTION, DIM, ARGUMENT, WORK, ALIGNMENT, WORKLOAD, REQUIREMENT, CHECK, PROBE,
     ),
-    "template": (TEMPLATE, PARAMETER, CONSTRAINT, LAUNCH, WORKSPACE, TENSOR_MAP, PRESET),
+    "template": (TEMPLATE, PARAMETER, CONSTRAINT, LAUNCH, WORKSPACE, SCALAR, TENSOR_MAP, PRESET),
 }  # fmt: skip
 
 

@@ -49,6 +49,9 @@ def passed_arguments(
         Passed(argument.name, _CLASSES[argument.dtype] if argument.kind == "scalar" else "pointer")
         for argument in kernel.arguments
     ]
+    arguments += [
+        Passed(scalar.name, _CLASSES[scalar.dtype]) for scalar in template.own_scalars(values)
+    ]
     arguments += [Passed(workspace.name, "pointer") for workspace in template.scratch(values)]
     arguments += [Passed(tensor_map.name, "map") for tensor_map in template.mapped(values)]
     return (*arguments, *([Passed("probe_out", "pointer")] if probe else []))
