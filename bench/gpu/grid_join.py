@@ -24,18 +24,15 @@ from bench.gpu import grid_set
 from bench.gpu.grid_shapes import Place, cells, key, place_of
 from bench.gpu.grid_times import FALLBACK, result_of
 from bench.gpu.rule_regret import DTYPES
-from bench.gpu.runtime_pool import Point, stored_points
+from bench.gpu.runtime_pool import Design, Point, design, stored_points
 from bench.gpu.runtime_set import SET, stored_form
 from bench.gpu.runtime_shapes import shapes
 from bench.gpu.set_files import sealed
 from bench.gpu.tuned_set import SETS, Part, moved, read_part, renumbered
 from bench.results import Row, find_result, read_result, write_result
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.space.candidate import complete_parameters
 
 GPU_NAME = "NVIDIA H200"
 BEFORE = " (before)"  # behind a label that stands for another kernel in the newer run
-Design = tuple[str, str]
 
 
 def main() -> int:
@@ -100,13 +97,6 @@ def joined_times(dtype: str, folder: Path) -> dict[str, Row]:
             if label in used
         }
     return joined
-
-
-def design(point: Point) -> Design:
-    """Equal for points that render alike; a parameter that came later has its default."""
-    kernel = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
-    template = kernel.template(point.template)
-    return point.template, json.dumps(complete_parameters(template, point.parameters, ()))
 
 
 def renamed(

@@ -38,7 +38,7 @@ from bench.gpu.grid_shapes import (
     place_of,
 )
 from bench.gpu.runtime_calls import environment, inputs, peers
-from bench.gpu.runtime_pool import Point, Pool, own_times, pool_points, stored_points
+from bench.gpu.runtime_pool import Point, Pool, design, own_times, pool_points, stored_points
 from bench.gpu.runtime_shapes import Shape, shapes
 from bench.gpu.tuned_set import DIMS
 from bench.results import Row, find_result, read_result, write_result
@@ -113,7 +113,9 @@ def main() -> int:
     if not run.before("runtime_pool"):
         measure_shapes(run)
     rows = run.before("runtime_grid")
-    if not options.after and not options.kind:
+    if options.kind:
+        run.labels = close_or_new(points)
+    elif not options.after:
         rows = rows or screen(run)
         run.labels = contenders(rows, points)
     if not run.before("runtime_between"):
@@ -176,13 +178,29 @@ def nearest(place: Place, others: Iterable[Place]) -> list[Place]:
     return alike[:NEAREST]
 
 
+def close_or_new(points: Mapping[str, Point]) -> dict[Place, Labels]:
+    """By cell: contenders by the stored results, and all points that those do not have."""
+    stored, known = before(points)
+    rows = [
+        {**row, "times": {known[name]: us for name, us in row["times"].items() if name in known}}
+        for row in stored.get("rows", ())
+    ]
+    timed = set(map(design, stored_points(stored).values()))
+    new = frozenset(label for label, point in points.items() if design(point) not in timed)
+    return {place: labels | new for place, labels in contenders(rows, points).items()}
+
+
+def before(points: Mapping[str, Point]) -> tuple[Row, dict[str, str]]:
+    """The stored results, and today's label of each label in them that the pool still has."""
+    stored = find_result("h200/runtime_grid")
+    label_of = {design(point): label for label, point in points.items()}
+    old = {label: design(point) for label, point in stored_points(stored).items()}
+    return stored, {label: label_of[each] for label, each in old.items() if each in label_of}
+
+
 def fastest_before(points: Mapping[str, Point]) -> dict[Place, Labels]:
     """By cell: the kernels that were fastest by the stored results, as today's pool calls them."""
-    stored = find_result("h200/runtime_grid")
-    known = {
-        old: new for old, point in stored_points(stored).items() for new in points
-        if points[new] == point
-    }  # fmt: skip
+    stored, known = before(points)
     fastest = fastest_labels(stored.get("rows", ()), FASTEST_BEFORE, 0)
     return {
         place: frozenset(known[name] for name in labels if name in known)
