@@ -241,25 +241,25 @@ LAUNCH = Form(
         Key("when", EXPRESSION, "the launch exists only when this holds", "always"),
     ),
 )
-WORKSPACE = Form(
-    "[[workspaces]]",
-    "Scratch memory, passed as a pointer after the kernel's arguments.",
-    (
-        Key("name", NAME, "for reports"),
-        Key("bytes", EXPRESSION, "its size; may use run-time dims"),
-        Key("zero_fill", FLAG, "zeros before the launches; else undefined", "false"),
-        Key("when", EXPRESSION, "it exists only when this holds", "always"),
-    ),
-)
 SCALAR = Form(
     "[[scalars]]",
-    "A number, passed after the kernel's arguments and before workspaces, for what an entry cannot "
-    "derive from them and its grid.",
+    "A number, passed after the kernel's arguments, that an entry cannot derive from them and its "
+    "grid.",
     (
         Key("name", NAME, "for reports"),
         Key("dtype", {"enum": list(SCALAR_DTYPES)}, "its type in the entry's parameter list"),
         Key("value", EXPRESSION, "may use run-time dims"),
         Key("when", EXPRESSION, "it is an argument only when this holds", "always"),
+    ),
+)
+WORKSPACE = Form(
+    "[[workspaces]]",
+    "Scratch memory, passed as a pointer after the scalars.",
+    (
+        Key("name", NAME, "for reports"),
+        Key("bytes", EXPRESSION, "its size; may use run-time dims"),
+        Key("zero_fill", FLAG, "zeros before the launches; else undefined", "false"),
+        Key("when", EXPRESSION, "it exists only when this holds", "always"),
     ),
 )
 TENSOR_MAP = Form(
@@ -398,8 +398,10 @@ TEMPLATE = Form(
             "{}",
         ),
         Key("launches", _list(LAUNCH), "what runs, in order"),
+        Key(
+            "scalars", _list(SCALAR), "numbers that entries take after the kernel's arguments", "[]"
+        ),
         Key("workspaces", _list(WORKSPACE), "scratch memory", "[]"),
-        Key("scalars", _list(SCALAR), "numbers that entries take besides", "[]"),
         Key("tensor_maps", _list(TENSOR_MAP), "maps for bulk tensor copies", "[]"),
         Key(
             "worthwhile_when",
@@ -439,7 +441,7 @@ TABLES: Mapping[str, tuple[Form, ...]] = {
     "kernel": (
         KERNEL, OPTION, DIM, ARGUMENT, WORK, ALIGNMENT, WORKLOAD, REQUIREMENT, CHECK, PROBE,
     ),
-    "template": (TEMPLATE, PARAMETER, CONSTRAINT, LAUNCH, WORKSPACE, SCALAR, TENSOR_MAP, PRESET),
+    "template": (TEMPLATE, PARAMETER, CONSTRAINT, LAUNCH, SCALAR, WORKSPACE, TENSOR_MAP, PRESET),
 }  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def _difference(declared: Sequence[str], passed: Sequence[Passed]) -> str:
         names = ", ".join(argument.name for argument in passed) or "none"
         return (
             f"takes {len(declared)} arguments, and a launch passes {len(passed)}: {names} "
-            "(the [[arguments]] of kernel.toml, then the template's workspaces)"
+            "(the [[arguments]] of kernel.toml, then the template's scalars and workspaces)"
         )
     for number, (form, argument) in enumerate(zip(declared, passed, strict=True), 1):
         fits = {form} | ({"pointer"} if form == "64 bits" else set())
@@ -111,6 +111,6 @@ def _difference(declared: Sequence[str], passed: Sequence[Passed]) -> str:
             return (
                 f"takes {_WORDS.get(form, form)} as argument {number}, where a launch passes "
                 f"{argument.words}: the order is that of [[arguments]] in kernel.toml, then the "
-                "template's workspaces"
+                "template's scalars and workspaces"
             )
     return ""
