@@ -72,9 +72,13 @@ def main() -> None:
     parser.add_argument("--slow-down", type=float, default=1.0, help="of the stand-in GPU")
     parser.add_argument("--warm", action="store_true", help="measure a repeated search")
     parser.add_argument("--no-workers", action="store_true", help="judge outputs in the process")
+    parser.add_argument(
+        "--switch-ms", type=float, default=1e3 * sys.getswitchinterval(), help="of Python's threads"
+    )
     parser.add_argument("--version", default="")
     parser.add_argument("--emulator", type=Path, help="a folder in which its build is kept")
     options = parser.parse_args()
+    sys.setswitchinterval(options.switch_ms / 1e3)
     with tempfile.TemporaryDirectory(prefix="greenfast-search-cpu-") as name, ExitStack() as stack:
         stack.enter_context(_patches(Path(name), options))
         if options.warm:
@@ -142,15 +146,13 @@ def measured(folder: Path, options: argparse.Namespace) -> Row:
         target.prepare()
         with _opened_store(folder) as store:
             measurement = _searched(setting, store, target, toolchain, profiled=options.profile)
-        busy_s = [
-            sum(s for name, s in gpu.spans.items() if ":" not in name) for gpu in gpus_of(target)
-        ]
+        spans = [dict(gpu.spans) for gpu in gpus_of(target)]
     finally:
         target.close()
         toolchain.close()
         if checker is not None:
             checker.close()
-    return _row(options, measurement, busy_s)
+    return _row(options, measurement, spans)
 
 
 @contextmanager
@@ -194,8 +196,12 @@ def _workers_cpu_s() -> float:
     return sum(process_s(worker.process.pid) for worker in used.pool.all) if used else 0.0
 
 
-def _row(options: argparse.Namespace, measurement: _Measurement, busy_s: list[float]) -> Row:
-    """`busy_s`: of each GPU."""
+def _row(
+    options: argparse.Namespace, measurement: _Measurement, gpus: list[dict[str, float]]
+) -> Row:
+    """`gpus`: each one's spans."""
+    busy_s = [sum(s for name, s in spans.items() if ":" not in name) for spans in gpus]
+    unasked_s = [sum(s for name, s in spans.items() if "no request" in name) for spans in gpus]
     count, period = len(measurement.trials), measurement.period
     wall_s = period.end_s - period.begin_s
     return {
@@ -207,6 +213,7 @@ def _row(options: argparse.Namespace, measurement: _Measurement, busy_s: list[fl
         "strategy": options.strategy,
         "gpus": options.gpus,
         "as_if_cores": options.cores,
+        "switch_ms": round(1e3 * sys.getswitchinterval(), 3),
         "ended": f"{measurement.result.ended}: {measurement.result.why}",
         "trials": count,
         "own_cpu_ms": _ms(measurement.own_cpu_s, count),
@@ -215,6 +222,7 @@ def _row(options: argparse.Namespace, measurement: _Measurement, busy_s: list[fl
         "wall_ms": _ms(wall_s, count),
         "trials_per_minute": round(60 * count / wall_s, 1),
         "gpu_idle_share": [round(1 - each / wall_s, 3) for each in busy_s],
+        "child_idle_share": [round(each / wall_s, 3) for each in unasked_s],
         "load_average": round(os.getloadavg()[0], 1),
         "verdicts": dict(Counter(map(verdict_and_reason, measurement.trials))),
         "stages_cpu_ms": _stage_cpu(measurement.spans, period, count),
