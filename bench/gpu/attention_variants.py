@@ -1,11 +1,12 @@
 """Points of attention/wgmma around the best designs of long rows, beside cuDNN in one process.
 
-    python -m bench.gpu.attention_variants build FOLDER [--kept FOLDER]               anywhere
+    python -m bench.gpu.attention_variants build FOLDER [--kept FOLDER] [--row ROW]   anywhere
     python -m bench.gpu.attention_variants measure FOLDER OUT.json [--seconds 110]    on a GPU
 
-`build` compiles the products of a few axes for each row, as bundles in FOLDER. `measure` times them
-in CUDA graphs in turns with PyTorch's kernels, and compares outputs with cuDNN's. There is no
-confirmation in fresh processes, and the best of many points looks faster than it is.
+`build` compiles the products of a few axes for each row, or for the named ones, as bundles in
+FOLDER. `measure` times them in CUDA graphs in turns with PyTorch's kernels, and compares outputs
+with cuDNN's. There is no confirmation in fresh processes, and the best of many points looks faster
+than it is.
 """
 
 from __future__ import annotations
@@ -69,6 +70,32 @@ def small_heads_causal() -> list[Row]:
     ]
 
 
+def many_short() -> list[Row]:
+    small = {"consumers": 1, "tile_n": 64, "stages": 3, "blocks_per_sm": 3, "lazy_rescale": True}
+    alone = {"consumers": 1, "tile_n": 112, "stages": 2, "blocks_per_sm": 3, "loader": "self"}
+    schedulers = ("grid", "persistent", "persistent_all")
+    return [
+        *points({**small, "heads_together": 1}, scheduler=schedulers[:1]),
+        *points({**small, "heads_together": 1, "q_buffers": 2}, scheduler=schedulers[1:]),
+        *points(alone, scheduler=schedulers, tile_n=(64, 112)),
+        *points(design(2, 64, q_buffers=2, blocks_per_sm=2), scheduler=schedulers[1:]),
+    ]
+
+
+def causal_walks() -> list[Row]:
+    """Who takes which row tiles, where they differ in length."""
+    stays = {"q_buffers": 2, "heads_together": 64, "lazy_rescale": True, "epilogue": "direct"}
+    designs = (design(2, 128, turns=True, **stays), design(2, 64, **stays), design(3, 128, **stays))
+    return [
+        point
+        for base in designs
+        for point in (
+            {name: value for name, value in base.items() if name != "q_buffers"},
+            *points(base, scheduler=("persistent", "persistent_all")),
+        )
+    ]
+
+
 def large_heads() -> list[Row]:
     stays, alone = design(2, 128, turns=True, **STAYS), design(2, 128, turns=True, **ALONE)
     three = design(3, 128, overlap=False, **ALONE)
@@ -101,6 +128,13 @@ PLANS = {
     "B=4,H=16,S_q=4096,D=128" + CAUSAL: large_heads_causal,
     "B=1,H=16,S_q=16384,D=128" + CAUSAL: large_heads_causal,
     "B=1,H=32,H_kv=8,S_q=1024,D=128" + CAUSAL: large_heads_causal,
+    "B=1,H=32,H_kv=8,S_q=1536,D=64" + CAUSAL: causal_walks,
+    "B=1,H=32,H_kv=8,S_q=1536,D=128" + CAUSAL: causal_walks,
+    "B=1,H=32,H_kv=8,S_q=3072,D=128" + CAUSAL: causal_walks,
+    "B=139,H=12,S_q=40,D=64": many_short,
+    "B=139,H=12,S_q=64,D=64": many_short,
+    "B=33,H=16,S_q=128,D=64": many_short,
+    "B=200,H=12,S_q=200,D=64": many_short,
 }
 
 
@@ -111,9 +145,11 @@ def main() -> int:
     parser.add_argument("out", type=Path, nargs="?", metavar="OUT.json")
     parser.add_argument("--seconds", type=float, default=110.0)
     parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
+    parser.add_argument("--row", action="append", choices=tuple(PLANS), help="may be repeated")
     options = parser.parse_args()
     if options.work == "build":
-        build(options.folder, options.kept or options.folder / "compiled")
+        rows = options.row or list(PLANS)
+        build(options.folder, options.kept or options.folder / "compiled", rows)
         return 0
     if options.out is None:
         parser.error("OUT.json is missing")
@@ -124,7 +160,7 @@ def main() -> int:
 # ---- anywhere ----
 
 
-def build(folder: Path, kept: Path) -> None:
+def build(folder: Path, kept: Path, names: list[str]) -> None:
     from bench.gpu.set_files import Entry, built, bundle_bytes
     from greenfast.search.cores import usable_cores
     from greenfast.search.devices.facts import device
@@ -139,12 +175,12 @@ def build(folder: Path, kept: Path) -> None:
     template, on = kernel.template("wgmma"), device(GPU)
     toolchain = Toolchain(kept, usable_cores())
     index: list[Row] = []
-    for name, plan in PLANS.items():
+    for name in names:
         shape = row_shape(name)
         compiled = {"D": shape.D, "dtype": DTYPE, "mask": shape.mask}
         items = tuple(sorted(compiled.items()))
         space = Space(template, items, on)
-        for given in plan():
+        for given in PLANS[name]():
             parameters = complete_parameters(template, given, items)
             if space.why_not(parameters):
                 continue
@@ -160,7 +196,7 @@ def build(folder: Path, kept: Path) -> None:
             index.append({"workload": name, "file": file, "parameters": dict(parameters)})
     write_json(folder / "index.json", index)
     toolchain.close()
-    print(f"{len(index)} points of {len(PLANS)} rows")
+    print(f"{len(index)} points of {len(names)} rows")
 
 
 # ---- on a GPU ----

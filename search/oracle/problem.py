@@ -131,7 +131,7 @@ class Problem:
     case: Case
     tensors: tuple[Tensor, ...]
     workspaces: tuple[WorkspaceMemory, ...]
-    arguments: Arguments  # in order: the kernel's, then workspaces, then tensor maps
+    arguments: Arguments  # in order: the kernel's, then scalars, workspaces and tensor maps
     launches: tuple[LaunchPlan, ...]
     work_flop: float  # of the operation, independent of the template
     work_bytes: float  # compulsory traffic
@@ -170,6 +170,10 @@ def lay_out(
         absent = argument.optional and not optional_outputs
         arguments.append(None if absent else tensors[argument.name])
     launch_values = {**values, **point.values}
+    arguments += [
+        Scalar(scalar.dtype, scalar.value(launch_values))
+        for scalar in template.own_scalars(launch_values)
+    ]
     workspaces = tuple(
         WorkspaceMemory(workspace.name, int(workspace.bytes(launch_values)), workspace.zero_fill)
         for workspace in template.scratch(launch_values)
