@@ -42,6 +42,7 @@ GRID: Row = {"scheduler": "grid", "heads_together": 64, "epilogue": "direct"}
 ALONE: Row = {**GRID, "heads_together": 1}  # a head's row tiles one after another
 MIXED: Row = {**GRID, "heads_together": 32}
 BOTH = (False, True)
+PARTED: Row = {"ordered": True, "ordered_part": "half"}
 
 
 def design(consumers: int, tile_n: int, **more: Any) -> Row:
@@ -55,6 +56,8 @@ def small_heads() -> list[Row]:
         *points(three, turns=(False,), ordered=BOTH),
         *points(design(3, 128, **ALONE), turns=(True,), ordered=BOTH),
         *points(two, turns=(True,), ordered=BOTH),
+        *points({**three, **PARTED, "turns": True}, lazy_rescale=BOTH),
+        *points({**two, **PARTED, "turns": True}, lazy_rescale=BOTH),
         *points({**three, "overlap": False}, lazy_rescale=BOTH),
     ]
 
@@ -104,6 +107,10 @@ def large_heads() -> list[Row]:
         *points(alone, ordered=BOTH, lazy_rescale=BOTH, tile_n=(128, 160, 176)),
         *points({**stays, "q_buffers": 1}, ordered=BOTH, lazy_rescale=BOTH, tile_n=(160, 176)),
         *points(three, tile_n=(96, 112, 128), lazy_rescale=BOTH, epilogue=("tensor", "direct")),
+        *points({**stays, "ordered": True}, ordered_part=("half", "maxima"), lazy_rescale=BOTH),
+        *points({**alone, **PARTED}, lazy_rescale=BOTH, tile_n=(128, 160, 176)),
+        *points({**stays, **PARTED, "q_buffers": 1}, lazy_rescale=BOTH, tile_n=(160, 176)),
+        *points({**stays, "scheduler": "persistent_all"}, ordered=(True,), lazy_rescale=(True,)),
     ]
 
 
@@ -113,6 +120,7 @@ def large_heads_causal() -> list[Row]:
     return [
         *points(mixed, turns=(True,), ordered=BOTH, lazy_rescale=BOTH, tile_n=tiles),
         *points(mixed, turns=(False,), ordered=BOTH, lazy_rescale=BOTH, tile_n=(64, 128)),
+        *points({**mixed, **PARTED}, turns=BOTH, lazy_rescale=BOTH, tile_n=(128, 160, 176)),
         *points({**mixed, "overlap": False, "consumers": 3}, lazy_rescale=BOTH, tile_n=(96, 128)),
     ]
 
