@@ -1,13 +1,14 @@
 """How long GPUs wait for requests while the search's process is busy: with and without sending
 requests ahead.
 
-    python -m bench.speed.requests_ahead [--save] [--seconds 6] [--gpus 2] [--request-ms 28]
-                                         [--work-ms 10.5]
+    python -m bench.speed.requests_ahead [--save] [--seconds 3] [--rounds 3] [--gpus 2]
+                                         [--request-ms 28] [--work-ms 10.5]
 
 Stand-in children sleep for each request as long as a request of an attention search takes on an
 H200. Threads of this process ask them, and after each reply they compute in Python as long as a
 search does for a request. `unasked_share`: a child had no request, as it saw it. `rate_share`: the
-rate, as a share of what the children could answer. Nothing here was measured on a GPU.
+rate, as a share of what the children could answer. Each figure is the median of `--rounds` in which
+all settings have their turn. Nothing here was measured on a GPU.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import sys
 import tempfile
 import threading
@@ -40,17 +42,28 @@ PASSES_WITHOUT_A_CLOCK = 200
 def main() -> None:
     parser = script_parser(__doc__)
     add_save(parser)
-    parser.add_argument("--seconds", type=float, default=6.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--request-ms", type=float, default=28.0)
     parser.add_argument("--work-ms", type=float, default=10.5, help="of this process, a request")
     parser.add_argument("--at-once", type=int, nargs="+", default=[1, 2, 3, 4])
     parser.add_argument("--switch-ms", type=float, nargs="+", default=[5.0, 1.0])
     options = parser.parse_args()
+    settings = [
+        (at_once, switch_ms) for switch_ms in options.switch_ms for at_once in options.at_once
+    ]
+    rounds = [[measured(options, *setting) for setting in settings] for _ in range(options.rounds)]
     rows = [
-        measured(options, at_once, switch_ms)
-        for switch_ms in options.switch_ms
-        for at_once in options.at_once
+        {
+            "at_once": at_once,
+            "switch_ms": switch_ms,
+            "gpus": options.gpus,
+            "request_ms": options.request_ms,
+            "work_ms": options.work_ms,
+            **{name: round(statistics.median(row[name] for row in each), 3) for name in each[0]},
+        }
+        for (at_once, switch_ms), each in zip(settings, zip(*rounds, strict=True), strict=True)
     ]
     print(json.dumps(rows, indent=1), flush=True)
     publish("requests_ahead", rows, save=options.save)
@@ -66,15 +79,7 @@ def measured(options: argparse.Namespace, at_once: int, switch_ms: float) -> Row
             path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "unit")])
             stack.enter_context(patch.dict(os.environ, {"PYTHONPATH": path, "TMPDIR": str(folder)}))
             gpus = [stack.enter_context(_gpu(folder, number)) for number in range(options.gpus)]
-            return {
-                "at_once": at_once,
-                "switch_ms": switch_ms,
-                "gpus": options.gpus,
-                "request_ms": options.request_ms,
-                "work_ms": options.work_ms,
-                **_asked(gpus, options),
-                "load_average": round(os.getloadavg()[0], 1),
-            }
+            return {**_asked(gpus, options), "load_average": round(os.getloadavg()[0], 1)}
     finally:
         sys.setswitchinterval(before)
 
