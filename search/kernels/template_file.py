@@ -200,7 +200,7 @@ def _scalars(
     known: set[str],
     run_known: set[str],
 ) -> tuple[TemplateScalar, ...]:
-    taken = {each.name for each in (*arguments, *workspaces)}
+    taken = {argument.name for argument in arguments} | {each.name for each in workspaces}
     taken |= {str(each.get("name", str, "")) for each in table.tables("tensor_maps")}
     scalars: list[TemplateScalar] = []
     for entry in table.tables("scalars"):
