@@ -85,6 +85,20 @@ def many_short() -> list[Row]:
     ]
 
 
+def causal_walks() -> list[Row]:
+    """Who takes which row tiles, where they differ in length."""
+    stays = {"q_buffers": 2, "heads_together": 64, "lazy_rescale": True, "epilogue": "direct"}
+    designs = (design(2, 128, turns=True, **stays), design(2, 64, **stays), design(3, 128, **stays))
+    return [
+        point
+        for base in designs
+        for point in (
+            {name: value for name, value in base.items() if name != "q_buffers"},
+            *points(base, scheduler=("persistent", "persistent_all")),
+        )
+    ]
+
+
 def large_heads() -> list[Row]:
     stays, alone = design(2, 128, turns=True, **STAYS), design(2, 128, turns=True, **ALONE)
     three = design(3, 128, overlap=False, **ALONE)
@@ -122,6 +136,9 @@ PLANS = {
     "B=4,H=16,S_q=4096,D=128" + CAUSAL: large_heads_causal,
     "B=1,H=16,S_q=16384,D=128" + CAUSAL: large_heads_causal,
     "B=1,H=32,H_kv=8,S_q=1024,D=128" + CAUSAL: large_heads_causal,
+    "B=1,H=32,H_kv=8,S_q=1536,D=64" + CAUSAL: causal_walks,
+    "B=1,H=32,H_kv=8,S_q=1536,D=128" + CAUSAL: causal_walks,
+    "B=1,H=32,H_kv=8,S_q=3072,D=128" + CAUSAL: causal_walks,
     "B=139,H=12,S_q=40,D=64": many_short,
     "B=139,H=12,S_q=64,D=64": many_short,
     "B=33,H=16,S_q=128,D=64": many_short,
