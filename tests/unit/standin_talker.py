@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from greenfast.search.children import serve_requests
+from greenfast.search.targets.cuda.conversation import UNASKED
 
 NOTES = Path(os.environ["TMPDIR"]) / "notes"
+
+
+replied_s: list[float] = []  # when the last reply was ready
 
 
 def note(words: str) -> None:
@@ -24,13 +28,16 @@ def note(words: str) -> None:
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     if request["do"] == "hello":
         return {"pid": os.getpid()}
-    note(f"begins {request['name']}")
+    spans = {UNASKED: time.monotonic() - replied_s.pop()} if replied_s else {}
+    name = request.get("name", "")
+    note(f"begins {name}")
     time.sleep(request.get("seconds", 0.0))
     if request.get("dies"):
         os._exit(3)
-    note(f"ends {request['name']}")
+    note(f"ends {name}")
     error = {"error": "an illegal address"} if request.get("breaks") else {}
-    return {"name": request["name"], "size": len(request.get("filling", "")), **error}
+    replied_s.append(time.monotonic())
+    return {"name": name, "size": len(request.get("filling", "")), "spans": spans, **error}
 
 
 if __name__ == "__main__":

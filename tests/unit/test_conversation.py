@@ -64,7 +64,7 @@ class Talk:
     @property
     def sent(self) -> int:
         """Requests that the child has in its pipe or works on."""
-        return sum(place.child is not None for place in self.conversation._admitted)
+        return sum(place.is_sent for place in self.conversation._admitted)
 
     def worked(self) -> list[str]:
         """What the child noted, without processes and times."""
@@ -173,6 +173,24 @@ def test_an_interrupt_ends_the_request_in_work_and_the_one_behind(talk):
         assert fault.value.code == "interrupted"
     assert talk.ask("third").result()["name"] == "third"
     assert "begins second" not in talk.worked()
+
+
+def test_whoever_leaves_without_a_reply_takes_nobody_elses(talk):
+    """As a keyboard interrupt does, in the middle of writing a large request."""
+    first = talk.ask("first", seconds=0.5)
+    until(lambda: talk.sent == 1)
+
+    def broken_off(message):
+        os.write(talk.child.running._write, message[:1000])
+        raise KeyboardInterrupt
+
+    talk.child.running.send = broken_off
+    with pytest.raises(KeyboardInterrupt):
+        talk.conversation.reply({"do": "work", "name": "second", "filling": LARGE})
+    with pytest.raises(Fault) as fault:
+        first.result()
+    assert fault.value.code == "interrupted"
+    assert talk.ask("third").result()["name"] == "third"
 
 
 def test_requests_and_replies_larger_than_a_pipe_block_nobody(talk):

@@ -37,7 +37,8 @@ class _Place:
     is_admitted: bool = False
     interrupts: int = 0  # of the child, when it was admitted
     behind: Child | None = None  # which has the request before this one; None: there is none
-    child: Child | None = None  # which has this one
+    child: Child | None = None  # which has this one, or a part of it
+    is_sent: bool = False  # the whole
     sent_s: float = 0.0
     is_answered: bool = False
 
@@ -88,9 +89,8 @@ class Conversation:
             self._send_first(own, message)
             return
         own.sent_s = time.monotonic()
-        with suppress(OSError):  # the child is lost with the request before: it is sent later
-            own.behind.send(message)
-            self._has(own, own.behind)
+        with suppress(OSError):  # the child was lost with the request before: it is sent later
+            self._write(own, message, own.behind)
 
     def _send_first(self, own: _Place, message: bytes) -> None:
         """Send to a child that has no other request, and is started if need be."""
@@ -98,12 +98,14 @@ class Conversation:
         self._child.require_no_interrupt_since(own.interrupts)
         child = self._child.start()
         with suppress(OSError):  # it has died, which `receive` reports
-            child.send(message)
-        self._has(own, child)
+            self._write(own, message, child)
 
-    def _has(self, own: _Place, child: Child) -> None:
+    def _write(self, own: _Place, message: bytes, child: Child) -> None:
         with self._lock:
-            own.child = child
+            own.child, own.is_sent = child, False
+        child.send(message)
+        with self._lock:
+            own.is_sent = True
             self._admit()
 
     def _wait_to_be_first(self, own: _Place) -> None:
@@ -112,8 +114,8 @@ class Conversation:
 
     def _received(self, own: _Place, message: bytes) -> dict[str, Any]:
         """The reply to the first request, whose deadline counts from now."""
-        if own.child is None or own.child is not self._child.running:
-            self._send_first(own, message)  # the child was lost with the request before
+        if not own.is_sent or own.child is not self._child.running:
+            self._send_first(own, message)  # the child was lost before it came to this one
         reply = self._child.receive(own.interrupts)
         own.is_answered = True
         return reply
@@ -158,7 +160,7 @@ class Conversation:
         return (
             not place.is_pause
             and len(self._admitted) < AT_ONCE
-            and last.child is not None
+            and last.is_sent
             and last.child is self._child.running
             and self._child.takes(len(self._admitted) + 1)
             and held_s < STRETCH_S

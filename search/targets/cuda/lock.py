@@ -42,7 +42,9 @@ class GpuLock:
             self.release()
 
     def take(self) -> None:
-        """Wait for it. Fault when others keep the GPU beyond the deadline."""
+        """Wait for it. Fault when others keep the GPU beyond the deadline, or once it is closed."""
+        if self._gpu < 0:
+            raise Fault(f"{self._target} is no longer in use here", code="interrupted")
         end_s = time.monotonic() + self._deadline_s
         self._wait_for(self._queue, end_s)
         try:
@@ -51,7 +53,8 @@ class GpuLock:
             fcntl.flock(self._queue, fcntl.LOCK_UN)
 
     def release(self) -> None:
-        fcntl.flock(self._gpu, fcntl.LOCK_UN)
+        if self._gpu >= 0:
+            fcntl.flock(self._gpu, fcntl.LOCK_UN)
 
     def is_awaited(self) -> bool:
         """Whether another process waits. Only its holder may ask."""
