@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from greenfast.search.kernels.spec import Argument, KernelSpec, TemplateSpec
 from greenfast.search.oracle import far
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.reference import CaseData
-from greenfast.search.oracle.storage import DTYPES
+from greenfast.search.oracle.storage import DTYPES, SCALAR_FORMATS
 from greenfast.search.oracle.tensor_maps import tensor_maps
 from greenfast.search.space.space import Resolved
 
@@ -171,7 +172,7 @@ def lay_out(
         arguments.append(None if absent else tensors[argument.name])
     launch_values = {**values, **point.values}
     arguments += [
-        Scalar(scalar.dtype, scalar.value(launch_values))
+        _number(scalar.dtype, scalar.value, launch_values)
         for scalar in template.own_scalars(launch_values)
     ]
     workspaces = tuple(
@@ -201,7 +202,21 @@ def _scalar(
         owner, axis = argument.stride_of
         return Scalar(argument.dtype, tensors[owner].passed_strides[axis])
     assert argument.value is not None, "the catalogue gives every scalar a value or a stride"
-    return Scalar(argument.dtype, argument.value(values))
+    return _number(argument.dtype, argument.value, values)
+
+
+def _number(dtype: str, value: Expression, values: Mapping[str, Value]) -> Scalar:
+    number = value(values)
+    try:
+        struct.pack(SCALAR_FORMATS[dtype], number)
+    except (struct.error, OverflowError):
+        raise SpecError(
+            f"{value.where}: {value.text!r} gives {number!r}, which is no {dtype}",
+            code="bad_expression",
+            mend=f"a number that {dtype} can hold; // and ceil_div give whole numbers",
+        ) from None
+    assert not isinstance(number, str)  # no format takes one
+    return Scalar(dtype, number)
 
 
 def launches(template: TemplateSpec, values: Mapping[str, Value]) -> tuple[LaunchPlan, ...]:

@@ -105,6 +105,16 @@ def test_an_authors_mistake_is_named(rows, old, new, words):
     assert words in str(refused.value)
 
 
+@pytest.mark.parametrize("value", ["R / 3", "B * 2 ** 40"])
+def test_a_number_that_the_type_cannot_hold_is_named(rows, value):
+    kernel = rows('"B"', f'"{value}"')
+    template, point = resolved(kernel, 64)
+    case = workload_case(kernel.workload("small"), 1)
+    with pytest.raises(SpecError, match="which is no int32") as refused:
+        lay_out(kernel, template, point, case, case_data(kernel, case))
+    assert "[[scalars]] 1, value" in refused.value.message
+
+
 def test_a_candidates_bundle_passes_them(rows):
     """`greenfast bundle` keeps them in the template's file, as it keeps workspaces."""
     kernel = rows()
