@@ -17,6 +17,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ STAYS: Row = {"scheduler": "persistent", "q_buffers": 2, "heads_together": 1, "e
 GRID: Row = {"scheduler": "grid", "heads_together": 64, "epilogue": "direct"}
 ALONE: Row = {**GRID, "heads_together": 1}  # a head's row tiles one after another
 MIXED: Row = {**GRID, "heads_together": 32}
+ALL: Row = {**MIXED, "scheduler": "persistent_all", "heads_together": 64}
 BOTH = (False, True)
 PARTED: Row = {"ordered": True, "ordered_part": "half"}
 
@@ -70,6 +72,10 @@ def small_heads_causal() -> list[Row]:
         *points(three, turns=(True,), ordered=BOTH, lazy_rescale=BOTH, exp_polynomial=(0, 1)),
         *points(pair, tile_n=(64, 80, 96), lazy_rescale=BOTH, epilogue=ends),
         *points({**three, "overlap": False}, lazy_rescale=BOTH),
+        *points({**three, **ALL, "q_buffers": 2}, turns=(True,), ordered=BOTH, lazy_rescale=BOTH),
+        *points({**pair, **ALL, "q_buffers": 2}, tile_n=(64, 80), lazy_rescale=BOTH),
+        *points(design(2, 64, **GRID), lazy_rescale=BOTH, turns=BOTH),
+        *points(design(2, 64, q_buffers=2, **ALL), lazy_rescale=BOTH, turns=BOTH),
     ]
 
 
@@ -122,6 +128,8 @@ def large_heads_causal() -> list[Row]:
         *points(mixed, turns=(False,), ordered=BOTH, lazy_rescale=BOTH, tile_n=(64, 128)),
         *points({**mixed, **PARTED}, turns=BOTH, lazy_rescale=BOTH, tile_n=(128, 160, 176)),
         *points({**mixed, "overlap": False, "consumers": 3}, lazy_rescale=BOTH, tile_n=(96, 128)),
+        *points(design(2, 128, q_buffers=2, **ALL), turns=BOTH, ordered=BOTH, tile_n=(64, 128)),
+        *points(design(2, 128, **ALL), turns=(True,), lazy_rescale=BOTH, tile_n=(160, 176)),
     ]
 
 
@@ -136,6 +144,9 @@ PLANS = {
     "B=4,H=16,S_q=4096,D=128" + CAUSAL: large_heads_causal,
     "B=1,H=16,S_q=16384,D=128" + CAUSAL: large_heads_causal,
     "B=1,H=32,H_kv=8,S_q=1024,D=128" + CAUSAL: large_heads_causal,
+    "B=1,H=32,H_kv=8,S_q=2560,D=128" + CAUSAL: large_heads_causal,
+    "B=1,H=32,H_kv=8,S_q=1000,D=64" + CAUSAL: small_heads_causal,
+    "B=1,H=32,H_kv=8,S_q=2560,D=64" + CAUSAL: small_heads_causal,
     "B=1,H=32,H_kv=8,S_q=1536,D=64" + CAUSAL: causal_walks,
     "B=1,H=32,H_kv=8,S_q=1536,D=128" + CAUSAL: causal_walks,
     "B=1,H=32,H_kv=8,S_q=3072,D=128" + CAUSAL: causal_walks,
@@ -181,30 +192,37 @@ def build(folder: Path, kept: Path, names: list[str]) -> None:
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     kernel = catalogue.kernel("attention")
     template, on = kernel.template("wgmma"), device(GPU)
-    toolchain = Toolchain(kept, usable_cores())
-    index: list[Row] = []
+    entries: list[tuple[str, Entry]] = []
     for name in names:
         shape = row_shape(name)
         compiled = {"D": shape.D, "dtype": DTYPE, "mask": shape.mask}
         items = tuple(sorted(compiled.items()))
         space = Space(template, items, on)
-        for given in PLANS[name]():
-            parameters = complete_parameters(template, given, items)
-            if space.why_not(parameters):
-                continue
-            entry = Entry(template.name, dict(parameters), compiled, "", name)
-            kernels = [built(catalogue, kernel, entry, on, toolchain)]
-            rules = [row_rule(shape, "k0"), {"when": [], "use": "library"}]
-            group = {"compiled": compiled, "region": {}, "rules": rules, "outside": "library"}
-            groups = [{**group, "workloads": [], "regret": {}}]
-            versions = dict(toolchain.identity)
-            content = bundle_bytes(kernel, kernels, groups, on, name="point", toolchain=versions)
-            file = f"{len(index)}.zip"
-            (folder / file).write_bytes(content)
-            index.append({"workload": name, "file": file, "parameters": dict(parameters)})
-    write_json(folder / "index.json", index)
-    toolchain.close()
-    print(f"{len(index)} points of {len(names)} rows")
+        every = (complete_parameters(template, given, items) for given in PLANS[name]())
+        entries += [
+            (name, Entry(template.name, dict(parameters), compiled, "", name))
+            for parameters in dict.fromkeys(every)
+            if not space.why_not(parameters)
+        ]
+    toolchain = Toolchain(kept, usable_cores())
+    versions = dict(toolchain.identity)
+
+    def write(number: int) -> Row:
+        name, entry = entries[number]
+        kernels = [built(catalogue, kernel, entry, on, toolchain)]
+        rules = [row_rule(row_shape(name), "k0"), {"when": [], "use": "library"}]
+        group = {"compiled": entry.compiled, "region": {}, "rules": rules, "outside": "library"}
+        groups = [{**group, "workloads": [], "regret": {}}]
+        content = bundle_bytes(kernel, kernels, groups, on, name="point", toolchain=versions)
+        (folder / f"{number}.zip").write_bytes(content)
+        return {"workload": name, "file": f"{number}.zip", "parameters": dict(entry.parameters)}
+
+    try:
+        with ThreadPoolExecutor(usable_cores()) as threads:
+            write_json(folder / "index.json", list(threads.map(write, range(len(entries)))))
+    finally:
+        toolchain.close()
+    print(f"{len(entries)} points of {len(names)} rows")
 
 
 # ---- on a GPU ----

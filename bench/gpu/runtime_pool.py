@@ -64,6 +64,9 @@ def pool_points(kernel: KernelSpec) -> dict[str, Point]:
         template = row.get("baseline", "").partition(":")[0]
         if row["kernel"] == kernel.name and row.get("parameters"):
             points[f"{template} winner {row['workload']}"] = Point(template, row["parameters"])
+    for row in find_result("h200/attention_variants").get("rows", ()):
+        best = row["points"][0]["parameters"]
+        points[f"wgmma variant {row['workload']}"] = Point("wgmma", best)
     points |= {
         f"{template.name} {preset.name}": Point(template.name, dict(preset.parameters))
         for template in kernel.templates

@@ -201,6 +201,7 @@ def _scalars(
     run_known: set[str],
 ) -> tuple[TemplateScalar, ...]:
     taken = {argument.name for argument in arguments} | {each.name for each in workspaces}
+    taken |= {str(each.get("name", str, "")) for each in table.tables("tensor_maps")}
     scalars: list[TemplateScalar] = []
     for entry in table.tables("scalars"):
         scalar = TemplateScalar(
@@ -213,7 +214,7 @@ def _scalars(
             raise SpecError(
                 f"{entry.where}: {scalar.name!r} is the name of another argument",
                 code="bad_spec",
-                mend="give it a name that no argument and no workspace has",
+                mend="give it a name that no argument, workspace or tensor map has",
             )
         entry.finish()
         taken.add(scalar.name)
