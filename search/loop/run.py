@@ -34,6 +34,7 @@ from greenfast.search.loop.evaluate import (
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.feedback import told_of
 from greenfast.search.loop.flights import Flight, Flights, Heard, set_once
+from greenfast.search.loop.garbage import rare_collections
 from greenfast.search.loop.memory import Memory, NoMemory
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
@@ -156,7 +157,7 @@ class SearchRun:
         use_judges()
         self.context.target.prepare()
         flights = Flights(self.plan.window, is_measured=self.context.target.measures)
-        with LocalExecutor(flights.most) as executor, self.proposer:
+        with rare_collections(), LocalExecutor(flights.most) as executor, self.proposer:
             try:
                 result = self._loop(executor, flights)
                 if result.ended is Ended.COMPLETED:
