@@ -81,6 +81,7 @@ public:
     void fence(bool device_wide);
     // fence.mbarrier_init: it makes what came before known to those who meet the thread at a relaxed barrier.
     void init_fence();
+    void global_proxy_fence(unsigned thread);
     // At a cluster's barrier with relaxed arrivals (checker_cluster.cpp), for which `address` stands.
     void arrives_relaxed(const void* address);
     void arrives_for_all(const void* address, unsigned thread, std::vector<Clocks::Row>& by_rank);

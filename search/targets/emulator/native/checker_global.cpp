@@ -90,6 +90,9 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
             if (earlier.fence_is_missing) finding.detail = no_reading_fence;
             if (earlier.is_overwritten) finding.detail = overwrites_an_update;
             if (earlier.may_come_later) finding.detail = may_come_first;
+            if (earlier.proxy_fence_is_missing) finding.detail = no_global_proxy_fence;
+            if (running.action == Action::bulk_write) finding.detail = store_ends_late;
+            if (earlier.action == Action::bulk_write) finding.detail = store_is_under_way;
             const bool one_instruction = earlier.block == index_ && earlier.site == access.site &&
                                          earlier.thread / 32 == access.thread / 32;
             race_or_suspect(finding, one_instruction);
@@ -109,6 +112,13 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
         }
         begin = stop;
     }
+}
+
+void Checker::global_proxy_fence(unsigned thread) {
+    settle();
+    Clocks::Row known = clocks_.global_proxy_fence(thread);
+    const Clocks::Time time = known[thread];
+    block_.worker().launch().global_shadow->proxy_fence(index_, {thread, time, std::move(known)});
 }
 
 // Neither the block's shared memory nor near a buffer. Whatever is no object of the kernel's is not accessed.

@@ -68,6 +68,7 @@ public:
         bool fence_is_missing;  // and would order the two: the accessing thread's own, after its atomic
         bool is_overwritten;    // an atomic's update, by a volatile store of a thread that has not read it
         bool may_come_later;    // than this read, of what nobody wrote before the launch
+        bool proxy_fence_is_missing = false;  // between this load of the copy engine and a thread's write
     };
 
     GlobalShadow(const std::vector<BufferSpec>& specs, const ModuleMemory& module);
@@ -113,6 +114,13 @@ public:
     void observe(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time, std::uint32_t record);
     // The atomic of a block's scope that was kept as `record` has changed its word.
     void changed(std::uint32_t record);
+    // A thread's fence between the proxies, and what it knew of its block then.
+    struct ProxyFence {
+        unsigned thread;
+        Clocks::Time time;
+        Clocks::Row known;
+    };
+    void proxy_fence(std::uint64_t block, ProxyFence fence);
     // From now on the thread knows what its earlier atomics saw.
     void fence(std::uint64_t block, unsigned thread, const Clocks& clocks);
 
@@ -160,6 +168,13 @@ private:
     // `fenced`: as if the accessing thread's atomics were followed by a fence.
     bool ordered(const GlobalTouch& touch, const GlobalAccess& access, bool fenced, unsigned& unordered_lane) const;
     bool reaches(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access, bool fenced) const;
+    // The same for whoever of `from` knows what `knows` is true of.
+    template <class Knows>
+    bool reaches(std::uint64_t block, unsigned thread, Clocks::Time time, std::uint64_t from, const Knows& knows,
+                 bool fenced) const;
+    // Whether a fence makes the lanes' writes visible to the copy engine's load, which they are ordered before.
+    bool proxy_fenced(const GlobalTouch& touch, const GlobalAccess& access, unsigned& unfenced_lane) const;
+    bool proxy_fenced(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access) const;
     GlobalTouch touch_of(const GlobalAccess& access, unsigned bytes);
     bool overwrites(std::uint32_t first, unsigned bytes, const GlobalAccess& access, Earlier& earlier) const;
     bool may_read_nothing(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
@@ -186,6 +201,8 @@ private:
     std::unordered_map<const void*, Log> logs_;
     using AcquiredByBlock = std::unordered_map<std::uint64_t, std::vector<Acquired>>;
     AcquiredByBlock observed_, acquired_;
+    static constexpr std::size_t most_proxy_fences = 1u << 13;  // of a block
+    std::unordered_map<std::uint64_t, std::vector<ProxyFence>> proxy_fences_;
     std::map<std::pair<std::size_t, std::size_t>, ReadOnlyLoad> read_only_;  // by buffer and word
     std::atomic<bool> any_read_only_{false};
 };

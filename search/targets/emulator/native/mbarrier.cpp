@@ -131,10 +131,29 @@ void Mbarriers::arrive(Block& block, Block& from, Fiber& fiber, void* address, c
         }
     }
     barrier.has_remote |= remote;
-    barrier.came.push_back(remote ? of_another_block : fiber.thread);
-    barrier.pending--;
+    count_arrival(block, from, barrier, fiber, block.shared().offset(address), site);
     complete_if_all_came(block, barrier, block.shared().offset(address));
     from.bulk_copies().stir(from);
+}
+
+void Mbarriers::count_arrival(Block& block, Block& from, Barrier& barrier, Fiber& fiber, std::size_t offset,
+                              const void* site) {
+    const bool remote = &from != &block;
+    if (Checker* checker = block.worker().checker()) {
+        if (barrier.pending <= barrier.with_copies.size())  // it waits for bytes only
+            checker->async_finding(
+                "race", offset, 8, from.checker().party_of(fiber, Action::barrier, site),
+                block.checker().party_of(*barrier.initialiser, Action::barrier, barrier.init_site),
+                format("async:to arrive in a phase that has all %u arrivals of {other} already", barrier.expected));
+        const auto follows = [&](const Expectation& one) {
+            return remote || one.fiber == &fiber || block.checker().clocks().known(fiber.thread, one.fiber->thread) >= one.time;
+        };
+        barrier.open.erase(std::remove_if(barrier.open.begin(), barrier.open.end(), follows), barrier.open.end());
+    }
+    barrier.came.push_back(remote ? of_another_block : fiber.thread);
+    barrier.arrived_last = remote ? nullptr : &fiber;
+    barrier.arrival_site = site;
+    if (barrier.pending > barrier.with_copies.size()) barrier.pending--;
 }
 
 void Mbarriers::arrive_with_copies(Block& block, Fiber& fiber, void* address, bool adds, const void* site) {
@@ -181,6 +200,7 @@ void Mbarriers::expect_bytes(Block& block, Fiber& fiber, void* address, unsigned
     barrier.bytes += bytes;
     barrier.expect_site = site;
     barrier.expecting = &fiber;
+    if (Checker* checker = block.worker().checker()) barrier.open.push_back({&fiber, checker->clocks().now(), site});
     complete_if_all_came(block, barrier, block.shared().offset(address));
 }
 
@@ -217,6 +237,7 @@ void Mbarriers::complete_if_all_came(Block& block, Barrier& barrier, std::size_t
     if (barrier.pending) land_copies(block, barrier);
     const bool checked = block.checker().enabled();
     if (checked) report_early_completion(block, barrier, offset);
+    if (checked) report_open_expectations(block, barrier, offset);
     barrier.phase++;
     barrier.pending = barrier.expected;
     barrier.known = std::move(barrier.published);
@@ -235,6 +256,16 @@ void Mbarriers::complete_if_all_came(Block& block, Barrier& barrier, std::size_t
     block.progresses();
     for (Fiber* fiber : barrier.waiting) fiber->warp->set_ready(*fiber);
     barrier.waiting.clear();
+}
+
+void Mbarriers::report_open_expectations(Block& block, Barrier& barrier, std::size_t offset) {
+    for (const Expectation& one : barrier.open)
+        block.checker().async_finding(
+            "race", offset, 8, block.checker().party_of(*one.fiber, Action::barrier, one.site),
+            barrier.arrived_last ? block.checker().party_of(*barrier.arrived_last, Action::barrier, barrier.arrival_site)
+                                 : Party(),
+            "async:to expect bytes in a phase that may end before: no arrival of the phase is ordered after this call");
+    barrier.open.clear();
 }
 
 // A phase that ends while copies that it should have waited for are under way.
@@ -381,9 +412,12 @@ void gf_emulator_mbarrier_wait(void* barrier, unsigned parity) {
     block.mbarriers().wait(block, block.current(), barrier, parity, SITE);
 }
 
-void gf_emulator_proxy_fence() {
-    Block& block = Worker::current().block();
-    if (Checker* checker = Worker::current().checker()) checker->clocks().proxy_fence(block.current().thread);
+void gf_emulator_proxy_fence(bool of_shared, bool of_global) {
+    const unsigned thread = Worker::current().block().current().thread;
+    Checker* checker = Worker::current().checker();
+    if (!checker) return;
+    if (of_shared) checker->clocks().proxy_fence(thread);
+    if (of_global) checker->global_proxy_fence(thread);
 }
 
 }  // extern "C"
