@@ -28,6 +28,7 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     pending_ = &PendingStore::of_this_worker();
     pending_->landed();
     remote_.clear();
+    visits_.clear();
     async_.start_block();
     afar_.clear();
     is_watched_ = false;

@@ -81,6 +81,11 @@ public:
     void fence(bool device_wide);
     // fence.mbarrier_init: it makes what came before known to those who meet the thread at a relaxed barrier.
     void init_fence();
+    // Of this block by a thread of another one, which runs now.
+    void is_visited(const Checker& by, const Fiber& fiber, const void* site);
+    // The block has ended: what others did here must be known to one of its threads.
+    void finish();
+    void cluster_met_relaxed() { visits_.clear(); }
     void global_proxy_fence(unsigned thread);
     // At a cluster's barrier with relaxed arrivals (checker_cluster.cpp), for which `address` stands.
     void arrives_relaxed(const void* address);
@@ -252,6 +257,11 @@ private:
         unsigned thread;
         Clocks::Time time;
     };
+    // Another block's thread used this block's shared memory, until the cluster next meets.
+    struct Visit {
+        Clocks::Time time;
+        const void* site;
+    };
     void distributed_access(Block& owner, const void* address, unsigned bytes, const Running& running);
     void touched_from_afar(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor);
     void meets_local(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor,
@@ -349,6 +359,7 @@ private:
     bool is_watched_ = false;  // by other blocks' accesses or the asynchronous proxy
     std::unordered_map<std::size_t, std::vector<Remote>> remote_;  // by word, since the cluster last met
     Clocks::Time cluster_met_at_ = 0;
+    std::map<std::pair<std::uint64_t, unsigned>, Visit> visits_;  // the last of each block and thread
 };
 
 // --- the way of nearly every access ---

@@ -12,6 +12,7 @@ void Checker::distributed_access(Block& owner, const void* address, unsigned byt
                              format("distributed shared memory of block %u of the cluster is accessed %s", owner.rank(),
                                     before ? "before all met at the cluster's barrier: it may not have started"
                                            : "after its end: nothing keeps it from leaving"));
+    owner.checker().is_visited(*this, running.fiber, running.site);
     const GlobalAccess accessor{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_};
     const std::size_t offset = owner.shared().offset(address), end = offset + bytes;
     for (std::size_t begin = offset; begin < end;) {
@@ -94,9 +95,34 @@ void Checker::own_meets_remote(std::size_t offset, unsigned bytes, const Running
     }
 }
 
+void Checker::is_visited(const Checker& by, const Fiber& fiber, const void* site) {
+    if (&by != this) visits_[{by.index_, fiber.thread}] = {by.clocks_.now(), site};
+}
+
+void Checker::finish() {
+    unsigned knowing = 0;  // the thread that knew of the last visit knows of the next as a rule
+    const GlobalShadow& shadow = *block_.worker().launch().global_shadow;
+    for (const auto& [visitor, visit] : visits_) {
+        const auto known_to = [&, &visitor = visitor, &visit = visit](unsigned thread) {
+            const GlobalAccess end{index_, thread, 0, Action::volatile_read, &clocks_};
+            return shadow.orders(visitor.first, visitor.second, visit.time, end);
+        };
+        if (known_to(knowing)) continue;
+        for (knowing = 0; knowing < block_.thread_count() && !known_to(knowing);) knowing++;
+        if (knowing < block_.thread_count()) continue;
+        Fault fault{"device_fault",
+                    format("thread %u of another block of the cluster reaches the shared memory of block %u, which may have "
+                           "ended before: none of its threads waits for that", visitor.second, block_.rank()),
+                    block_.block_index()};
+        fault.site = visit.site;
+        return block_.worker().record(std::move(fault));
+    }
+}
+
 void Checker::cluster_met() {
     block_met();
     remote_.clear();
+    visits_.clear();
     is_watched_ = async_.used();
     cluster_met_at_ = clocks_.floor();
 }

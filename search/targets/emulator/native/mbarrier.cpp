@@ -122,6 +122,7 @@ void Mbarriers::arrive(Block& block, Block& from, Fiber& fiber, void* address, c
     const bool remote = &from != &block;
     if (Checker* checker = from.worker().checker()) {
         if (remote) {
+            block.checker().is_visited(from.checker(), fiber, site);
             // Generic accesses of other blocks are ordered as by a fence and an atomic on the barrier.
             checker->fence(true);
             checker->before_atomic(address, false);
