@@ -259,6 +259,14 @@ def _matrix_move(instruction: Instruction, values: Values) -> str:
     return f"{{ {array} gf_emulator_stmatrix({address}, gf_emulator_all, {count}, {turned}); }}"
 
 
+def _dependent_launch(instruction: Instruction, values: Values) -> str:
+    calls = {"wait": "wait", "launch_dependents": "allow"}
+    (name,) = instruction.modifiers or ("",)
+    if name not in calls:
+        raise NotPtx(f"`{instruction}` is no instruction")
+    return f"gf_emulator_dependent_launch_{calls[name]}();"
+
+
 def _warpgroup(instruction: Instruction, values: Values) -> str:
     name = instruction.modifiers[0]
     if name == "fence":
@@ -338,7 +346,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("ldmatrix", "stmatrix"), _matrix_move),
     "wgmma": _warpgroup,
     "setmaxnreg": _register_budget,
-    "griddepcontrol": _text(";"),
+    "griddepcontrol": _dependent_launch,
     "nanosleep": _text("gf_emulator_yield();"),
     "trap": _text('gf_emulator_trap("trap");'),
     "brkpt": _text('gf_emulator_trap("brkpt");'),

@@ -83,6 +83,7 @@ public:
     void init_fence();
     // Of this block by a thread of another one, which runs now.
     void is_visited(const Checker& by, const Fiber& fiber, const void* site);
+    void waits_for_last_launch(unsigned thread);
     // The block has ended: what others did here must be known to one of its threads.
     void finish();
     void cluster_met_relaxed() { visits_.clear(); }
@@ -239,6 +240,10 @@ private:
     void global_access(const char* address, unsigned bytes, const Running& running);
     void watched_access(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
                         const Running& running, const ModuleMemory::Object* object);
+    // Programmatic dependent launch: an access that may come before the last launch's end.
+    bool comes_after_last_launch(unsigned thread) const;
+    void meets_last_launch(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
+                           const Running& running);
     void reads_only(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
                     const Running& running, bool by_parameter);
     void writes_read_only(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
@@ -359,6 +364,7 @@ private:
     bool is_watched_ = false;  // by other blocks' accesses or the asynchronous proxy
     std::unordered_map<std::size_t, std::vector<Remote>> remote_;  // by word, since the cluster last met
     Clocks::Time cluster_met_at_ = 0;
+    std::vector<Clocks::Time> launch_waits_;  // by thread: when it has waited for the last launch; 0: not yet
     std::map<std::pair<std::uint64_t, unsigned>, Visit> visits_;  // the last of each block and thread
 };
 

@@ -60,6 +60,7 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
 void Checker::watched_access(std::size_t buffer, const std::string& memory, std::size_t offset, unsigned bytes,
                              const Running& running, const ModuleMemory::Object* object) {
     GlobalShadow& shadow = *block_.worker().launch().global_shadow;
+    if (shadow.may_start_early()) meets_last_launch(buffer, memory, offset, bytes, running);
     GlobalAccess access{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_,
                         &observed_[running.fiber.thread]};
     if (stores_volatile(running.action)) {

@@ -90,6 +90,9 @@ constexpr const char* operand_is_in_use =
 constexpr const char* no_proxy_fence =
     "async:while {other} may be invisible to the asynchronous proxy: no gf::proxy_fence_shared() lies between the two";
 
+// The other party belongs to the launch before.
+constexpr const char* launch_is_under_way =
+    "async:while the launch before, which does so at {other}, may be under way: no gf::dependent_launch_wait() comes first";
 constexpr const char* no_global_proxy_fence =
     "async:while {other} may be invisible to the asynchronous proxy: no gf::proxy_fence() lies between the two";
 

@@ -27,10 +27,9 @@ void GlobalShadow::open_object(std::size_t number) {
 }
 
 void GlobalShadow::start_launch() {
-    for (Buffer& buffer : buffers_) {
-        std::fill(buffer.first.begin(), buffer.first.end(), 0);
+    keep_last_launch();
+    for (Buffer& buffer : buffers_)
         for (std::uint8_t& state : buffer.written) state |= std::uint8_t(state << before_launch);
-    }
     touches_.resize(1);
     accesses_ = 0;
     logs_.clear();

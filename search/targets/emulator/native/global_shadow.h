@@ -85,6 +85,12 @@ public:
                Earlier& earlier, std::uint32_t& record);
     // The same for a write of `count` whole words that nobody touched before; false when somebody did.
     bool touch_fresh(std::size_t buffer, std::size_t word, std::size_t count, const GlobalAccess& access);
+    // Programmatic dependent launch (dependent_launch.cpp): whether this launch may start before the last one ends.
+    bool may_start_early() const { return may_start_early_.load(std::memory_order_relaxed); }
+    void lets_others_start() { lets_others_start_ = true; }
+    void waits_for_last_launch() { may_start_early_ = true; }
+    // True, with the access, when the last launch touched the word so that `action` conflicts with it.
+    bool met_last_launch(std::size_t buffer, std::size_t word, unsigned bytes, Action action, Earlier& earlier) const;
     // Whether so much was touched in this launch that some of it was forgotten.
     bool full() const { return full_; }
     // Whether all `bytes` (one bit each) of the word hold something; writes make it so.
@@ -136,6 +142,7 @@ private:
     struct Buffer {
         std::vector<std::uint8_t> written;
         std::vector<std::uint32_t> first;  // into touches_; 0: none
+        std::vector<std::uint32_t> first_before;  // into touches_before_, or empty
     };
     Buffer& opened(std::size_t number) {
         Buffer& buffer = buffers_[number];
@@ -191,11 +198,15 @@ private:
     static bool joins(GlobalTouch& touch, const GlobalTouch& fresh, const Clocks& clocks, unsigned warp);
     std::uint32_t keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, std::uint32_t after);
 
+    void keep_last_launch();
+    static constexpr std::size_t most_kept_touches = 1u << 20;  // of the last launch
+
     const ModuleMemory& module_;
     const std::size_t specs_count_;
     mutable std::mutex mutex_;
     std::vector<Buffer> buffers_;
-    std::vector<GlobalTouch> touches_;
+    std::vector<GlobalTouch> touches_, touches_before_;
+    std::atomic<bool> lets_others_start_{false}, may_start_early_{false};
     bool full_ = false;
     std::uint32_t accesses_ = 0;  // of this launch
     std::unordered_map<const void*, Log> logs_;

@@ -100,6 +100,8 @@ void gf_emulator_fence(bool device_wide);
 // Before a load of these bytes through the read-only path, in a checked build.
 void gf_emulator_reads_only(const void* address, unsigned bytes);
 void gf_emulator_yield();
+void gf_emulator_dependent_launch_wait();
+void gf_emulator_dependent_launch_allow();
 
 void gf_emulator_atomic(void* address, const void* operand, const void* compared, void* before,
                         gf_emulator::AtomicOperation operation, gf_emulator::AtomicType type);
