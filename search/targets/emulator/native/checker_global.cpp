@@ -78,6 +78,9 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
     if (running.action == Action::write && (offset | bytes) % 4 == 0 && !shadow.any_read_only() &&
         shadow.touch_fresh(buffer, offset / 4, bytes / 4, access))
         return;
+    if (running.action == Action::bulk_write && (offset | bytes) % 4 == 0 && !shadow.any_read_only() &&
+        shadow.touch_again(buffer, offset / 4, bytes / 4, access))
+        return;
     for (std::size_t begin = offset; begin < end;) {
         const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);
         const unsigned mask = ((1u << (stop - begin)) - 1u) << begin % 4;

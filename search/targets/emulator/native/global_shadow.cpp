@@ -74,6 +74,19 @@ bool GlobalShadow::touch_fresh(std::size_t buffer, std::size_t word, std::size_t
     return true;
 }
 
+bool GlobalShadow::touch_again(std::size_t buffer, std::size_t word, std::size_t count, const GlobalAccess& access) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::vector<std::uint32_t>& first = opened(buffer).first;
+    GlobalTouch& touch = touches_[first[word]];
+    const bool own = touch.block == access.block && touch.warp() == access.thread / 32 && touch.lanes == 1u << access.thread % 32;
+    if (!first[word] || !touch.shared || !own || touch.site != access.site || touch.action() != Action::write) return false;
+    for (std::size_t i = word; i < word + count; i++)
+        if (first[i] != first[word]) return false;
+    touch = touch_of(access, 15);
+    touch.shared = true;
+    return true;
+}
+
 bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
                          Earlier& earlier, std::uint32_t& record) {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -91,6 +91,8 @@ public:
     void waits_for_last_launch() { may_start_early_ = true; }
     // True, with the access, when the last launch touched the word so that `action` conflicts with it.
     bool met_last_launch(std::size_t buffer, std::size_t word, unsigned bytes, Action action, Earlier& earlier) const;
+    // The same for the end of a bulk store that made such a record at its issue, and nobody touched the words since.
+    bool touch_again(std::size_t buffer, std::size_t word, std::size_t count, const GlobalAccess& access);
     // Whether so much was touched in this launch that some of it was forgotten.
     bool full() const { return full_; }
     // Whether all `bytes` (one bit each) of the word hold something; writes make it so.
