@@ -260,6 +260,7 @@ def _matrix_move(instruction: Instruction, values: Values) -> str:
 
 
 def _dependent_launch(instruction: Instruction, values: Values) -> str:
+    needs(instruction, 0)
     calls = {"wait": "wait", "launch_dependents": "allow"}
     (name,) = instruction.modifiers or ("",)
     if name not in calls:

@@ -199,6 +199,10 @@ void Mbarriers::expect_bytes(Block& block, Fiber& fiber, void* address, unsigned
         block.worker().fail("device_fault", site,
                             format("mbarrier_expect_bytes of %u bytes; a phase counts up to %u", bytes, most_arrivals));
     barrier.bytes += bytes;
+    if (barrier.bytes > long(most_arrivals))
+        block.worker().fail("device_fault", site,
+                            format("mbarrier_expect_bytes makes a phase expect %ld bytes; it counts up to %u", barrier.bytes,
+                                   most_arrivals));
     barrier.expect_site = site;
     barrier.expecting = &fiber;
     if (Checker* checker = block.worker().checker()) barrier.open.push_back({&fiber, checker->clocks().now(), site});
