@@ -162,6 +162,11 @@ bool gf_emulator_elect() {
     machine.collective({Collective::elect, ~0u, 0, 0, 0, 32}, SITE);
     return self().lane == machine.leader;
 }
+bool gf_emulator_elect_of(unsigned lanes) {
+    machine.collective({Collective::elect, lanes, 0, 0, 0, 32}, SITE);
+    const unsigned among = lanes & ~((1u << machine.leader) - 1u);
+    return self().lane == unsigned(__builtin_ctz(among ? among : lanes));
+}
 void gf_emulator_ldmatrix(unsigned* registers, const void* row, int count, bool) {
     machine.collective({Collective::ldmatrix, ~0u, 0, 0, 0, 32}, SITE);
     rows(row, count, false, SITE);

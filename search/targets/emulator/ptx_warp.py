@@ -127,14 +127,14 @@ def _election(instruction: Instruction, values: Values) -> str:
     needs(instruction, 2)
     lane, elected = pair(instruction.operands[0])
     mask = instruction.operands[1]
-    if isinstance(mask, Number) and immediate(mask) not in (0xFFFFFFFF, -1):
-        raise Unsupported("of less than a whole warp")
     if elected is None:
         raise NotPtx("`elect.sync` gives a predicate")
     # Which lane it was is each lane's to know.
     return (
-        "{ const bool gf_emulator_is = gf_emulator_elect(); const unsigned gf_emulator_lane_is = "
-        "unsigned(__ffs(int(__ballot_sync(~0u, gf_emulator_is)))) - 1; "
+        f"{{ const unsigned gf_emulator_lanes = {values.read('u32', mask)}; "
+        "const bool gf_emulator_is = gf_emulator_elect_of(gf_emulator_lanes); "
+        "const unsigned gf_emulator_lane_is = "
+        "unsigned(__ffs(int(__ballot_sync(gf_emulator_lanes, gf_emulator_is)))) - 1; "
         f"{values.write(lane, 'gf_emulator_lane_is')} {values.write(elected, 'gf_emulator_is')} }}"
     )
 
@@ -163,6 +163,11 @@ def _barrier(instruction: Instruction, values: Values) -> str:
         count = "(blockDim.x * blockDim.y * blockDim.z + 31u) / 32u * 32u"
     else:
         count = values.read("u32", operands[1])
+        if whole and waits:  # all of the block: what __syncthreads is
+            return (
+                f"if ({count} == (blockDim.x * blockDim.y * blockDim.z + 31u) / 32u * 32u) "
+                f"__syncthreads(); else gf_emulator_named_barrier({number}, {count}, true);"
+            )
     return f"gf_emulator_named_barrier({number}, {count}, {'true' if waits else 'false'});"
 
 

@@ -136,8 +136,9 @@ void BulkCopies::load(Block& block, Block& from, Fiber& fiber, const CopiedBox& 
 }
 
 void BulkCopies::store(Block& block, Fiber& fiber, const CopiedBox& box, const void* site) {
-    Store store{box, &fiber, fiber.bulk_group, nullptr};
+    Store store{box, &fiber, fiber.bulk_group, 0, nullptr};
     if (block.checker().enabled()) {
+        store.issued = block.checker().clocks().tick();
         store.operation = block.checker().operation(fiber, Action::bulk_read, site,
                                                     std::make_shared<Completion>(block.thread_count()));
         block.checker().async_read(block.shared().offset(box.shared), box.bytes(),
@@ -147,13 +148,13 @@ void BulkCopies::store(Block& block, Fiber& fiber, const CopiedBox& box, const v
     stores_.push_back(std::move(store));
 }
 
-// Whoever is not ordered after this moment may meet the store under way.
+// Whoever is not ordered after this moment may meet the store under way, and so does its block before it.
 void BulkCopies::is_complete(Block& block, const Store& store) {
     for (std::size_t row = 0; row < store.box.rows(); row++) {
         char* address = nullptr;
         if (const std::size_t bytes = store.box.inside(row, address))
-            block.checker().access(address, unsigned(store.box.stored(bytes, address)), Action::bulk_write,
-                                   store.operation->party.site);
+            block.checker().bulk_store_ends(address, unsigned(store.box.stored(bytes, address)), store.issued,
+                                            store.operation->party.site);
     }
 }
 

@@ -69,6 +69,7 @@ private:
         CopiedBox box;
         Fiber* fiber;
         std::uint32_t group;
+        Clocks::Time issued;
         std::shared_ptr<AsyncOperation> operation;  // of checked runs
     };
     void is_complete(Block& block, const Store& store);

@@ -69,6 +69,7 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
         access.released = released == released_.end() ? nullptr : &released->second;
         access.read_at = read_at(access_address_, access.thread);
     }
+    if (running.action == Action::bulk_write) access.issued = store_issued_;
     if (stores(running.action)) {
         access.store = pending_;
         access.store->announce(static_cast<const char*>(access_address_), access_bytes_);

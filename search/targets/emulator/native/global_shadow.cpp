@@ -79,7 +79,8 @@ bool GlobalShadow::touch_again(std::size_t buffer, std::size_t word, std::size_t
     const std::vector<std::uint32_t>& first = opened(buffer).first;
     GlobalTouch& touch = touches_[first[word]];
     const bool own = touch.block == access.block && touch.warp() == access.thread / 32 && touch.lanes == 1u << access.thread % 32;
-    if (!first[word] || !touch.shared || !own || touch.site != access.site || touch.action() != Action::write) return false;
+    if (!first[word] || !touch.shared || !own || touch.site != access.site || touch.action() != Action::write || touch.newest > access.issued)
+        return false;
     for (std::size_t i = word; i < word + count; i++)
         if (first[i] != first[word]) return false;
     touch = touch_of(access, 15);
@@ -295,6 +296,10 @@ bool GlobalShadow::ordered(const GlobalTouch& touch, const GlobalAccess& access,
                            unsigned& unordered_lane) const {
     const bool same_block = touch.block == access.block;
     const Clocks& clocks = *access.clocks;
+    if (same_block && access.issued && touch.newest > access.issued) {
+        unordered_lane = unsigned(__builtin_ctz(touch.lanes));
+        return false;
+    }
     if (same_block && touch.newest <= clocks.floor()) return true;
     for (std::uint32_t left = touch.lanes; left; left &= left - 1) {
         const unsigned lane = unsigned(__builtin_ctz(left)), thread = touch.warp() * 32 + lane;

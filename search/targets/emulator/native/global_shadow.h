@@ -56,6 +56,7 @@ struct GlobalAccess {
     const void* address = nullptr;
     const Clocks::Row* released = nullptr;
     Clocks::Time read_at = 0;  // when the thread last saw one of these releases
+    Clocks::Time issued = 0;  // a bulk store that ends now: what its block did since then met it under way
 };
 
 class GlobalShadow {

@@ -192,9 +192,9 @@ void Mbarriers::land_copies(Block& block, Barrier& barrier) {
     barrier.with_copies.clear();
 }
 
-void Mbarriers::expect_bytes(Block& block, Fiber& fiber, void* address, unsigned bytes, const void* site) {
+void Mbarriers::expect_bytes(Block& block, Block& from, Fiber& fiber, void* address, unsigned bytes, const void* site) {
     fiber.site = site;
-    Barrier& barrier = at(block, block, fiber, address, "mbarrier_expect_bytes", site);
+    Barrier& barrier = at(block, from, fiber, address, "mbarrier_expect_bytes", site);
     if (bytes > most_arrivals)
         block.worker().fail("device_fault", site,
                             format("mbarrier_expect_bytes of %u bytes; a phase counts up to %u", bytes, most_arrivals));
@@ -203,9 +203,11 @@ void Mbarriers::expect_bytes(Block& block, Fiber& fiber, void* address, unsigned
         block.worker().fail("device_fault", site,
                             format("mbarrier_expect_bytes makes a phase expect %ld bytes; it counts up to %u", barrier.bytes,
                                    most_arrivals));
+    Checker* checker = block.worker().checker();
+    if (checker && &from != &block) block.checker().is_visited(from.checker(), fiber, site);
     barrier.expect_site = site;
-    barrier.expecting = &fiber;
-    if (Checker* checker = block.worker().checker()) barrier.open.push_back({&fiber, checker->clocks().now(), site});
+    barrier.expecting = &from == &block ? &fiber : barrier.initialiser;
+    if (checker && &from == &block) barrier.open.push_back({&fiber, checker->clocks().now(), site});
     complete_if_all_came(block, barrier, block.shared().offset(address));
 }
 
@@ -399,10 +401,13 @@ void gf_emulator_mbarrier_arrive_there(void* barrier) {
     to.mbarriers().arrive(to, from, from.current(), barrier, site);
 }
 void gf_emulator_mbarrier_expect(void* barrier, unsigned bytes, bool arrives) {
-    Block& block = Worker::current().block();
+    Worker& worker = Worker::current();
+    Block& from = worker.block();
     const void* site = SITE;
-    block.mbarriers().expect_bytes(block, block.current(), barrier, bytes, site);
-    if (arrives) block.mbarriers().arrive(block, block, block.current(), barrier, site);
+    const bool own = from.shared().contains(barrier) || !worker.cluster().owner_of(barrier, 8);
+    Block& block = own ? from : worker.cluster().owner(barrier, site);
+    block.mbarriers().expect_bytes(block, from, from.current(), barrier, bytes, site);
+    if (arrives) block.mbarriers().arrive(block, from, from.current(), barrier, site);
 }
 bool gf_emulator_mbarrier_try_wait(void* barrier, unsigned parity) {
     Block& block = Worker::current().block();

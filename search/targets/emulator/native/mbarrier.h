@@ -32,7 +32,7 @@ public:
     void arrive_and_drop(Block& block, Fiber& fiber, void* address, const void* site);
     // Of the current phase. Orders nothing.
     unsigned parity(Block& block, Fiber& fiber, void* address, const void* site);
-    void expect_bytes(Block& block, Fiber& fiber, void* address, unsigned bytes, const void* site);
+    void expect_bytes(Block& block, Block& from, Fiber& fiber, void* address, unsigned bytes, const void* site);
     // True when the phase of `parity` is over; the running fiber then knows what was done before.
     bool try_wait(Block& block, Fiber& fiber, void* address, unsigned parity, const void* site);
     void wait(Block& block, Fiber& fiber, void* address, unsigned parity, const void* site);

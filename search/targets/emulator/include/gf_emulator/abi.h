@@ -177,6 +177,8 @@ void gf_emulator_wgmma_fence();
 void gf_emulator_wgmma_commit();
 void gf_emulator_wgmma_wait(int groups_left_in_flight);
 bool gf_emulator_elect();
+// The same among the lanes of a mask, which all run it.
+bool gf_emulator_elect_of(unsigned lanes);
 void gf_emulator_set_registers(unsigned registers, bool grow);
 
 void* gf_emulator_dynamic_shared();
