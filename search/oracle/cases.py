@@ -30,6 +30,11 @@ class Case:
     seed: int
     tiles: tuple[tuple[str, int], ...]
 
+    @property
+    def label(self) -> str:
+        """The name with the sizes, for messages: an author knows neither of a drawn case."""
+        return f"{self.name} ({' '.join(f'{name}={size}' for name, size in self.dims)})"
+
     def values(self, kernel: KernelSpec) -> dict[str, Value]:
         return kernel.values_of(dict(self.dims), dict(self.options))
 
