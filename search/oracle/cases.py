@@ -14,7 +14,7 @@ from greenfast.search.kernels.workloads import Items, Workload, complete_dims
 # The author of a source chooses its tiles, and inputs and references are made by our processes.
 MOST_CHECK_ELEMENTS = 2**26
 MOST_CHECK_FLOP = 2**37
-_SMALLER = "choose smaller [tiles]; check sizes follow from them"
+_SMALLER = "choose smaller sizes, and smaller [tiles] where sizes follow from them"
 LARGEST_SEED = 2**31 - 1  # of a search, and of a case's inputs
 
 

@@ -89,6 +89,17 @@ def test_sizes_are_expressions_over_scalars(run):
     assert outputs["y"]["value"].shape == (6, 1)
 
 
+def test_checks_of_a_large_import_are_smaller_and_keep_multiples_of_powers_of_two(run):
+    Path("saxpy.cu").write_text(SAXPY)
+    large = [text.replace("n:int32=1000", "n:int32=80000000") for text in ARGUMENTS]
+    assert large != list(ARGUMENTS) and run("import", "saxpy.cu", *TUNE, *large)[0] == 0
+    kernel = load_kernel(Path("kernels/saxpy"))
+    assert dict(kernel.workloads[0].dims) == {"n": 80_000_000}
+    (_, size), *_ = kernel.checks[0].dims
+    assert int(size({})) < 2**16 and (80_000_000 - int(size({}))) % 2**14 == 0
+    assert [check.name for check in kernel.checks] == ["smaller", "one_less", "one_more"]
+
+
 def outputs_of(kernel, dims):
     reference = runpy.run_path(str(Path("kernels") / kernel.name / "reference.py"))
     inputs = reference["make_inputs"](dims, {}, "normal", 1, {})
