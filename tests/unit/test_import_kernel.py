@@ -92,7 +92,8 @@ def test_sizes_are_expressions_over_scalars(run):
 def test_an_entry_that_a_macro_declares_is_read(run):
     """The macro's own line is no function, whatever function follows it."""
     head = "\n__global__ void"
-    macro = f'\n#define KERNEL extern "C" {head.strip()} \\\n  __launch_bounds__(block_size_x)  // entries\n'
+    macro = f'\n#define KERNEL extern "C" {head.strip()} \\\n  __launch_bounds__(block_size_x)'
+    macro += "  // entries\n"
     helper = "template <typename T> __device__ T same(T value) { return value; }\n"
     text = SAXPY.replace(head, f"{macro}{helper}KERNEL").replace("a * x[i]", "a * same(x[i])")
     Path("saxpy.cu").write_text(text)
