@@ -187,7 +187,8 @@ def _without_entry_macros(text: str) -> str:
             continue
         body = without_comments(macro["body"].replace("\\\n", " ")).strip()
         text = text.replace(macro[0], "\n" * macro[0].count("\n"))
-        text = re.sub(rf"(?<![\w#\"]){macro['name']}\b", lambda _, body=body: body, text)
+        literal = body.replace("\\", r"\\")
+        text = re.sub(rf"(?<![\w#\"]){macro['name']}\b", literal, text)
     return text
 
 

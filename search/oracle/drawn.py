@@ -268,7 +268,10 @@ def _requirements_met(
 
 def _follows(kernel: KernelSpec, derived: Sequence[Case], case: Case) -> bool:
     """Whether each dim has its default's value that has it in all checks and workloads."""
-    cases = [dict(each.dims) for each in (*derived, *kernel.workloads)]
+    cases = [
+        *(dict(each.dims) for each in derived),
+        *(dict(workload.dims) for workload in kernel.workloads),
+    ]
     dims = dict(case.dims)
     return not any(
         dim.default is not None

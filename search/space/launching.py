@@ -34,13 +34,15 @@ def _launch_parameters(template: TemplateSpec) -> frozenset[str]:
 
 
 def _launch_expressions(template: TemplateSpec) -> Iterator[Expression]:
+    conditions: list[Expression | None] = []
     for launch in template.launches:
         yield from (*launch.grid, *launch.block, *launch.cluster, launch.smem_dynamic_bytes)
+        conditions.append(launch.when)
     for workspace in template.workspaces:
         yield workspace.bytes
+        conditions.append(workspace.when)
     for spec in template.tensor_maps:
         yield from (*spec.sizes, *spec.strides, *spec.box)
         yield from (spec.swizzle_bytes, spec.l2_promotion_bytes)
-    for part in (*template.launches, *template.workspaces, *template.tensor_maps):
-        if part.when is not None:
-            yield part.when
+        conditions.append(spec.when)
+    yield from filter(None, conditions)
