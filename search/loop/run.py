@@ -46,6 +46,7 @@ from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
+from greenfast.search.space.launching import Launch, launch_of
 from greenfast.search.strategies.base import Past, Proposal
 from greenfast.search.verdict import (
     Accepted,
@@ -125,11 +126,10 @@ class SearchRun:
         )
         self.strategy = make_strategy(plan, context)
         self.stopping = Stopping(plan.no_gain, plan.bound_percent)
-        # A submission brings launches of its own, so its text alone tells nothing.
         self.proposer = Proposer(
             self.strategy,
             context.render,
-            distinct=plan.submitted is None,
+            self.launch_of,
             discourages=self.memory.discourages,
             may_move=context.target.measures,
         )
@@ -148,6 +148,10 @@ class SearchRun:
         if plan.baseline == NO_BASELINE:
             self._baseline_known.set()
         self._restore(history)
+
+    def launch_of(self, candidate: Candidate) -> Launch:
+        """What tells candidates with the same text apart."""
+        return launch_of(self.context.kernel, candidate)
 
     def run(self) -> RunResult:
         """Run until the budget is spent, the space is exhausted, or control says otherwise."""
@@ -428,7 +432,7 @@ class SearchRun:
             self._learn(trial)
             told = told_of(trial, self.plan)
             if trial.source_digest is not None:
-                self.proposer.remember(trial.source_digest, told)
+                self.proposer.remember(trial.candidate, trial.source_digest, told)
             if self._is_asked(trial.number, trial.candidate):
                 past.append(Past(trial.candidate, trial.sampler, told))
             elif told is not None:
