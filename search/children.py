@@ -132,7 +132,8 @@ def kill_group(process: subprocess.Popen[Any]) -> bool:
 class Child:
     """A Python child that serves one request at a time: `python -P -B -m module READ_FD WRITE_FD`.
 
-    Raises Fault when it cannot be started.
+    Further requests may lie in its pipe meanwhile. Replies come in their order. Raises Fault when
+    it cannot be started.
     """
 
     def __init__(self, module: str, limits: Limits, arguments: Sequence[str] = ()) -> None:
@@ -172,22 +173,44 @@ class Child:
             os.close(fd)
         self._write, self._read, self._alive = request_write, reply_read, alive_write
         self._killed = False
+        self._writing = threading.Lock()
+        os.set_blocking(self._write, False)
         os.set_blocking(self._read, False)
-        self._arrived = select.poll()
+        self._has_room, self._arrived = select.poll(), select.poll()
+        self._has_room.register(self._write, select.POLLOUT)
         self._arrived.register(self._read, select.POLLIN)
 
     def call(self, request: Mapping[str, Any], deadline_s: float | Deadline) -> dict[str, Any]:
-        """Send `request` and return the reply.
+        """Send `request` and return the reply. Raises as `receive` does."""
+        is_over = self._clock(deadline_s)
+        try:
+            self.send(encoded(request))
+        except OSError:
+            self._died()
+        return self._reply(is_over)
+
+    def send(self, message: bytes) -> None:
+        """Write an encoded request. OSError when the child has ended.
+
+        It may wait until the child reads. Another thread may receive a reply, or end the child.
+        """
+        with self._writing:
+            left = memoryview(message)
+            while left:
+                if self._killed:
+                    raise BrokenPipeError
+                if self._has_room.poll(LOOK_MS):
+                    left = left[os.write(self._write, left) :]
+
+    def receive(self, deadline_s: float | Deadline) -> dict[str, Any]:
+        """The reply to the first request that has none. The deadline counts from now.
 
         A number of seconds is wall time, for children that wait for a device. Raises ChildDied,
         ChildTimeout or Starved; the child is then dead and must be replaced.
         """
-        is_over = self._clock(deadline_s)
-        body = json.dumps(request).encode()
-        try:
-            _write_all(self._write, _LENGTH.pack(len(body)) + body)
-        except OSError:
-            self._died()
+        return self._reply(self._clock(deadline_s))
+
+    def _reply(self, is_over: Callable[[], bool]) -> dict[str, Any]:
         length = _LENGTH.unpack(self._receive(_LENGTH.size, is_over))[0]
         if length > LARGEST_MESSAGE_BYTES:
             self.close()
@@ -207,11 +230,13 @@ class Child:
 
     def close(self) -> bool:
         """End the child; False when it still exists."""
+        self._killed = True
         gone = self.process.returncode is not None or kill_group(self.process)
-        for name in ("_read", "_write", "_alive"):
-            if getattr(self, name, -1) >= 0:
-                os.close(getattr(self, name))
-                setattr(self, name, -1)
+        with self._writing:  # the number of a closed pipe may soon belong to another file
+            for name in ("_read", "_write", "_alive"):
+                if getattr(self, name, -1) >= 0:
+                    os.close(getattr(self, name))
+                    setattr(self, name, -1)
         self._errors.close()
         return gone
 
@@ -379,8 +404,7 @@ class Parent:
         return request
 
     def reply(self, reply: Mapping[str, Any]) -> None:
-        body = json.dumps(reply).encode()
-        self._replies.write(_LENGTH.pack(len(body)) + body)
+        self._replies.write(encoded(reply))
         self._replies.flush()
 
 
@@ -408,7 +432,7 @@ def serve_requests(
         parent.reply(handle(request))
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+def encoded(message: Mapping[str, Any]) -> bytes:
+    """A request or reply as it travels."""
+    body = json.dumps(message).encode()
+    return _LENGTH.pack(len(body)) + body

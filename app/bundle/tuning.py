@@ -222,6 +222,15 @@ def launch_data(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -> dict[
             *(_argument(argument, options) for argument in kernel.arguments),
             *(
                 {
+                    "name": scalar.name,
+                    "kind": "scalar",
+                    "dtype": scalar.dtype,
+                    "value": scalar.value.text,
+                }
+                for scalar in template.own_scalars(values)
+            ),
+            *(
+                {
                     "name": workspace.name,
                     "kind": "workspace",
                     "bytes": workspace.bytes.text,

@@ -2,6 +2,7 @@
 
     python -m bench.gpu.two_gpus OUT.json [--seconds 120] [--gpus 0,1] [--strategy evolution]
                                  [--workload mission] [--long-workload VALUES] [--no-killed]
+                                 [--switch-ms 5]
 
 Each search has the same plan, seed and window, and compiles into a folder of its own. The search on
 several GPUs runs before the one on a single GPU, so caches of the operating system favour the
@@ -43,6 +44,7 @@ from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import History
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Runner, Target
+from greenfast.search.targets.cuda.conversation import UNASKED
 from greenfast.search.targets.cuda.several import SeveralGpus
 from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.toolchain import Toolchain
@@ -76,6 +78,7 @@ class Searched:
 def main() -> None:
     options = _options()
     require_gpu()
+    sys.setswitchinterval(options.switch_ms / 1e3)
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     request = {
         "kernel": "attention",
@@ -116,6 +119,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--long-workload", default=LONG_WORKLOAD, metavar="VALUES")
     parser.add_argument(
         "--no-killed", dest="killed", action="store_false", help="leave the third search out"
+    )
+    parser.add_argument(
+        "--switch-ms", type=float, default=1e3 * sys.getswitchinterval(), help="of Python's threads"
     )
     return parser.parse_args()
 
@@ -162,6 +168,7 @@ def measured(setting: Setting, gpus: str, part_s: float, *, killed: bool = True)
     return {
         "environment": {**with_several.environment, "cores": usable_cores()},
         "plan": {**setting.request, "window": setting.window},
+        "switch_ms": round(1e3 * sys.getswitchinterval(), 3),
         "gain": round(rate / alone_rate, 3) if alone_rate else None,
         "ratios": ratios_compared(with_several.trials, alone.trials),
         "rows": [{"search": name, **search.row} for name, search in searches.items()],
@@ -272,7 +279,7 @@ def _kill(gpu: CudaTarget) -> list[int]:
 
 
 def _gpu_row(gpu: CudaTarget, trials: Sequence[Trial], search_s: float) -> Row:
-    """Idle: no request of ours was in progress on this GPU."""
+    """Idle: it had no request, as the search's process saw it. Unasked: as its child saw it."""
     busy_s = sum(seconds for name, seconds in gpu.spans.items() if ":" not in name)
     timings = [
         timing
@@ -284,8 +291,14 @@ def _gpu_row(gpu: CudaTarget, trials: Sequence[Trial], search_s: float) -> Row:
         "trials_timed": sum(timing.device_index == gpu.number for timing in timings),
         "busy_s": round(busy_s, 2),
         "idle_share": round(1 - busy_s / search_s, 3),
+        "unasked_share": round(unasked_s(gpu) / search_s, 3),
         "spans_s": {name: round(seconds, 2) for name, seconds in sorted(gpu.spans.items())},
     }
+
+
+def unasked_s(gpu: CudaTarget) -> float:
+    """Seconds between a reply of the GPU's child and its next request, as the child saw it."""
+    return sum(seconds for name, seconds in gpu.spans.items() if name.endswith(f": {UNASKED}"))
 
 
 def ratios_compared(several: Sequence[Trial], alone: Sequence[Trial]) -> Row:

@@ -134,11 +134,17 @@ def variants() -> str:
     return f"{table(titles, lines)}\n\nH200, L2 hot; {source_of(VARIANTS)}."
 
 
+STAY = {"persistent": "blocks that stay", "persistent_all": "blocks that walk all batches"}
+ORDERED = {"all": "ordered", "half": "half ordered", "maxima": "maxima ordered"}
+
+
 def _variant(parameters: Row) -> str:
     words = [f"{parameters['consumers']} by 64 rows, {parameters['tile_n']} keys"]
-    words += [name for name in ("turns", "ordered", "lazy_rescale") if parameters[name]]
+    words += ["turns"] if parameters["turns"] else []
+    words += [ORDERED[parameters.get("ordered_part", "all")]] if parameters["ordered"] else []
+    words += ["lazy_rescale"] if parameters["lazy_rescale"] else []
     words += [] if parameters["overlap"] else ["no overlap"]
-    words += ["blocks that stay"] if parameters["scheduler"] == "persistent" else []
+    words += [STAY[parameters["scheduler"]]] if parameters["scheduler"] in STAY else []
     return ", ".join(words)
 
 
