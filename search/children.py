@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from greenfast.search.cpu_time import LOOK_S, Deadline, Starved, Watch, process_s
+from greenfast.search.cpu_time import LOOK_S, Deadline, Starved, WallWatch, Watch, process_s
 from greenfast.search.errors import Fault
 
 ENVIRONMENT_ALLOWED = (
@@ -39,6 +39,7 @@ ENVIRONMENT_ALLOWED = (
     "PYTHONPATH",
 )
 LOOK_MS = round(1e3 * LOOK_S)
+LONGEST_LOOK_S = 3600.0
 LARGEST_MESSAGE_BYTES = 64 * 2**20
 KILL_WAIT_S = 10.0
 ALIVE_FD = 0  # of a child: a pipe that is open as long as its parent
@@ -182,12 +183,12 @@ class Child:
 
     def call(self, request: Mapping[str, Any], deadline_s: float | Deadline) -> dict[str, Any]:
         """Send `request` and return the reply. Raises as `receive` does."""
-        is_over = self._clock(deadline_s)
+        watch = self._watch(deadline_s)
         try:
             self.send(encoded(request))
         except OSError:
             self._died()
-        return self._reply(is_over)
+        return self._reply(watch)
 
     def send(self, message: bytes) -> None:
         """Write an encoded request. OSError when the child has ended.
@@ -208,14 +209,14 @@ class Child:
         A number of seconds is wall time, for children that wait for a device. Raises ChildDied,
         ChildTimeout or Starved; the child is then dead and must be replaced.
         """
-        return self._reply(self._clock(deadline_s))
+        return self._reply(self._watch(deadline_s))
 
-    def _reply(self, is_over: Callable[[], bool]) -> dict[str, Any]:
-        length = _LENGTH.unpack(self._receive(_LENGTH.size, is_over))[0]
+    def _reply(self, watch: Watch | WallWatch) -> dict[str, Any]:
+        length = _LENGTH.unpack(self._receive(_LENGTH.size, watch))[0]
         if length > LARGEST_MESSAGE_BYTES:
             self.close()
             raise ChildDied(-signal.SIGKILL, f"a reply of {length} bytes")
-        reply: dict[str, Any] = json.loads(self._receive(length, is_over))
+        reply: dict[str, Any] = json.loads(self._receive(length, watch))
         return reply
 
     @property
@@ -240,18 +241,19 @@ class Child:
         self._errors.close()
         return gone
 
-    def _clock(self, deadline: float | Deadline) -> Callable[[], bool]:
+    def _watch(self, deadline: float | Deadline) -> Watch | WallWatch:
         if isinstance(deadline, Deadline):
             begun_s = process_s(self.process.pid)
-            return Watch(deadline, lambda: process_s(self.process.pid) - begun_s).is_over
-        end = time.monotonic() + deadline
-        return lambda: time.monotonic() >= end
+            return Watch(deadline, lambda: process_s(self.process.pid) - begun_s)
+        return WallWatch(time.monotonic() + deadline)
 
-    def _receive(self, count: int, is_over: Callable[[], bool]) -> bytes:
+    def _receive(self, count: int, watch: Watch | WallWatch) -> bytes:
+        """That many bytes. It wakes up for nothing else before the deadline may be over."""
         chunks, missing = [], count
         while missing:
-            if not self._arrived.poll(LOOK_MS):
-                self._close_when(is_over)
+            look_s = min(max(LOOK_S, watch.quiet_s), LONGEST_LOOK_S)
+            if not self._arrived.poll(1e3 * look_s):
+                self._close_when(watch)
                 continue
             chunk = os.read(self._read, min(missing, 1 << 20))
             if not chunk:
@@ -260,9 +262,10 @@ class Child:
             missing -= len(chunk)
         return b"".join(chunks)
 
-    def _close_when(self, is_over: Callable[[], bool]) -> None:
+    def _close_when(self, watch: Watch | WallWatch) -> None:
+        """Close it, and raise, if the deadline is over."""
         try:
-            late = is_over()
+            late = watch.is_over()
         except Starved:
             self.close()
             raise

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from greenfast.app.cli.csv_text import csv_text
+from greenfast.app.cli.export_recording import PREFIX, RecordedTrial, recorded_trials
 from greenfast.app.cli.files import require_folder, write_output
-from greenfast.app.cli.options import AsJson, Output, SearchName
+from greenfast.app.cli.options import AsJson, Output
 from greenfast.app.cli.output import print_json
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.stage_times import STAGE_TIMES
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
+from greenfast.search.errors import UsageError
 from greenfast.search.json_values import json_text
 from greenfast.search.verdict import VerdictName
 
@@ -35,7 +38,14 @@ class Format(StrEnum):
 
 
 def export(
-    search: SearchName,
+    search: Annotated[
+        str,
+        typer.Argument(
+            metavar="SEARCH",
+            help="A search: its id, a unique beginning of it, or `last`. Or a recording: "
+            "`replay:NAME`.",
+        ),
+    ],
     form: Annotated[
         Format,
         typer.Option(
@@ -58,17 +68,46 @@ def export(
     output: Output = None,
     as_json: AsJson = False,
 ) -> int:
-    """Save the trials of a search: JSON or CSV on stdout or in a file, or an Optuna storage."""
+    """Save the trials of a search: JSON or CSV on stdout or in a file, or an Optuna storage.
+
+    A recording can be saved for other tuners: as t4, kernel-tuner or Optuna studies.
+    """
+    require_folder(output)
+    make = _of_recording if search.startswith(PREFIX) else _of_search
+    made = make(search, form, evidence, optuna)
+    if isinstance(made.content, dict):
+        for name, number in made.content.items():
+            say(f"study {name}: {number} trials")
+        if as_json:
+            print_json({"id": made.id, "studies": made.content})
+    elif output is not None:
+        write_output(output, made.content)
+        say(f"written to {output}")
+        if as_json:
+            print_json({"id": made.id, "path": str(output), "trials": made.trials})
+    else:
+        print(made.content, end="")
+    return 0
+
+
+@dataclass(frozen=True)
+class _Made:
+    id: str
+    trials: int
+    content: str | dict[str, int]  # a file's text, or the sizes of studies by name
+
+
+def _of_search(search: str, form: Format, evidence: bool, optuna: str | None) -> _Made:
     from greenfast.app.cli.export_space import cache_document, t4_document
     from greenfast.app.cli.trials import selected
 
-    require_folder(output)
     with opened_services() as services:
         store = services.store
         search_id = search_named(store, search)
         rows = selected(store, search_id)
+        content: str | dict[str, int]
         if optuna is not None:
-            written = _studies(optuna, search_id, rows)
+            content = _studies(optuna, search_id, rows)
         elif form is Format.CSV:
             content = as_csv(rows)
         elif form is Format.T4:
@@ -78,19 +117,29 @@ def export(
             content = json_text(cache_document(rows, row.kernel, row.target)) + "\n"
         else:
             content = json_text(document(store, search_id, rows, evidence)) + "\n"
+    return _Made(search_id, len(rows), content)
+
+
+def _of_recording(target: str, form: Format, evidence: bool, optuna: str | None) -> _Made:
+    from greenfast.app.cli.export_space import cache_document, t4_document
+
+    recording, rows = recorded_trials(target)
+    heading = recording.heading
+    content: str | dict[str, int]
     if optuna is not None:
-        for name, number in written.items():
-            say(f"study {name}: {number} trials")
-        if as_json:
-            print_json({"id": search_id, "studies": written})
-    elif output is not None:
-        write_output(output, content)
-        say(f"written to {output}")
-        if as_json:
-            print_json({"id": search_id, "path": str(output), "trials": len(rows)})
+        content = _studies(optuna, heading.name, rows)
+    elif form is Format.T4:
+        content = json_text(t4_document(rows)) + "\n"
+    elif form is Format.CACHE:
+        content = json_text(cache_document(rows, heading.kernel, heading.device.title)) + "\n"
     else:
-        print(content, end="")
-    return 0
+        raise UsageError(
+            f"a recording is not exported as {form}",
+            code="bad_format",
+            mend=f"give --format t4, --format kernel-tuner or --optuna, or search {heading.kernel} "
+            f"with --target {target} --strategy exhaustive and export that",
+        )
+    return _Made(target, len(rows), content)
 
 
 def document(
@@ -131,7 +180,9 @@ def as_csv(rows: Sequence[TrialRow]) -> str:
     )
 
 
-def _studies(url: str, search_id: str, rows: Sequence[TrialRow]) -> dict[str, int]:
+def _studies(
+    url: str, search_id: str, rows: Sequence[TrialRow] | Sequence[RecordedTrial]
+) -> dict[str, int]:
     from greenfast.app.cli.export_space import time_us_of
     from greenfast.search.strategies.optuna_export import ExportedTrial, export_study
 

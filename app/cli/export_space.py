@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from greenfast.app.cli.export_recording import RecordedTrial
 from greenfast.db.rows import TrialRow
 from greenfast.search.errors import UsageError
 from greenfast.search.verdict import Reason, Stage, VerdictName
 
+ExportedRow = TrialRow | RecordedTrial
 T4_VERSION = CACHE_VERSION = "1.0.0"
 MISSING = "-"  # the value of a parameter that a trial's template does not have
 COMPILE_STAGES = (Stage.RENDER, Stage.COMPILE, Stage.PTXAS)
@@ -16,7 +18,7 @@ COMPILE_STAGES = (Stage.RENDER, Stage.COMPILE, Stage.PTXAS)
 ERRORS = {"compile": "CompilationFailedConfig", "constraints": "InvalidConfig"}
 
 
-def t4_document(rows: Sequence[TrialRow]) -> dict[str, Any]:
+def t4_document(rows: Sequence[ExportedRow]) -> dict[str, Any]:
     """The trials as T4 results; a faulted trial says nothing and is left out."""
     return {
         "schema_version": T4_VERSION,
@@ -25,7 +27,7 @@ def t4_document(rows: Sequence[TrialRow]) -> dict[str, Any]:
     }
 
 
-def cache_document(rows: Sequence[TrialRow], kernel: str, device: str) -> dict[str, Any]:
+def cache_document(rows: Sequence[ExportedRow], kernel: str, device: str) -> dict[str, Any]:
     """The trials as a Kernel Tuner cache, which its simulation mode reads; times in ms."""
     configurations = _configurations(rows)
     names = list(configurations[0][1])
@@ -48,7 +50,7 @@ def cache_document(rows: Sequence[TrialRow], kernel: str, device: str) -> dict[s
     }
 
 
-def _configurations(rows: Sequence[TrialRow]) -> list[tuple[TrialRow, dict[str, Any]]]:
+def _configurations(rows: Sequence[ExportedRow]) -> list[tuple[ExportedRow, dict[str, Any]]]:
     """The finished trials, each with a value of every parameter."""
     finished = [row for row in rows if row.verdict not in (None, VerdictName.FAULTED)]
     if not finished:
@@ -71,7 +73,7 @@ def _configurations(rows: Sequence[TrialRow]) -> list[tuple[TrialRow, dict[str, 
     ]
 
 
-def invalidity_of(row: TrialRow) -> str:
+def invalidity_of(row: ExportedRow) -> str:
     """T4's word for what became of a trial."""
     slower = row.verdict == VerdictName.REJECTED and row.stage == Stage.PERFORMANCE
     if row.reason == Reason.IMPLAUSIBLE:  # below the physical bound: no time of a correct kernel
@@ -88,12 +90,12 @@ def invalidity_of(row: TrialRow) -> str:
     return "runtime" if row.reason in broke else "correctness"
 
 
-def time_us_of(row: TrialRow) -> float | None:
+def time_us_of(row: ExportedRow) -> float | None:
     """The time of a correct trial, also of one that is slower than the baseline."""
     return row.time_median_us if invalidity_of(row) == "correct" else None
 
 
-def _t4(row: TrialRow, configuration: dict[str, Any]) -> dict[str, Any]:
+def _t4(row: ExportedRow, configuration: dict[str, Any]) -> dict[str, Any]:
     time_us = time_us_of(row)
     invalidity = invalidity_of(row)
     return {
@@ -119,7 +121,7 @@ def _t4(row: TrialRow, configuration: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cached(row: TrialRow) -> dict[str, Any]:
+def _cached(row: ExportedRow) -> dict[str, Any]:
     time_us = time_us_of(row)
     if time_us is None:
         error = ERRORS.get(invalidity_of(row), "RuntimeFailedConfig")

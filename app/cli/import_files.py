@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 
@@ -17,10 +18,12 @@ from greenfast.app.cli.import_reference import reference_text
 from greenfast.app.cli.import_source import ImportedArgument
 from greenfast.app.cli.imported import Imported
 from greenfast.search.diagnose.plain_reference import own_defines_off
+from greenfast.search.kernels.expressions import expression
 from greenfast.search.kernels.forms import SCHEMA_FOLDER
 from greenfast.search.oracle.storage import DTYPES
 
 TEMPLATE = "plain"
+MOST_ELEMENTS = 2**17  # of a check's tensors, so that it takes the emulator a second or less
 
 
 def imported_files(imported: Imported) -> dict[str, str]:
@@ -52,7 +55,7 @@ def _kernel_toml(imported: Imported) -> str:
     for argument in imported.arguments:
         blocks += _argument_toml(imported, argument)
     blocks += _work_toml(imported)
-    return "\n".join([*blocks, *_cases_toml(imported.dims)]) + "\n"
+    return "\n".join([*blocks, *_cases_toml(imported)]) + "\n"
 
 
 def _is_fixed(name: str) -> bool:
@@ -83,18 +86,20 @@ def _work_toml(imported: Imported) -> list[str]:
     ]
 
 
-def _cases_toml(dims: Mapping[str, int]) -> list[str]:
-    """The workload with the sizes of the import, and checks at sizes around them."""
-    given = ", ".join(f"{name} = {size}" for name, size in dims.items())
+def _cases_toml(imported: Imported) -> list[str]:
+    """The workload with the sizes of the import, and checks at sizes around them, or smaller."""
+    dims = _check_dims(imported)
+    is_smaller = dims != imported.dims
     lines = [
         "",
         "[workloads.imported]",
         f"title = {_toml('the sizes of the import')}",
-        f"dims = {{ {given} }}",
+        f"dims = {{ {_given(imported.dims)} }}",
         "",
+        *(["# Smaller than the import, which would take the emulator minutes."] * is_smaller),
         "[[checks]]",
-        'name = "imported"',
-        f"dims = {{ {given} }}",
+        f'name = "{"smaller" if is_smaller else "imported"}"',
+        f"dims = {{ {_given(dims)} }}",
         'inputs = "normal"',
         "seeds = 2",
     ]
@@ -108,6 +113,38 @@ def _cases_toml(dims: Mapping[str, int]) -> list[str]:
             lines += ["", "[[checks]]", f'name = "{check}"', f"dims = {{ {changed} }}"]
             lines += ['inputs = "normal"', "seeds = 1"]
     return lines
+
+
+def _given(dims: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {size}" for name, size in dims.items())
+
+
+def _check_dims(imported: Imported) -> dict[str, int]:
+    """Sizes with at most MOST_ELEMENTS elements, if that is possible, else those of the import.
+
+    A smaller size leaves the same rest by powers of two, since a kernel may need such multiples.
+    """
+    if _elements(imported, imported.dims) <= MOST_ELEMENTS:
+        return imported.dims
+    for unit in (2**power for power in range(15, 4, -1)):
+        dims = {
+            name: size if _is_fixed(name) or size < 2 * unit else size % unit + unit
+            for name, size in imported.dims.items()
+        }
+        if _elements(imported, dims) <= MOST_ELEMENTS:
+            return dims
+    return imported.dims
+
+
+def _elements(imported: Imported, dims: Mapping[str, int]) -> int:
+    """Of all tensors together."""
+    scalars = {each.name: int(each.value) for each in imported.arguments if each.is_size}
+    known = {**scalars, **dims}
+    return sum(
+        math.prod(int(expression(size, "--arg")(known)) for size in argument.shape)
+        for argument in imported.arguments
+        if argument.shape
+    )
 
 
 def _product(argument: ImportedArgument) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ ENTRY = re.compile(
     r"__global__\b(?P<between>[^;{}()]*(?:__launch_bounds__\s*\([^)]*\)[^;{}()]*)?)"
     r"\b(?P<name>\w+)\s*\((?P<parameters>[^)]*)\)\s*\{"
 )
+_CALL_IT = 'make it a __device__ function, and write an extern "C" __global__ one that calls it'
 C_TYPES = {
     "float": "float32",
     "int": "int32",
@@ -70,6 +72,11 @@ SPELLINGS = {
     "float16": "fp16",
     "bfloat16": "bf16",
 }
+# A name without parameters, with `__global__` in what it stands for.
+_ENTRY_MACRO = re.compile(
+    r"(?m)^[ \t]*#[ \t]*define[ \t]+(?P<name>[A-Za-z_]\w*)(?P<body>[ \t](?:[^\n]|\\\n)*?"
+    r"\b__global__\b(?:[^\\\n]|\\\n|\\.)*)$"
+)
 _TEMPLATE = re.compile(r"\btemplate\s*<[^;{}#]*>\s*\Z")
 _CONSTANT = re.compile(
     r"(?m)^[ \t]*(?:(?:static|extern)[ \t]+)?__constant__\b(?P<type>[^;{=]*?)\b(?P<name>\w+)"
@@ -162,12 +169,26 @@ def read_cuda(path: Path) -> str:
 
 def read_cuda_text(text: str, path: Path) -> str:
     """A CUDA text that a file holds or is, with the local files that it includes."""
-    text = _with_includes(text, path, visible(path), [path.resolve()])
+    text = _without_entry_macros(_with_includes(text, path, visible(path), [path.resolve()]))
     for word in ("{% endraw", "{%- endraw", "{%endraw"):
         if word in text:
             raise UsageError(
                 f"{visible(path)} holds {word!r}, which a template cannot hold", code="bad_source"
             )
+    return text
+
+
+def _without_entry_macros(text: str) -> str:
+    """The text with names spelt out that stand for `extern "C" __global__ void` or alike."""
+    found = list(_ENTRY_MACRO.finditer(text))
+    names = Counter(macro["name"] for macro in found)
+    for macro in found:
+        if names[macro["name"]] > 1:  # one for each case of an #if
+            continue
+        body = without_comments(macro["body"].replace("\\\n", " ")).strip()
+        text = text.replace(macro[0], "\n" * macro[0].count("\n"))
+        literal = body.replace("\\", r"\\")
+        text = re.sub(rf"(?<![\w#\"]){macro['name']}\b", literal, text)
     return text
 
 
@@ -231,7 +252,7 @@ def read_entry(text: str, wanted: str | None, file: str) -> Entry:
         raise UsageError(
             f"{file}: {visible(name)} is an instance of a C++ template, which no launch names",
             code="bad_source",
-            mend='write an extern "C" __global__ function that calls it',
+            mend=_CALL_IT,
         )
     if name not in entries:
         raise UsageError(
@@ -245,7 +266,7 @@ def read_entry(text: str, wanted: str | None, file: str) -> Entry:
         raise UsageError(
             f"{file}: {name} is a template of C++, which has no name to launch",
             code="bad_source",
-            mend='write an extern "C" __global__ function that calls it',
+            mend=_CALL_IT,
         )
     refuse_host_code(_without_host_blocks(bare), file)
     _check_constant_memory(bare, file)

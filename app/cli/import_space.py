@@ -188,7 +188,12 @@ def report(name: str, space: ForeignSpace, as_json: bool) -> None:
         )
         return
     say(
-        f"{name}: {len(space.results):,} configurations of {len(space.parameters)} parameters "
+        f"{name}: {_counted(len(space.results), 'configuration')} of "
+        f"{_counted(len(space.parameters), 'parameter')} "
         f"({space.form}, {space.objective}), {failed:,} of them failed"
     )
     say(f"greenfast search {name} --target replay:{name}")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from greenfast.search.loop.near_negatives import NearNegatives
 from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
+from greenfast.search.space.launching import Launch
 from greenfast.search.verdict import Stage, VerdictName
 
 if TYPE_CHECKING:
@@ -72,9 +73,9 @@ class StoreMemory:
         self.postponed: set[str] = set()  # digests of candidates that others were tried before
         self.searches = self.trials = self.negatives = self.reused = 0
 
-    def open(self, *, measures: bool) -> None:
+    def open(self, launch_of: Callable[[Candidate], Launch], *, measures: bool) -> None:
         """Read what is known. The search's environment is stored by now."""
-        self._measures = measures
+        self._measures, self._launch_of = measures, launch_of
         (own, plan), *others = kindred_plans(self._store, self._id)
         if not plan.reuse or plan.target.startswith("replay:"):
             return
@@ -152,6 +153,8 @@ class StoreMemory:
             source_digest = source.digest if source is not None else None
             if recorded.source_digest != source_digest:
                 continue  # the headers or the renderer differ, whatever the parameters
+            if self._launch_of(recorded.candidate) != self._launch_of(candidate):
+                continue  # a kernel that reads blockDim has one text for all of its blocks
             return Recalled(entry.trial.search_id, entry.trial.number, recorded.verdict)
         return None
 

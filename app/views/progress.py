@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from greenfast.db.store import Store
 
 FEWEST_FOR_A_RATE = 2
+LEAST_S_FOR_A_RATE = 0.1  # stored verdicts repeat at no rate
 
 
 def search_detail(store: Store, search_id: str) -> SearchDetailOut:
@@ -60,7 +61,9 @@ def search_detail(store: Store, search_id: str) -> SearchDetailOut:
 def progress(row: SearchRow) -> ProgressOut:
     done = row.status == SearchStatus.COMPLETED
     closed = done and row.time_kind == "measured"  # spent_s then includes its confirmation
-    known = row.trials_done >= FEWEST_FOR_A_RATE and row.spent_s > 0 and not closed
+    known = (
+        row.trials_done >= FEWEST_FOR_A_RATE and row.spent_s >= LEAST_S_FOR_A_RATE and not closed
+    )
     rate = row.trials_done / row.spent_s * 60 if known else None
     shares, left = [], []
     if row.trials_budget:

@@ -105,17 +105,25 @@ def _type(schema: Mapping[str, Any]) -> str:
         return "expression"
     if kind == "array":
         size = "three " if schema.get("minItems") == 3 else ""
-        return f"list of {size}{_type(schema.get('items', {})) or 'values'}s".replace("ss", "s")
+        return f"list of {size}{_plural(_type(schema.get('items', {})) or 'value')}"
     if kind == "object":
         inner = schema.get("additionalProperties")
         return (
-            f"table of {_type(inner)}s"
+            f"table of {_plural(_type(inner))}"
             if isinstance(inner, dict) and inner.get("type")
             else "table"
         )
     if isinstance(kind, list):
         return " or ".join(kind)
     return str(kind or "")
+
+
+def _plural(kind: str) -> str:
+    """`list of strings` becomes `lists of strings`, and `integer or boolean` both plurals."""
+    container, of, inner = kind.partition(" of ")
+    return (
+        f"{container}s{of}{inner}" if of else " or ".join(f"{each}s" for each in kind.split(" or "))
+    )
 
 
 # ---- gf/ primitives ----

@@ -247,7 +247,7 @@ def complete_sizes(operation: Operation, tensors: Mapping[str, TensorFacts]) -> 
     for dim in operation.dims:
         if dim.name not in values:
             if dim.default is None:
-                raise UsageError(f"no input has the dim {dim.name}", code="bad_shape")
+                raise _unknown_size(operation, dim.name)
             values[dim.name] = dim.default(values)
         smallest = 0 if dim.name in operation.empty_dims else 1
         if not smallest <= int(values[dim.name]) <= LARGEST_DIM:
@@ -262,6 +262,15 @@ def complete_sizes(operation: Operation, tensors: Mapping[str, TensorFacts]) -> 
                 code="bad_shape",
             )
     return values
+
+
+def _unknown_size(operation: Operation, dim: str) -> UsageError:
+    outputs = [each.name for each in operation.tensors if each.output and dim in each.shape]
+    return UsageError(
+        f"no input has the dim {dim} of {operation.name}",
+        code="bad_shape",
+        mend=f"pass an output that has it: {outputs[0]}=" if outputs else "",
+    )
 
 
 def _with_outputs(

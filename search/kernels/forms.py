@@ -70,7 +70,12 @@ DIM = Form(
             "`run`: an argument of the launch; `compile`: a constant in the source",
         ),
         Key("doc", TEXT, "what the size is", ""),
-        Key("default", EXPRESSION, "an expression over the dims before it", "none: it is required"),
+        Key(
+            "default",
+            EXPRESSION,
+            "an expression over the dims before it; `requires` forbids others",
+            "none: it is required",
+        ),
         Key("values", SIZES, "the only allowed sizes", "any size"),
     ),
 )
@@ -132,7 +137,8 @@ WORKLOAD = Form(
 )
 REQUIREMENT = Form(
     "[[requires]]",
-    "A condition on the sizes and options of a workload.",
+    "A condition on the sizes and options of a workload. Cases of drawn sizes, which greenfast "
+    "adds to the checks, meet it too, if all checks do.",
     (
         Key("that", EXPRESSION, "it must hold"),
         Key("because", TEXT, "the sentence for a workload that fails; may use `{NAME}`"),

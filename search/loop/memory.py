@@ -43,7 +43,7 @@ class Memory(Protocol):
     def recall(
         self, candidate: Candidate, source: RenderedSource | None, *, is_baseline: bool
     ) -> Recalled | None:
-        """The verdict of the same parameters or the same source; None where it must be found."""
+        """The verdict of the same parameters, or of the same source launched alike, if known."""
 
     def used(self, number: int, recalled: Recalled) -> None:
         """Note that trial `number` repeats the verdict. Durable when it returns."""

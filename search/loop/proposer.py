@@ -17,10 +17,12 @@ from greenfast.search.errors import Fault
 from greenfast.search.loop.near_negatives import NearNegativesLast
 from greenfast.search.render import RenderedSource, RenderFailed
 from greenfast.search.space.candidate import Candidate
+from greenfast.search.space.launching import Launch
 from greenfast.search.strategies.apart import Apart, Chooser, apart
 from greenfast.search.strategies.base import Proposal, Strategy, Told
 
 Rendered = RenderedSource | RenderFailed
+_Work = tuple[str, Launch]  # the digest of a text, and what its launches depend on
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,12 @@ class Proposer:
         self,
         strategy: Strategy,
         render: Callable[[Candidate], Rendered],
+        launch_of: Callable[[Candidate], Launch],
         *,
-        distinct: bool,
         discourages: Callable[[Candidate], bool] = lambda _: False,
         may_move: bool = False,
     ) -> None:
-        """`distinct`: a proposal that renders to a text that was tried is replaced.
+        """A proposal whose text was tried with the same `launch_of` is replaced.
 
         `discourages`: whether a candidate is so near to known negatives that others come first.
         `may_move`: the strategy may answer from a process of its own.
@@ -52,10 +54,10 @@ class Proposer:
         self._strategy: Chooser = strategy
         self._apart: Apart | None = None
         self._own, self._may_move = strategy, may_move
-        self._render, self._distinct = render, distinct
+        self._render, self._launch_of = render, launch_of
         # `_strategy` changes, so its method is looked up at each question.
         self._next = NearNegativesLast(lambda: self._strategy.ask(), discourages)  # noqa: PLW0108
-        self._sources: dict[str, Told | None] = {}  # digest -> result, None while it is not known
+        self._done: dict[_Work, Told | None] = {}  # None while the result is not known
         self._failure: BaseException | None = None  # of telling, for the next question
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="propose")
 
@@ -85,9 +87,12 @@ class Proposer:
         """Replace the outcome that was told of a trial, such as of one that proved unsafe."""
         self._thread.submit(self._corrected, proposal, source_digest, told)
 
-    def remember(self, source_digest: str, told: Told | None) -> None:
+    def remember(self, candidate: Candidate, source_digest: str, told: Told | None) -> None:
         """Note a stored trial's outcome, before the first question."""
-        self._sources[source_digest] = told
+        self._done[self._work(candidate, source_digest)] = told
+
+    def _work(self, candidate: Candidate, source_digest: str) -> _Work:
+        return source_digest, self._launch_of(candidate)
 
     def _asked(self) -> Proposed | None:
         while True:
@@ -97,14 +102,12 @@ class Proposer:
             if proposal is None:
                 return None
             rendered, render_s = self._text(proposal.candidate)
-            if not (
-                self._distinct
-                and isinstance(rendered, RenderedSource)
-                and rendered.digest in self._sources
-            ):
+            if not isinstance(rendered, RenderedSource):
+                return Proposed(proposal, rendered, render_s)
+            work = self._work(proposal.candidate, rendered.digest)
+            if work not in self._done:
                 return self._kept(proposal, rendered, render_s)
-            told = self._sources[rendered.digest]
-            if told is not None:
+            if (told := self._done[work]) is not None:
                 self._strategy.tell(proposal, told)
 
     def _noted(self, proposal: Proposal) -> Proposed:
@@ -112,23 +115,27 @@ class Proposer:
 
     def _kept(self, proposal: Proposal, rendered: Rendered | None, render_s: float) -> Proposed:
         if isinstance(rendered, RenderedSource):
-            self._sources[rendered.digest] = None
+            self._done[self._work(proposal.candidate, rendered.digest)] = None
         return Proposed(proposal, rendered, render_s)
 
     def _told(self, proposal: Proposal, source_digest: str | None, told: Told | None) -> None:
-        self._heard(source_digest, told, lambda told: self._strategy.tell(proposal, told))
+        self._heard(proposal, source_digest, told, self._strategy.tell)
 
     def _corrected(self, proposal: Proposal, source_digest: str | None, told: Told | None) -> None:
-        self._heard(source_digest, told, lambda told: self._strategy.correct(proposal, told))
+        self._heard(proposal, source_digest, told, self._strategy.correct)
 
     def _heard(
-        self, source_digest: str | None, told: Told | None, pass_on: Callable[[Told], None]
+        self,
+        proposal: Proposal,
+        source_digest: str | None,
+        told: Told | None,
+        pass_on: Callable[[Proposal, Told], None],
     ) -> None:
         try:
             if source_digest is not None:
-                self._sources[source_digest] = told
+                self._done[self._work(proposal.candidate, source_digest)] = told
             if told is not None:
-                pass_on(told)
+                pass_on(proposal, told)
         except BaseException as error:
             self._failure = error
 

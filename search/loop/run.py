@@ -34,6 +34,7 @@ from greenfast.search.loop.evaluate import (
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.feedback import told_of
 from greenfast.search.loop.flights import Flight, Flights, Heard, set_once
+from greenfast.search.loop.garbage import rare_collections
 from greenfast.search.loop.memory import Memory, NoMemory
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
@@ -45,6 +46,7 @@ from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
+from greenfast.search.space.launching import Launch, launch_of
 from greenfast.search.strategies.base import Past, Proposal
 from greenfast.search.verdict import (
     Accepted,
@@ -124,11 +126,10 @@ class SearchRun:
         )
         self.strategy = make_strategy(plan, context)
         self.stopping = Stopping(plan.no_gain, plan.bound_percent)
-        # A submission brings launches of its own, so its text alone tells nothing.
         self.proposer = Proposer(
             self.strategy,
             context.render,
-            distinct=plan.submitted is None,
+            self.launch_of,
             discourages=self.memory.discourages,
             may_move=context.target.measures,
         )
@@ -148,6 +149,10 @@ class SearchRun:
             self._baseline_known.set()
         self._restore(history)
 
+    def launch_of(self, candidate: Candidate) -> Launch:
+        """What tells candidates with the same text apart."""
+        return launch_of(self.context.kernel, candidate)
+
     def run(self) -> RunResult:
         """Run until the budget is spent, the space is exhausted, or control says otherwise."""
         before = Spent(self.history.spent_s, self.history.gpu_spent_s)
@@ -156,7 +161,7 @@ class SearchRun:
         use_judges()
         self.context.target.prepare()
         flights = Flights(self.plan.window, is_measured=self.context.target.measures)
-        with LocalExecutor(flights.most) as executor, self.proposer:
+        with rare_collections(), LocalExecutor(flights.most) as executor, self.proposer:
             try:
                 result = self._loop(executor, flights)
                 if result.ended is Ended.COMPLETED:
@@ -427,7 +432,7 @@ class SearchRun:
             self._learn(trial)
             told = told_of(trial, self.plan)
             if trial.source_digest is not None:
-                self.proposer.remember(trial.source_digest, told)
+                self.proposer.remember(trial.candidate, trial.source_digest, told)
             if self._is_asked(trial.number, trial.candidate):
                 past.append(Past(trial.candidate, trial.sampler, told))
             elif told is not None:

@@ -14,7 +14,7 @@ from greenfast.search.kernels.workloads import Items, Workload, complete_dims
 # The author of a source chooses its tiles, and inputs and references are made by our processes.
 MOST_CHECK_ELEMENTS = 2**26
 MOST_CHECK_FLOP = 2**37
-_SMALLER = "choose smaller [tiles]; check sizes follow from them"
+_SMALLER = "choose smaller sizes, and smaller [tiles] where sizes follow from them"
 LARGEST_SEED = 2**31 - 1  # of a search, and of a case's inputs
 
 
@@ -29,6 +29,11 @@ class Case:
     layout: str  # "contiguous" | "padded" | "bshd"
     seed: int
     tiles: tuple[tuple[str, int], ...]
+
+    @property
+    def label(self) -> str:
+        """The name with the sizes, for messages: an author knows neither of a drawn case."""
+        return f"{self.name} ({' '.join(f'{name}={size}' for name, size in self.dims)})"
 
     def values(self, kernel: KernelSpec) -> dict[str, Value]:
         return kernel.values_of(dict(self.dims), dict(self.options))

@@ -4,10 +4,12 @@ A check's sizes follow from kernel.toml and the candidate's tiles, so a candidat
 exactly those. Drawn sizes follow from a secret that a search draws when it is planned: the same for
 all its candidates with the same tiles, and others in the next search.
 
-kernel.toml says of a dim which values it may have, and no more. The rest is taken from the sizes on
-which the kernel's checks and workloads run: a drawn size is a multiple of their greatest common
-divisor and lies between the smallest and the largest of them. A dim with a default follows it in
-every second case, and where one dim always was a multiple of another, it is so here.
+kernel.toml says of a dim which values it may have, and in `requires` how dims belong together. The
+rest is taken from the sizes on which the kernel's checks and workloads run: a drawn size is a
+multiple of their greatest common divisor and lies between the smallest and the largest of them. A
+dim with a default follows it in every second case, and where one dim always was a multiple of
+another, it is so here. A dim that followed its default in all of them leaves it only where the
+reference computes such sizes.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Dim, Items
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.reference import guard_of, kernel_module
+from greenfast.search.oracle.reference import case_data, guard_of, kernel_module
 
 DRAWN_CASES = 3
 DRAWN_SHARE = 0.04  # of the derived checks' work, for one drawn case
@@ -130,6 +132,7 @@ def _drawn(
     host = _usual(derived)
     layouts = sorted({case.layout for case in derived})
     cases: list[Case] = []
+    is_allowed = _requirements_met(kernel, derived)
     all_dims = _drawn_dims(kernel, compiled, derived, draws, lambda: len(cases) == DRAWN_CASES - 1)
     for attempt, dims in enumerate(all_dims):
         items = tuple((dim.name, dims[dim.name]) for dim in kernel.dims)
@@ -137,11 +140,13 @@ def _drawn(
         least_flop = budget_flop / 8 if attempt < ATTEMPTS / 2 else 0.0
         if items in known or _flop(kernel, items, host.options) < least_flop:
             continue  # too small to tell much, as long as there is a choice
-        if padded_flop(items, host.options) > budget_flop:
+        if padded_flop(items, host.options) > budget_flop or not is_allowed(items, host.options):
             continue
         name, case_seed = f"drawn_{len(cases) + 1}", seed + len(cases)
         case = Case(name, items, host.options, host.inputs, layout, case_seed, ())
-        if not _fits(kernel, case):
+        if not _fits(kernel, case) or not (
+            _follows(kernel, derived, case) or _computes(kernel, case)
+        ):
             continue
         known.add(items)
         cases.append(case)
@@ -242,6 +247,49 @@ def _divisor(dim: Dim, others: Sequence[Dim], sizes: Sequence[Mapping[str, Value
         if whole and len(ratios) > 1 and len({by for _, by in pairs}) > 1:
             return other
     return None
+
+
+def _requirements_met(
+    kernel: KernelSpec, derived: Sequence[Case]
+) -> Callable[[Items, Items], bool]:
+    """Whether sizes and options meet each requirement that all checks meet."""
+    required = [
+        requirement.expression
+        for requirement in kernel.requirements
+        if all(requirement.expression(case.values(kernel)) for case in derived)
+    ]
+
+    def met(dims: Items, options: Items) -> bool:
+        values = kernel.values_of(dict(dims), dict(options))
+        return all(expression(values) for expression in required)
+
+    return met
+
+
+def _follows(kernel: KernelSpec, derived: Sequence[Case], case: Case) -> bool:
+    """Whether each dim has its default's value that has it in all checks and workloads."""
+    cases = [
+        *(dict(each.dims) for each in derived),
+        *(dict(workload.dims) for workload in kernel.workloads),
+    ]
+    dims = dict(case.dims)
+    return not any(
+        dim.default is not None
+        and dims[dim.name] != dim.default(dims)
+        and all(sizes[dim.name] == dim.default(sizes) for sizes in cases)
+        for dim in kernel.dims
+    )
+
+
+def _computes(kernel: KernelSpec, case: Case) -> bool:
+    """Whether the reference takes the sizes; SpecError where it does not end."""
+    try:
+        case_data(kernel, case)
+    except SpecError as error:
+        if error.code == "reference_failed":
+            return False
+        raise
+    return True
 
 
 def _fits(kernel: KernelSpec, case: Case) -> bool:

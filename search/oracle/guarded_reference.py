@@ -58,11 +58,11 @@ class GuardedReferences:
 
         None where its results break the contract: computing them again here shows how.
         """
-        ((arrays, error),) = self._ask(kernel, [case], f"case {case.name}")
+        ((arrays, error),) = self._ask(kernel, [case], f"case {case.label}")
         if arrays is not None or not error:
             return arrays
         if error.endswith(OUT_OF_MEMORY):
-            raise _mistake(kernel, f"case {case.name}: {_memory()}", "reference_memory")
+            raise _mistake(kernel, f"case {case.label}: {_memory()}", "reference_memory")
         raise SpecError(error, code="reference_failed")
 
     def moved(self, kernel: KernelSpec, case: Case) -> Mapping[str, Any]:
@@ -70,13 +70,13 @@ class GuardedReferences:
 
         SpecError where it does not end.
         """
-        doing = f"case {case.name}, computed again"
+        doing = f"case {case.label}, computed again"
         ((arrays, _),) = self._ask(kernel, [case], doing, Work.MOVED)
         return arrays[1] if arrays is not None else {}
 
     def takes_sizes(self, kernel: KernelSpec, case: Case) -> bool:
         """Whether make_inputs takes the case's sizes; SpecError where it did not end."""
-        ((_, error),) = self._ask(kernel, [case], f"make_inputs of case {case.name}", Work.INPUTS)
+        ((_, error),) = self._ask(kernel, [case], f"make_inputs of case {case.label}", Work.INPUTS)
         return not error
 
     def close(self) -> None:

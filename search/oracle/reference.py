@@ -403,7 +403,7 @@ def _checked(
         if argument.kind == "output":
             fields, fault = output_fields(argument, arrays, _shape(argument, case))
             if fault:
-                raise _failed(kernel, f"case {case.name}: {fault}")
+                raise _failed(kernel, f"case {case.label}: {fault}")
             outputs[argument.name] = Expected(**fields)  # type: ignore[arg-type]
     return CaseData(inputs, outputs)
 
@@ -415,7 +415,7 @@ def _require_inputs(kernel: KernelSpec, case: Case, inputs: Any) -> None:
             continue
         dtype = dict(case.options)["dtype"] if argument.dtype == "dtype" else argument.dtype
         if fault := input_fault(argument, inputs, _shape(argument, case), DTYPES[str(dtype)]):
-            raise _failed(kernel, f"case {case.name}: {fault}")
+            raise _failed(kernel, f"case {case.label}: {fault}")
 
 
 def _shape(argument: Argument, case: Case) -> tuple[int, ...]:
@@ -429,12 +429,12 @@ def _failed(kernel: KernelSpec, sentence: str) -> SpecError:
 
 def _raised(kernel: KernelSpec, case: Case, error: BaseException) -> SpecError:
     file = f"{kernel.folder.name}/reference.py"
-    return SpecError(raised(file, case.name, error), code="reference_failed")
+    return SpecError(raised(file, case.label, error), code="reference_failed")
 
 
-def raised(file: str, case_name: str, error: BaseException) -> str:
+def raised(file: str, case_label: str, error: BaseException) -> str:
     """The sentence about an error of the author's code, with its line."""
-    return f"{place_of(error, file)}: case {case_name}: {type(error).__name__}: {error}"
+    return f"{place_of(error, file)}: case {case_label}: {type(error).__name__}: {error}"
 
 
 def guard_of(kernel: KernelSpec) -> GuardedReferences | None:

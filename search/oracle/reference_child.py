@@ -64,7 +64,7 @@ def _content(
     except MemoryError:
         return None, OUT_OF_MEMORY
     except (Exception, SystemExit) as error:
-        return None, raised(place, case["name"], error)
+        return None, raised(place, case["label"], error)
     try:
         return _written(inputs, outputs, file), ""
     except (AttributeError, TypeError, ValueError):

@@ -59,7 +59,7 @@ class Work(StrEnum):
 def described_case(case: Case) -> dict[str, Any]:
     """JSON data from which a child computes the case; its inputs follow from the seed."""
     return {
-        "name": case.name,
+        "label": case.label,
         "dims": dict(case.dims),
         "options": dict(case.options),
         "inputs": case.inputs,

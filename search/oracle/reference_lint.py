@@ -18,6 +18,7 @@ from greenfast.search.kernels.kernel_file import load_kernel
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.drawn import drawn_cases
 from greenfast.search.oracle.guarded_reference import RUNS_A_KERNEL
 from greenfast.search.oracle.judged_reference import judged_reference
 from greenfast.search.oracle.reference import case_data, kernel_module
@@ -26,6 +27,7 @@ DEADLINE_S = 60.0
 MEMORY_BYTES = 8 * 2**30
 LOG_BYTES = 64 * 1024
 MOST_FAULTS = 10
+SECRET = 0  # of the sizes that are drawn; those of a search are its own
 
 
 def reference_faults(kernel: KernelSpec, cases: Sequence[Case], file: str) -> list[tuple[str, str]]:
@@ -91,6 +93,18 @@ def faults_of(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def faults(kernel: KernelSpec, cases: Sequence[Case]) -> list[tuple[str, str]]:
     """(code, sentence) of each fault, found in this process."""
+    found, working = _called(kernel, cases)
+    if not found:
+        found, _ = _called(kernel, _drawn(kernel, cases))
+    found += (
+        ("weak_test", f"{kernel.name}/kernel.toml: the checks are weak: {weakness.sentence}")
+        for weakness in judged_reference(kernel, working, lambda case: case_data(kernel, case))
+    )
+    return list(dict.fromkeys(found))[:MOST_FAULTS]
+
+
+def _called(kernel: KernelSpec, cases: Sequence[Case]) -> tuple[list[tuple[str, str]], list[Case]]:
+    """The faults of calls at these sizes, and the cases without an error."""
     found: list[tuple[str, str]] = []
     working: list[Case] = []
     told: set[str] = set()
@@ -99,7 +113,7 @@ def faults(kernel: KernelSpec, cases: Sequence[Case]) -> list[tuple[str, str]]:
             data = case_data(kernel, case)
         except Exception as error:
             sentence = str(error)
-            without_case = sentence.replace(f"case {case.name}: ", "")
+            without_case = sentence.replace(f"case {case.label}: ", "")
             if without_case not in told:  # the first case that shows it is enough
                 found.append((getattr(error, "code", "reference_failed"), sentence))
             told.add(without_case)
@@ -107,11 +121,14 @@ def faults(kernel: KernelSpec, cases: Sequence[Case]) -> list[tuple[str, str]]:
         working.append(case)
         if fault := _unrepeatable(kernel, case, data.inputs):
             found.append(("reference_not_repeatable", fault))
-    found += (
-        ("weak_test", f"{kernel.name}/kernel.toml: the checks are weak: {weakness.sentence}")
-        for weakness in judged_reference(kernel, working, lambda case: case_data(kernel, case))
-    )
-    return list(dict.fromkeys(found))[:MOST_FAULTS]
+    return found, working
+
+
+def _drawn(kernel: KernelSpec, cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Cases of other sizes, as a search draws them."""
+    baked = {dim.name for dim in kernel.dims if dim.time == "compile"}
+    compiled = tuple(item for item in cases[0].dims if item[0] in baked) + cases[0].options
+    return drawn_cases(kernel, compiled, cases, SECRET, cases[0].seed)
 
 
 def _unrepeatable(kernel: KernelSpec, case: Case, inputs: Mapping[str, Any]) -> str:

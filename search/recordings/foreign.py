@@ -178,6 +178,8 @@ def _text(path: Path) -> str:
             mend="give the path of a T4 file or a Kernel Tuner cache",
         ) from error
     try:
+        if packed[:4] == b"PK\x03\x04":
+            raise bad(path, "it is a zip archive: unpack it first")
         data = _inflated(path, packed) if packed[:2] == b"\x1f\x8b" else packed
         if len(data) > LARGEST_BYTES:
             raise bad(path, f"it holds more than {LARGEST_BYTES >> 20} MiB")
@@ -227,7 +229,7 @@ def _t4(path: Path, content: Mapping[str, Any], wish: Wish) -> ForeignSpace:
     version = _require_version(path, "T4", content.get("schema_version"), T4_VERSIONS)
     rows = content["results"]
     if not isinstance(rows, list) or not rows:
-        raise bad(path, "its results are no list of configurations")
+        raise bad(path, "its results are no list of one configuration or more")
     if holds_runs(content):
         rows = merged_runs(rows)
     metadata = content.get("metadata") if isinstance(content.get("metadata"), dict) else {}

@@ -8,7 +8,7 @@ failed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,12 +122,10 @@ def holds_runs(document: Mapping[str, Any]) -> bool:
 
 def merged_runs(rows: Iterable[Any]) -> list[Any]:
     """The rows with one for each configuration: its times together, or its failure."""
-    merged: dict[str, Any] = {}
+    runs: dict[str, list[Any]] = {}
     for number, row in enumerate(rows):
-        key = _key(row) or f"row {number}"
-        known = merged.get(key)
-        merged[key] = row if known is None else _both(known, row)
-    return list(merged.values())
+        runs.setdefault(_key(row) or f"row {number}", []).append(row)
+    return [_together(each) if len(each) > 1 else each[0] for each in runs.values()]
 
 
 def _key(row: Any) -> str:
@@ -136,24 +134,23 @@ def _key(row: Any) -> str:
     return json.dumps(row["configuration"], sort_keys=True)
 
 
-def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two runs of a configuration."""
-    if one.get("invalidity") not in (None, "", "correct"):
-        return one
-    if other.get("invalidity") not in (None, "", "correct"):
-        return other
+def _together(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The runs of a configuration; the first that failed stands for all."""
+    for run in runs:
+        if run.get("invalidity") not in (None, "", "correct"):
+            return run
     values: dict[str, list[Any]] = {}
-    for measurement in (*_measurements(one), *_measurements(other)):
+    for measurement in (each for run in runs for each in _measurements(run)):
         value = measurement.get("value")
         values.setdefault(str(measurement.get("name")), []).extend(
             value if isinstance(value, list) else [value]
         )
-    units = {str(each.get("name")): each.get("unit") for each in _measurements(one)}
+    units = {str(each.get("name")): each.get("unit") for each in _measurements(runs[0])}
     together = [
         {"name": name, "value": value, "unit": units.get(name, "")}
         for name, value in values.items()
     ]
-    return {**one, "measurements": together}
+    return {**runs[0], "measurements": together}
 
 
 def _measurements(row: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from greenfast.search.recordings.foreign import ForeignSpace, Scalar
 TEMPLATE, WORKLOAD, FIRST = "recorded", "recorded", "first"
 LONGEST_NAME = 40
 MOST_VALUES = 4096  # of one parameter
+LARGEST = 2**63  # whole numbers from there on are texts: a template's file takes none
 INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,17})\Z")  # as a number is written, and no other way
 RESERVED = frozenset({SM_COUNT, "probe", "probe_parameter", "loop", "true", "false", "none"})
 
@@ -92,10 +93,11 @@ def _parameter(original: str, name: str, values: tuple[Scalar, ...]) -> ForeignP
     if kinds == {bool}:
         ordered: Sequence[Scalar] = sorted(values)
         return ForeignParameter(original, name, "bool", tuple((v, bool(v)) for v in ordered))
-    if kinds == {int}:
+    small = all(abs(value) < LARGEST for value in values if isinstance(value, int))
+    if kinds == {int} and small:
         ordered = sorted(values)
         return ForeignParameter(original, name, "int", tuple((v, int(v)) for v in ordered))
-    numbers = kinds <= {int, float}
+    numbers = kinds <= {int, float} and small
     ordered = sorted(values, key=float) if numbers else values
     texts = [value if isinstance(value, str) else json.dumps(value) for value in ordered]
     if len(set(texts)) < len(texts):  # the number 1 and the text "1"

@@ -119,3 +119,35 @@ def test_the_twin_that_is_correct_on_the_known_sizes_knows_all_of_them(album):
     text = kernel.template("broken").text
     assert all(f"N == {size}" in text for size in sizes)
     assert any(entry.name == "known_sizes_only" and entry.stage for entry in entries())
+
+
+DIMS = 'N = { time = "run", doc = "elements" }'
+HALO = f'{DIMS}\nP = {{ time = "run", default = "N + 2" }}'
+
+
+@pytest.mark.parametrize("requires", [True, False])
+def test_a_dim_that_follows_from_others_does_so_in_what_is_drawn(broken_kernel, requires):
+    """A halo of one on each side: `requires` states it, or the reference fails on other sizes."""
+    if requires:
+        rule = '[[requires]]\nthat = "P == N + 2"\nbecause = "the halo is one"\n\n[work]'
+        broken_kernel("kernel.toml", "[work]", rule)
+    else:
+        unpacked = 'if dims["P"] != dims["N"] + 2:\n        raise IndexError\n    '
+        broken_kernel("reference.py", "storage = STORAGE", unpacked + "storage = STORAGE")
+    kernel = broken_kernel("kernel.toml", DIMS, HALO).kernel("axpy")
+    compiled, derived = _derived(kernel)
+    for secret in range(8):
+        cases = drawn_cases(kernel, compiled, derived, secret, 0)
+        sizes = [dict(case.dims) for case in cases]
+        assert len(sizes) == DRAWN_CASES and all(each["P"] == each["N"] + 2 for each in sizes)
+
+
+def test_a_dim_with_a_default_is_drawn_apart_from_it(broken_kernel):
+    kernel = broken_kernel("kernel.toml", DIMS, HALO).kernel("axpy")
+    compiled, derived = _derived(kernel)
+    sizes = [
+        dict(case.dims)
+        for secret in range(8)
+        for case in drawn_cases(kernel, compiled, derived, secret, 0)
+    ]
+    assert any(each["P"] != each["N"] + 2 for each in sizes)

@@ -10,6 +10,7 @@ import pytest
 
 from greenfast.app.cli.export import _studies
 from greenfast.app.cli.export_space import cache_document, t4_document
+from greenfast.app.cli.main import run
 from greenfast.search.errors import UsageError
 from greenfast.search.recordings.foreign import read_space
 
@@ -40,6 +41,19 @@ ROWS = [
 
 def _cache(rows):
     return cache_document(rows, "axpy", "emulator:h200")
+
+
+def test_a_recording_is_exported_and_read_back(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GREENFAST_DATA", str(tmp_path))
+    path, target = tmp_path / "space.json", "replay:m512-gemm-wgmma-h200"
+    for form in ("t4", "kernel-tuner"):
+        assert run(["export", target, "--format", form, "-o", str(path)]) == 0
+        space = read_space(path)
+        assert len(space.results) == 174 and len(space.parameters) == 14
+        assert sum(result.figure is not None for result in space.results) > 100
+    assert run(["export", target]) == 2
+    error = capsys.readouterr().err
+    assert "not exported as json (give --format t4" in error and "--strategy exhaustive" in error
 
 
 def test_both_formats_are_read_back(tmp_path):

@@ -89,6 +89,30 @@ def test_sizes_are_expressions_over_scalars(run):
     assert outputs["y"]["value"].shape == (6, 1)
 
 
+def test_an_entry_that_a_macro_declares_is_read(run):
+    """The macro's own line is no function, whatever function follows it."""
+    head = "\n__global__ void"
+    macro = f'\n#define KERNEL extern "C" {head.strip()} \\\n  __launch_bounds__(block_size_x)'
+    macro += "  // entries\n"
+    helper = "template <typename T> __device__ T same(T value) { return value; }\n"
+    text = SAXPY.replace(head, f"{macro}{helper}KERNEL").replace("a * x[i]", "a * same(x[i])")
+    Path("saxpy.cu").write_text(text)
+    code, _, err = run("import", "saxpy.cu", *TUNE, *ARGUMENTS)
+    assert code == 0, err
+    assert outputs_of(load_kernel(Path("kernels/saxpy")), {"n": 5})["y"]["value"].shape == (5,)
+
+
+def test_checks_of_a_large_import_are_smaller_and_keep_multiples_of_powers_of_two(run):
+    Path("saxpy.cu").write_text(SAXPY)
+    large = [text.replace("n:int32=1000", "n:int32=80000000") for text in ARGUMENTS]
+    assert large != list(ARGUMENTS) and run("import", "saxpy.cu", *TUNE, *large)[0] == 0
+    kernel = load_kernel(Path("kernels/saxpy"))
+    assert dict(kernel.workloads[0].dims) == {"n": 80_000_000}
+    (_, size), *_ = kernel.checks[0].dims
+    assert int(size({})) < 2**16 and (80_000_000 - int(size({}))) % 2**14 == 0
+    assert [check.name for check in kernel.checks] == ["smaller", "one_less", "one_more"]
+
+
 def outputs_of(kernel, dims):
     reference = runpy.run_path(str(Path("kernels") / kernel.name / "reference.py"))
     inputs = reference["make_inputs"](dims, {}, "normal", 1, {})

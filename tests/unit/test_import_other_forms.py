@@ -176,3 +176,8 @@ def test_numbers_that_are_written_as_texts_are_ordered_as_numbers(read):
     assert [each.figure for each in space.results] == [3.0, 1.5]
     (parameter,) = parameters_of(space)
     assert parameter.kind == "int" and [here for _, here in parameter.values] == [32, 128]
+
+
+def test_many_runs_of_one_configuration_take_no_longer_than_runs_of_many(read):
+    space = read("SIZE,time_ms\n" + "16,2\n" * 40_000 + "32,1\n")
+    assert [result.figure for result in space.results] == [2000.0, 1000.0]

@@ -122,9 +122,13 @@ def rendered(of):
     return RenderedSource(text, text, (), text, ("k",), False)
 
 
+def launch_alike(of):
+    return "t", ()
+
+
 def test_a_text_that_was_tried_is_no_new_trial_and_its_outcome_is_told():
     strategy = Listed([1, 11, 2, 12])
-    with Proposer(strategy, rendered, distinct=True) as proposer:
+    with Proposer(strategy, rendered, launch_alike) as proposer:
         first = proposer.ask().result()
         proposer.tell(first.proposal, first.rendered.digest, Objective(-0.5))
         second = proposer.ask().result()
@@ -135,15 +139,22 @@ def test_a_text_that_was_tried_is_no_new_trial_and_its_outcome_is_told():
     assert strategy.told == [(1, Objective(-0.5)), (11, Objective(-0.5))]
 
 
-def test_a_submission_may_have_a_text_that_was_tried():
-    with Proposer(Listed([1, 11]), rendered, distinct=False) as proposer:
-        assert proposer.ask().result() and proposer.ask().result()
+def test_a_text_that_was_tried_with_another_launch_is_a_new_trial():
+    """A kernel that reads `blockDim` has one text for all its blocks."""
+    strategy = Listed([1, 11, 1])
+    with Proposer(strategy, rendered, lambda of: ("t", of.parameters)) as proposer:
+        first, second = proposer.ask().result(), proposer.ask().result()
+        assert first.rendered.digest == second.rendered.digest
+        proposer.tell(first.proposal, first.rendered.digest, Objective(-0.5))
+        proposer.tell(second.proposal, second.rendered.digest, Infeasible())
+        assert proposer.ask().result() is None
+    assert strategy.told == [(1, Objective(-0.5)), (11, Infeasible()), (1, Objective(-0.5))]
 
 
 def test_a_stored_trials_text_is_known():
     strategy = Listed([1, 3])
-    proposer = Proposer(strategy, rendered, distinct=True)
-    proposer.remember("text 1", Infeasible())
+    proposer = Proposer(strategy, rendered, launch_alike)
+    proposer.remember(candidate(1), "text 1", Infeasible())
     with proposer:
         assert proposer.ask().result().rendered.digest == "text 3"
     assert strategy.told == [(1, Infeasible())]
@@ -153,14 +164,14 @@ def test_a_proposal_whose_rendering_was_lost_has_no_text_yet():
     def lost(of):
         raise Fault("the child was lost", code="child_lost")
 
-    with Proposer(Listed([1]), lost, distinct=True) as proposer:
+    with Proposer(Listed([1]), lost, launch_alike) as proposer:
         assert proposer.ask().result().rendered is None
 
 
 def test_an_error_of_the_strategy_reaches_the_loop_from_asking_and_from_telling():
     strategy = Listed([1, 2])
     strategy.tell = lambda proposal, told: 1 / 0
-    with Proposer(strategy, rendered, distinct=True) as proposer:
+    with Proposer(strategy, rendered, launch_alike) as proposer:
         first = proposer.ask().result()
         proposer.tell(first.proposal, first.rendered.digest, Infeasible())
         with pytest.raises(ZeroDivisionError):
@@ -176,7 +187,7 @@ def test_leaving_does_not_wait_for_questions_that_were_not_begun():
         assert leave.wait(60.0)
 
     strategy.ask = slow
-    with Proposer(strategy, rendered, distinct=True) as proposer:
+    with Proposer(strategy, rendered, launch_alike) as proposer:
         first, second = proposer.ask(), proposer.ask()
         assert begun.wait(60.0)
         leave.set()

@@ -47,6 +47,8 @@ class MeasuringChild:
             try:
                 child = self._started()
             except Fault as again:
+                if again.code == "interrupted":
+                    raise
                 raise self._quarantine.begin(
                     f"it could not be started twice in a row; {again}"
                 ) from None
