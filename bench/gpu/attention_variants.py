@@ -141,6 +141,9 @@ def large_heads_causal() -> list[Row]:
         *points({**mixed, "overlap": False, "consumers": 3}, lazy_rescale=BOTH, tile_n=(96, 128)),
         *points(design(2, 128, q_buffers=2, **ALL), turns=BOTH, ordered=BOTH, tile_n=(64, 128)),
         *points(design(2, 128, **ALL), turns=(True,), lazy_rescale=BOTH, tile_n=(160, 176)),
+        *points(design(2, 128, turns=True, **ALL, **PARTED), q_buffers=(1, 2), lazy_rescale=BOTH),
+        *points(design(2, 128, turns=True, **ALL, **PARTED), tile_n=(160, 176), lazy_rescale=BOTH),
+        *in_registers(design(2, 128, turns=True, **ALL)),
     ]
 
 

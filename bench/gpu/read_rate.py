@@ -1,11 +1,11 @@
-"""How fast can a kernel read a cache of keys and values, by plain loads and by the copy engine?
+"""How fast can a kernel read a cache of keys and values, if it does nothing else?
 
     python -m bench.gpu.read_rate OUT.json
 
-Decoding reads K and V once and computes little, so its time cannot be shorter than a kernel that
-only reads them. Two kernels do that: `loads` with 16-byte loads in registers, `bulk` with a ring of
-bulk copies to shared memory. They are timed as candidates are, on data that is read again and again
-(`hot`: what fits stays in the L2), and on a ring of buffers (`cold`).
+Decoding reads K and V once and computes little, so this is a floor of its time. One thread a block
+copies to a ring in shared memory with bulk copies, and nobody looks at the bytes. It is timed as
+candidates are, on data that is read again and again (`hot`: what fits stays in the L2), and on a
+ring of buffers (`cold`).
 """
 
 from __future__ import annotations
@@ -26,35 +26,12 @@ from greenfast.search.timing import median
 MIB = 2**20
 BYTES = (16 * MIB, 128 * MIB)  # of K and V: a small batch, and 8 sequences of 4,096 keys
 RING = 3  # buffers of the cold rows
-LOADS = [(threads, blocks) for threads in (128, 256, 512) for blocks in (1, 2, 4)]
 BULK = [
     (piece, stages)
     for piece, stages in itertools.product((4096, 8192, 16384), (4, 8, 12))
     if piece * stages <= 200 * 1024
 ]
 KERNELS = r"""
-// data: 16-byte pieces, read once by all blocks together; sink: a place that is never written.
-extern "C" __global__ void loads(const uint4* data, long long pieces, uint4* sink)
-{
-    uint4 sum = make_uint4(0, 0, 0, 0);
-    const long long step = (long long)gridDim.x * blockDim.x;
-    long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    for (; at + 7 * step < pieces; at += 8 * step) {
-        uint4 taken[8];
-        #pragma unroll
-        for (int i = 0; i < 8; ++i)
-            asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(taken[i].x), "=r"(taken[i].y), "=r"(taken[i].z), "=r"(taken[i].w)
-                         : "l"(data + at + i * step));
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            sum.x ^= taken[i].x; sum.y ^= taken[i].y; sum.z ^= taken[i].z; sum.w ^= taken[i].w;
-        }
-    }
-    if ((sum.x ^ sum.y ^ sum.z ^ sum.w) == 0x12345678u && at < 0)
-        *sink = sum;
-}
-
 // Each block copies its equal part of `data` through `stages` places of `piece` bytes.
 extern "C" __global__ void bulk(const char* data, long long bytes, int piece, int stages)
 {
@@ -132,13 +109,9 @@ def read(
     """Each way to read `size` bytes, from `ring` places in turns."""
     sms = cupy.cuda.Device().attributes["MultiProcessorCount"]
     starts = [data.data.ptr + number * size for number in range(ring)]
-    loads, bulk = module.get_function("loads"), module.get_function("bulk")
+    bulk = module.get_function("bulk")
     bulk.max_dynamic_shared_size_bytes = 200 * 1024
     ways = {}
-    for threads, blocks in LOADS:
-        arguments = [(start, size // 16, data.data.ptr) for start in starts]
-        how = f"loads, {blocks} blocks an SM of {threads} threads"
-        ways[how] = (loads, blocks * sms, threads, 0, arguments)
     for piece, stages in BULK:
         arguments = [(start, size, np.int32(piece), np.int32(stages)) for start in starts]
         how = f"bulk, {stages} pieces of {piece} bytes"

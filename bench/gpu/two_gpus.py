@@ -227,6 +227,7 @@ def run_row(
     killed: list[int] = []
     killer = threading.Timer(plan.seconds / 2, lambda: killed.extend(_kill(gpus[-1])))
     run = SearchRun(plan, context, recorder, History(), on_remark=_progress)
+    machine_before = _processor_ticks()
     started, cpu, own = time.perf_counter(), time.thread_time(), time.process_time()
     if kills:
         killer.start()
@@ -234,6 +235,9 @@ def run_row(
     killer.cancel()
     search_s, loop_s = time.perf_counter() - started, time.thread_time() - cpu
     own_s = time.process_time() - own  # Python's lock makes it a bound of the rate
+    busy, all_of = (
+        now - then for now, then in zip(_processor_ticks(), machine_before, strict=True)
+    )
     trials = recorder.trials
     return {
         "target": context.target.name,
@@ -245,6 +249,7 @@ def run_row(
         "trials_per_minute": round(60 * len(trials) / search_s, 1),
         "loop_cpu_share": round(loop_s / search_s, 3),
         "own_cpu_ms": round(1e3 * own_s / max(1, len(trials)), 2),
+        "processors_busy_share": round(busy / max(1, all_of), 3),
         "recorded_in": recorder.place,
         "workers": worker_count(),
         "gpus": {gpu.name: _gpu_row(gpu, trials, search_s) for gpu in gpus},
@@ -253,6 +258,12 @@ def run_row(
         "each_number_once": [trial.number for trial in trials] == list(range(len(trials))),
         "children_killed": len(killed),
     }, trials
+
+
+def _processor_ticks() -> tuple[int, int]:
+    """Of all processors of the machine so far: at work, and in all (proc(5), /proc/stat)."""
+    ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
 def worker_count() -> int:

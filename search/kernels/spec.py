@@ -7,8 +7,9 @@ name ends in `bytes`. kernel_file.py and template_file.py read them from TOML.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from greenfast.search.errors import SpecError, UsageError, unknown_name
@@ -73,6 +74,14 @@ class Parameter:
     doc: str
     numerics_same: bool  # results are bit for bit the same for all values
     when: Expression | None  # it is active only when this holds; else it has its default
+
+    def has(self, value: object) -> bool:
+        """Whether it is one of the values, and of their type: true is not 1."""
+        return isinstance(value, Hashable) and (type(value), value) in self._typed_values
+
+    @cached_property
+    def _typed_values(self) -> frozenset[tuple[object, Value]]:
+        return frozenset((type(value), value) for value in self.values)
 
     def parse(self, text: str) -> Value:
         """The value that `text` names on a command line; UsageError when there is none."""

@@ -179,7 +179,7 @@ class SearchRun:
             if control is Control.CANCEL:
                 return RunResult(Ended.CANCELLED, "cancelled")
             is_open = control is Control.RUN and not exhausted
-            while is_open and flights.has_room(len(asked)) and self._budget_left():
+            while is_open and self._takes_another(flights, len(asked)):
                 asked.append(self._ask())
                 flights.watch(asked[-1].future)
             while is_open and asked and asked[0].future.done():
@@ -296,6 +296,15 @@ class SearchRun:
             if self.stop.is_set():
                 raise Fault("interrupted while the baseline was evaluated", code="interrupted")
         return self.baseline
+
+    def _takes_another(self, flights: Flights, asked: int) -> bool:
+        """Whether there is room and budget, and the trial would be over in time."""
+        if not flights.has_room(asked) or not self._budget_left():
+            return False
+        if self.plan.seconds is None or self.redo:
+            return True
+        spent_s = self._meter.spent().seconds
+        return flights.in_time(asked, spent_s - self.history.spent_s, self.plan.seconds - spent_s)
 
     def _budget_left(self) -> bool:
         if self.redo:

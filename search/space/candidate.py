@@ -61,7 +61,7 @@ def complete_parameters(
     """
     for name, value in given.items():
         parameter = template.parameter(name)
-        if not any(value == known and type(value) is type(known) for known in parameter.values):
+        if not parameter.has(value):
             raise unknown_name(
                 "value",
                 value,

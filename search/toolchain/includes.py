@@ -51,6 +51,8 @@ _ASKS_FOR_ITSELF = re.compile(r"(?:defined\s*\(?|ifn?def)\s*__has_(?:include|inc
 # Text may be divided into several literals.
 _GAP = r'(?:"\s*")?'
 _INCBIN = re.compile(r"\." + _GAP.join("incbin") + r'\b|"[^"]*\.' + _GAP.join("include"), re.I)
+_NAMES_A_FILE = r"GCC\s+(?:dependency|pch_preprocess)\b"
+_PRAGMA_OF_A_FILE = re.compile(rf'_Pragma\s*\(\s*(?:L|u8?|U)?R?"[^"]*{_NAMES_A_FILE}')
 _INCLUDES = ("include", "include_next", "import")
 _OPENS, _CLOSES = ("if", "ifdef", "ifndef"), "endif"
 
@@ -133,7 +135,7 @@ def _without_comments(text: str) -> str:
 
 
 def _refusal(line: str, place: SourcePlace) -> str:
-    if not ("#" in line or "%:" in line or "??=" in line or "." in line or "__has_" in line):
+    if not any(each in line for each in ("#", "%:", "??=", ".", "__has_", "_Pragma")):
         return ""
     if _INCBIN.search(line):
         return place.refusal("assembly must not include a file (.incbin)", _DATA_ADVICE)
@@ -147,7 +149,9 @@ def _refusal(line: str, place: SourcePlace) -> str:
         place.conditions -= 1
     elif name == "embed":
         return place.refusal("#embed is not allowed", _DATA_ADVICE)
-    elif name == "pragma" and re.match(r"GCC\s+(dependency|pch_preprocess)\b", operand):
+    elif _PRAGMA_OF_A_FILE.search(line) or (
+        name == "pragma" and re.match(_NAMES_A_FILE, operand)
+    ):
         return place.refusal("a pragma must not name a file", "remove it")
     elif name in _INCLUDES:
         return _include_refusal(operand, place)

@@ -107,6 +107,7 @@ REFUSED = {
     "a directive from a macro": "#define H #\nH define hidden asm\n",
     "a directive of digraphs": "#define H %:\nH pragma GCC optimize(0)\n",
     "a precompiled header": '#pragma GCC pch_preprocess "/tmp/other.gch"\n',
+    "a pragma operator with a file": r'_Pragma("GCC dependency \"/etc/passwd\"")',
     "a header of the emulator": '#include "gf_emulator/abi.h"\n',
     "a header that is not there, by a pragma": '#pragma gf_emulator_header "/etc/passwd"\n',
 }
