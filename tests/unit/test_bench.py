@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from fnmatch import fnmatch
 
 import pytest
 
+from bench.gpu.random_calls import served_sizes
 from bench.results import (
     COMPRESSED,
     LARGEST_PLAIN_BYTES,
@@ -26,6 +28,7 @@ from bench.results import (
     write_json,
     write_result,
 )
+from greenfast.runtime.tuned import shipped
 
 BENCH = ROOT / "bench"
 README = (BENCH / "README.md").read_text()
@@ -152,3 +155,13 @@ def test_infinities_become_null_and_digits_are_cut():
     value = {"interval": (0.1234567, float("inf")), "count": 3, "name": "a", "none": float("nan")}
     assert finite(value) == {"interval": [0.1234567, None], "count": 3, "name": "a", "none": None}
     assert finite(value, 3)["interval"] == [0.123, None]
+
+
+def test_random_calls_draw_what_the_shipped_set_serves():
+    """Rules may limit B beside B * H."""
+    kernels = shipped("attention")[0]
+    random.seed(1)
+    for _ in range(300):
+        sizes, compiled = served_sizes(kernels)
+        named = dict(zip(("B", "H", "H_kv", "S_q", "S_kv"), sizes, strict=False))
+        assert kernels.choose({**named, **compiled}, {}).program is not None
