@@ -80,7 +80,7 @@ class Parameter:
         return isinstance(value, Hashable) and (type(value), value) in self._typed_values
 
     @cached_property
-    def _typed_values(self) -> frozenset[tuple[type, Value]]:
+    def _typed_values(self) -> frozenset[tuple[object, Value]]:
         return frozenset((type(value), value) for value in self.values)
 
     def parse(self, text: str) -> Value:

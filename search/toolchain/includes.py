@@ -149,9 +149,7 @@ def _refusal(line: str, place: SourcePlace) -> str:
         place.conditions -= 1
     elif name == "embed":
         return place.refusal("#embed is not allowed", _DATA_ADVICE)
-    elif _PRAGMA_OF_A_FILE.search(line) or (
-        name == "pragma" and re.match(_NAMES_A_FILE, operand)
-    ):
+    elif _PRAGMA_OF_A_FILE.search(line) or (name == "pragma" and re.match(_NAMES_A_FILE, operand)):
         return place.refusal("a pragma must not name a file", "remove it")
     elif name in _INCLUDES:
         return _include_refusal(operand, place)
