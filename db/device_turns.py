@@ -53,11 +53,11 @@ class DeviceTurns:
         finally:
             with self._lock:
                 self._uses[uuid] -= 1
-        with self._lock:
-            lease, renewed = self._held[uuid]
-            if time.monotonic() - renewed >= self._lease_s:  # another worker may have had it
-                self._held[uuid] = lease, time.monotonic()
+                lease, renewed = self._held[uuid]
+        if time.monotonic() - renewed >= self._lease_s:  # another worker may have had it
+            with self._lock:
                 self._store.renew_device(lease, self._lease_s)
+                self._held[uuid] = lease, time.monotonic()
 
     def give_back(self) -> None:
         """Release every GPU for now. A lease whose release fails runs out by itself."""
@@ -87,7 +87,7 @@ class DeviceTurns:
             now = time.monotonic()
             if lease is None:
                 self._ask(uuid, now)
-            elif now - renewed >= self._fresh_s:
+            elif not self._uses[uuid] and now - renewed >= self._fresh_s:
                 self._renew_or_let_go(uuid, lease, now)
             if uuid not in self._held:
                 return False
@@ -106,16 +106,14 @@ class DeviceTurns:
             ).start()
 
     def _renew_or_let_go(self, uuid: str, lease: DeviceLease, now: float) -> None:
-        in_use = self._uses[uuid] > 0
+        """While no turn is in progress; `_keep_alive` renews during turns."""
         try:
             is_awaited = self._store.renew_device(lease, self._lease_s)
         except DeviceLost:
-            if in_use:
-                raise
-            del self._held[uuid]  # no turn was in progress, so it can be leased anew
+            del self._held[uuid]  # it can be leased anew
             return
         self._held[uuid] = lease, now
-        if is_awaited and not in_use:
+        if is_awaited:
             del self._held[uuid]
             self._store.release_device(lease)
             time.sleep(3 * POLL_S)  # the waiting worker looks sooner

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from greenfast.search.cpu_time import LOOK_S, Deadline, Starved, Watch, process_s
+from greenfast.search.cpu_time import LOOK_S, Deadline, Starved, WallWatch, Watch, process_s
 from greenfast.search.errors import Fault
 
 ENVIRONMENT_ALLOWED = (
@@ -39,6 +39,7 @@ ENVIRONMENT_ALLOWED = (
     "PYTHONPATH",
 )
 LOOK_MS = round(1e3 * LOOK_S)
+LONGEST_LOOK_S = 3600.0
 LARGEST_MESSAGE_BYTES = 64 * 2**20
 KILL_WAIT_S = 10.0
 ALIVE_FD = 0  # of a child: a pipe that is open as long as its parent
@@ -132,7 +133,8 @@ def kill_group(process: subprocess.Popen[Any]) -> bool:
 class Child:
     """A Python child that serves one request at a time: `python -P -B -m module READ_FD WRITE_FD`.
 
-    Raises Fault when it cannot be started.
+    Further requests may lie in its pipe meanwhile. Replies come in their order. Raises Fault when
+    it cannot be started.
     """
 
     def __init__(self, module: str, limits: Limits, arguments: Sequence[str] = ()) -> None:
@@ -172,27 +174,49 @@ class Child:
             os.close(fd)
         self._write, self._read, self._alive = request_write, reply_read, alive_write
         self._killed = False
+        self._writing = threading.Lock()
+        os.set_blocking(self._write, False)
         os.set_blocking(self._read, False)
-        self._arrived = select.poll()
+        self._has_room, self._arrived = select.poll(), select.poll()
+        self._has_room.register(self._write, select.POLLOUT)
         self._arrived.register(self._read, select.POLLIN)
 
     def call(self, request: Mapping[str, Any], deadline_s: float | Deadline) -> dict[str, Any]:
-        """Send `request` and return the reply.
+        """Send `request` and return the reply. Raises as `receive` does."""
+        watch = self._watch(deadline_s)
+        try:
+            self.send(encoded(request))
+        except OSError:
+            self._died()
+        return self._reply(watch)
+
+    def send(self, message: bytes) -> None:
+        """Write an encoded request. OSError when the child has ended.
+
+        It may wait until the child reads. Another thread may receive a reply, or end the child.
+        """
+        with self._writing:
+            left = memoryview(message)
+            while left:
+                if self._killed:
+                    raise BrokenPipeError
+                if self._has_room.poll(LOOK_MS):
+                    left = left[os.write(self._write, left) :]
+
+    def receive(self, deadline_s: float | Deadline) -> dict[str, Any]:
+        """The reply to the first request that has none. The deadline counts from now.
 
         A number of seconds is wall time, for children that wait for a device. Raises ChildDied,
         ChildTimeout or Starved; the child is then dead and must be replaced.
         """
-        is_over = self._clock(deadline_s)
-        body = json.dumps(request).encode()
-        try:
-            _write_all(self._write, _LENGTH.pack(len(body)) + body)
-        except OSError:
-            self._died()
-        length = _LENGTH.unpack(self._receive(_LENGTH.size, is_over))[0]
+        return self._reply(self._watch(deadline_s))
+
+    def _reply(self, watch: Watch | WallWatch) -> dict[str, Any]:
+        length = _LENGTH.unpack(self._receive(_LENGTH.size, watch))[0]
         if length > LARGEST_MESSAGE_BYTES:
             self.close()
             raise ChildDied(-signal.SIGKILL, f"a reply of {length} bytes")
-        reply: dict[str, Any] = json.loads(self._receive(length, is_over))
+        reply: dict[str, Any] = json.loads(self._receive(length, watch))
         return reply
 
     @property
@@ -207,26 +231,29 @@ class Child:
 
     def close(self) -> bool:
         """End the child; False when it still exists."""
+        self._killed = True
         gone = self.process.returncode is not None or kill_group(self.process)
-        for name in ("_read", "_write", "_alive"):
-            if getattr(self, name, -1) >= 0:
-                os.close(getattr(self, name))
-                setattr(self, name, -1)
+        with self._writing:  # the number of a closed pipe may soon belong to another file
+            for name in ("_read", "_write", "_alive"):
+                if getattr(self, name, -1) >= 0:
+                    os.close(getattr(self, name))
+                    setattr(self, name, -1)
         self._errors.close()
         return gone
 
-    def _clock(self, deadline: float | Deadline) -> Callable[[], bool]:
+    def _watch(self, deadline: float | Deadline) -> Watch | WallWatch:
         if isinstance(deadline, Deadline):
             begun_s = process_s(self.process.pid)
-            return Watch(deadline, lambda: process_s(self.process.pid) - begun_s).is_over
-        end = time.monotonic() + deadline
-        return lambda: time.monotonic() >= end
+            return Watch(deadline, lambda: process_s(self.process.pid) - begun_s)
+        return WallWatch(time.monotonic() + deadline)
 
-    def _receive(self, count: int, is_over: Callable[[], bool]) -> bytes:
+    def _receive(self, count: int, watch: Watch | WallWatch) -> bytes:
+        """That many bytes. It wakes up for nothing else before the deadline may be over."""
         chunks, missing = [], count
         while missing:
-            if not self._arrived.poll(LOOK_MS):
-                self._close_when(is_over)
+            look_s = min(max(LOOK_S, watch.quiet_s), LONGEST_LOOK_S)
+            if not self._arrived.poll(1e3 * look_s):
+                self._close_when(watch)
                 continue
             chunk = os.read(self._read, min(missing, 1 << 20))
             if not chunk:
@@ -235,9 +262,10 @@ class Child:
             missing -= len(chunk)
         return b"".join(chunks)
 
-    def _close_when(self, is_over: Callable[[], bool]) -> None:
+    def _close_when(self, watch: Watch | WallWatch) -> None:
+        """Close it, and raise, if the deadline is over."""
         try:
-            late = is_over()
+            late = watch.is_over()
         except Starved:
             self.close()
             raise
@@ -379,8 +407,7 @@ class Parent:
         return request
 
     def reply(self, reply: Mapping[str, Any]) -> None:
-        body = json.dumps(reply).encode()
-        self._replies.write(_LENGTH.pack(len(body)) + body)
+        self._replies.write(encoded(reply))
         self._replies.flush()
 
 
@@ -408,7 +435,7 @@ def serve_requests(
         parent.reply(handle(request))
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+def encoded(message: Mapping[str, Any]) -> bytes:
+    """A request or reply as it travels."""
+    body = json.dumps(message).encode()
+    return _LENGTH.pack(len(body)) + body

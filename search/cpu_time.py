@@ -43,6 +43,20 @@ class Deadline:
         return Deadline(self.cpu_s + grace_s, self.wall_s + grace_s)
 
 
+@dataclass(frozen=True)
+class WallWatch:
+    """A deadline in wall time."""
+
+    end_s: float  # of `time.monotonic`
+
+    @property
+    def quiet_s(self) -> float:
+        return self.end_s - time.monotonic()
+
+    def is_over(self) -> bool:
+        return self.quiet_s <= 0
+
+
 class Watch:
     """A child's deadline, which begins now.
 
@@ -52,14 +66,19 @@ class Watch:
     def __init__(self, deadline: Deadline, used_s: Callable[[], float]) -> None:
         self._deadline, self._used_s, self._begun = deadline, used_s, time.monotonic()
 
+    @property
+    def quiet_s(self) -> float:
+        """Seconds for which it cannot be over; below 0 once it may be."""
+        soonest_s = min(self._deadline.cpu_s, self._deadline.wall_s)
+        return self._begun + soonest_s - time.monotonic()
+
     def is_over(self) -> bool:
         """Whether the processor time is used up; raises Starved when only the wall time is."""
-        waited_s = time.monotonic() - self._begun
-        if waited_s < min(self._deadline.cpu_s, self._deadline.wall_s):
+        if self.quiet_s > 0:
             return False  # without reading the clocks, which takes longer
         if self._used_s() >= self._deadline.cpu_s:
             return True
-        if waited_s >= self._deadline.wall_s:
+        if time.monotonic() - self._begun >= self._deadline.wall_s:
             raise Starved
         return False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from greenfast.search.devices.facts import Device
 from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.errors import UsageError
 from greenfast.search.json_values import json_text
-from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.spec import KernelSpec, TemplateScalar, TemplateSpec
 from greenfast.search.kernels.workloads import Workload
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory, lay_out
@@ -219,6 +219,9 @@ def workload_description(
 ) -> dict[str, Any]:
     """One workload of launch.json: dims, options, tiles, launches and arguments with layouts."""
     laid_out = laid_out_workload(kernel, template, workload, parameters, device)
+    compiled = workload.compile_time(kernel)
+    complete = complete_parameters(template, parameters, compiled)
+    own = template.own_scalars(resolve(template, complete, compiled, device).values)
     return {
         "name": workload.name,
         "dims": dict(workload.dims),
@@ -227,7 +230,7 @@ def workload_description(
         "flop": laid_out.work_flop,
         "bytes": laid_out.work_bytes,
         "launches": [asdict(launch) for launch in laid_out.launches],
-        "arguments": _arguments(kernel, laid_out),
+        "arguments": _arguments(kernel, own, laid_out),
     }
 
 
@@ -255,9 +258,15 @@ def laid_out_workload(
     return lay_out(kernel, template, point, case, CaseData(zeros, {}))
 
 
-def _arguments(kernel: KernelSpec, laid_out: Problem) -> list[dict[str, Any]]:
-    """The parameter list of every entry: tensors, scalars, workspaces, then tensor maps."""
+def _arguments(
+    kernel: KernelSpec, own: Sequence[TemplateScalar], laid_out: Problem
+) -> list[dict[str, Any]]:
+    """The parameter list of every entry: the kernel's, then the template's own.
+
+    Those are its scalars, workspaces and tensor maps.
+    """
     names = [argument.name for argument in kernel.arguments]
+    names += [scalar.name for scalar in own]
     names += [workspace.name for workspace in laid_out.workspaces]
     names += [each.name for each in laid_out.arguments if isinstance(each, TensorMap)]
     optional = {argument.name for argument in kernel.arguments if argument.optional}

@@ -64,6 +64,15 @@ def launch_numbers(
             *(_argument(argument, options) for argument in kernel.arguments),
             *(
                 {
+                    "name": scalar.name,
+                    "kind": "scalar",
+                    "dtype": scalar.dtype,
+                    "value": scalar.value.text,
+                }
+                for scalar in template.own_scalars(values)
+            ),
+            *(
+                {
                     "name": workspace.name,
                     "kind": "workspace",
                     "bytes": workspace.bytes.text,

@@ -145,6 +145,13 @@ def _check_plain(
 
 def _refuse_device(device: Device, brought: BroughtKernel, launch_file: Path) -> None:
     """UsageError for a kernel that the device does not launch."""
+    for launch in brought.problem.launches:
+        if launch.smem_dynamic_bytes > device.smem_per_block_bytes:
+            raise UsageError(
+                f"{launch_file.name}: {launch.entry} asks for {launch.smem_dynamic_bytes} bytes of "
+                f"shared memory a block; {device.name} has {device.smem_per_block_bytes}",
+                code="bad_launch",
+            )
     arguments = (value for launch in brought.problem.launches for value in launch.arguments or ())
     has_maps = any(isinstance(value, TensorMap) for value in arguments)
     if device.sm < FIRST_SM and (has_maps or brought.source.arch_specific):

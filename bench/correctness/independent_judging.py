@@ -111,6 +111,9 @@ def cases_of(work: Work, kernel: KernelSpec, device: Device, *, offsets: bool) -
                 }
                 for launch in launches(template, values)
             ]
+            case["scalars"] = [
+                (scalar.dtype, scalar.value(values)) for scalar in template.own_scalars(values)
+            ]
             case["workspaces"] = [
                 (int(workspace.bytes(values)), workspace.zero_fill)
                 for workspace in template.scratch(values)
@@ -242,7 +245,7 @@ def _problem(checker: ModuleType, case: Row, before: dict[str, np.ndarray]) -> P
     }
     arguments = [
         tensors[value] if type_ == "tensor" else Scalar(type_, value)
-        for type_, value in checker.arguments(case)
+        for type_, value in (*checker.arguments(case), *case["scalars"])
     ]
     scratch = tuple(
         WorkspaceMemory(f"workspace_{number}", size, zero)

@@ -41,6 +41,7 @@ ALBUM_KERNELS = ("pipe", "product", "relay")  # all of whose entries are for Hop
 # Why a named entry of the album may be judged otherwise by the two.
 EXPLAINED = {
     "relay-end_within_16_bytes": "a tensor store's bytes in global memory: not judged apart",
+    "relay-store_read_before_its_end": "a bulk store's bytes in global memory: not judged apart",
     "gemm-bias_of_the_tokens": "a read of global memory beyond its buffer: not judged apart",
     "product-registers_beyond_the_pool": "the registers of a block: not judged apart",
 }

@@ -1,11 +1,12 @@
 """Points of attention/wgmma around the best designs of long rows, beside cuDNN in one process.
 
-    python -m bench.gpu.attention_variants build FOLDER [--kept FOLDER]               anywhere
+    python -m bench.gpu.attention_variants build FOLDER [--kept FOLDER] [--row ROW]   anywhere
     python -m bench.gpu.attention_variants measure FOLDER OUT.json [--seconds 110]    on a GPU
 
-`build` compiles the products of a few axes for each row, as bundles in FOLDER. `measure` times them
-in CUDA graphs in turns with PyTorch's kernels, and compares outputs with cuDNN's. There is no
-confirmation in fresh processes, and the best of many points looks faster than it is.
+`build` compiles the products of a few axes for each row, or for the named ones, as bundles in
+FOLDER. `measure` times them in CUDA graphs in turns with PyTorch's kernels, and compares outputs
+with cuDNN's. There is no confirmation in fresh processes, and the best of many points looks faster
+than it is.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,9 @@ STAYS: Row = {"scheduler": "persistent", "q_buffers": 2, "heads_together": 1, "e
 GRID: Row = {"scheduler": "grid", "heads_together": 64, "epilogue": "direct"}
 ALONE: Row = {**GRID, "heads_together": 1}  # a head's row tiles one after another
 MIXED: Row = {**GRID, "heads_together": 32}
+ALL: Row = {**MIXED, "scheduler": "persistent_all", "heads_together": 64}
 BOTH = (False, True)
+PARTED: Row = {"ordered": True, "ordered_part": "half"}
 
 
 def design(consumers: int, tile_n: int, **more: Any) -> Row:
@@ -54,6 +58,8 @@ def small_heads() -> list[Row]:
         *points(three, turns=(False,), ordered=BOTH),
         *points(design(3, 128, **ALONE), turns=(True,), ordered=BOTH),
         *points(two, turns=(True,), ordered=BOTH),
+        *points({**three, **PARTED, "turns": True}, lazy_rescale=BOTH),
+        *points({**two, **PARTED, "turns": True}, lazy_rescale=BOTH),
         *points({**three, "overlap": False}, lazy_rescale=BOTH),
     ]
 
@@ -66,6 +72,36 @@ def small_heads_causal() -> list[Row]:
         *points(three, turns=(True,), ordered=BOTH, lazy_rescale=BOTH, exp_polynomial=(0, 1)),
         *points(pair, tile_n=(64, 80, 96), lazy_rescale=BOTH, epilogue=ends),
         *points({**three, "overlap": False}, lazy_rescale=BOTH),
+        *points({**three, **ALL, "q_buffers": 2}, turns=(True,), ordered=BOTH, lazy_rescale=BOTH),
+        *points({**pair, **ALL, "q_buffers": 2}, tile_n=(64, 80), lazy_rescale=BOTH),
+        *points(design(2, 64, **GRID), lazy_rescale=BOTH, turns=BOTH),
+        *points(design(2, 64, q_buffers=2, **ALL), lazy_rescale=BOTH, turns=BOTH),
+    ]
+
+
+def many_short() -> list[Row]:
+    small = {"consumers": 1, "tile_n": 64, "stages": 3, "blocks_per_sm": 3, "lazy_rescale": True}
+    alone = {"consumers": 1, "tile_n": 112, "stages": 2, "blocks_per_sm": 3, "loader": "self"}
+    schedulers = ("grid", "persistent", "persistent_all")
+    return [
+        *points({**small, "heads_together": 1}, scheduler=schedulers[:1]),
+        *points({**small, "heads_together": 1, "q_buffers": 2}, scheduler=schedulers[1:]),
+        *points(alone, scheduler=schedulers, tile_n=(64, 112)),
+        *points(design(2, 64, q_buffers=2, blocks_per_sm=2), scheduler=schedulers[1:]),
+    ]
+
+
+def causal_walks() -> list[Row]:
+    """Who takes which row tiles, where they differ in length."""
+    stays = {"q_buffers": 2, "heads_together": 64, "lazy_rescale": True, "epilogue": "direct"}
+    designs = (design(2, 128, turns=True, **stays), design(2, 64, **stays), design(3, 128, **stays))
+    return [
+        point
+        for base in designs
+        for point in (
+            {name: value for name, value in base.items() if name != "q_buffers"},
+            *points(base, scheduler=("persistent", "persistent_all")),
+        )
     ]
 
 
@@ -77,7 +113,21 @@ def large_heads() -> list[Row]:
         *points(alone, ordered=BOTH, lazy_rescale=BOTH, tile_n=(128, 160, 176)),
         *points({**stays, "q_buffers": 1}, ordered=BOTH, lazy_rescale=BOTH, tile_n=(160, 176)),
         *points(three, tile_n=(96, 112, 128), lazy_rescale=BOTH, epilogue=("tensor", "direct")),
+        *points({**stays, "ordered": True}, ordered_part=("half", "maxima"), lazy_rescale=BOTH),
+        *points({**alone, **PARTED}, lazy_rescale=BOTH, tile_n=(128, 160, 176)),
+        *points({**stays, **PARTED, "q_buffers": 1}, lazy_rescale=BOTH, tile_n=(160, 176)),
+        *points({**stays, "scheduler": "persistent_all"}, ordered=(True,), lazy_rescale=(True,)),
+        *in_registers({**stays, "q_buffers": 1}),
+        *in_registers(alone),
     ]
+
+
+def in_registers(base: Row) -> Iterator[Row]:
+    """Q in registers: whose place is free again at once where O leaves from them, too."""
+    query = {**base, "query": "registers"}
+    yield from points(query, lazy_rescale=BOTH)
+    yield from points({**query, "ordered": True}, ordered_part=("all", "half"), lazy_rescale=BOTH)
+    yield from points({**query, **PARTED}, stages=(3,))
 
 
 def large_heads_causal() -> list[Row]:
@@ -86,7 +136,14 @@ def large_heads_causal() -> list[Row]:
     return [
         *points(mixed, turns=(True,), ordered=BOTH, lazy_rescale=BOTH, tile_n=tiles),
         *points(mixed, turns=(False,), ordered=BOTH, lazy_rescale=BOTH, tile_n=(64, 128)),
+        *in_registers({**mixed, "turns": True}),
+        *points({**mixed, **PARTED}, turns=BOTH, lazy_rescale=BOTH, tile_n=(128, 160, 176)),
         *points({**mixed, "overlap": False, "consumers": 3}, lazy_rescale=BOTH, tile_n=(96, 128)),
+        *points(design(2, 128, q_buffers=2, **ALL), turns=BOTH, ordered=BOTH, tile_n=(64, 128)),
+        *points(design(2, 128, **ALL), turns=(True,), lazy_rescale=BOTH, tile_n=(160, 176)),
+        *points(design(2, 128, turns=True, **ALL, **PARTED), q_buffers=(1, 2), lazy_rescale=BOTH),
+        *points(design(2, 128, turns=True, **ALL, **PARTED), tile_n=(160, 176), lazy_rescale=BOTH),
+        *in_registers(design(2, 128, turns=True, **ALL)),
     ]
 
 
@@ -101,6 +158,16 @@ PLANS = {
     "B=4,H=16,S_q=4096,D=128" + CAUSAL: large_heads_causal,
     "B=1,H=16,S_q=16384,D=128" + CAUSAL: large_heads_causal,
     "B=1,H=32,H_kv=8,S_q=1024,D=128" + CAUSAL: large_heads_causal,
+    "B=1,H=32,H_kv=8,S_q=2560,D=128" + CAUSAL: large_heads_causal,
+    "B=1,H=32,H_kv=8,S_q=1000,D=64" + CAUSAL: small_heads_causal,
+    "B=1,H=32,H_kv=8,S_q=2560,D=64" + CAUSAL: small_heads_causal,
+    "B=1,H=32,H_kv=8,S_q=1536,D=64" + CAUSAL: causal_walks,
+    "B=1,H=32,H_kv=8,S_q=1536,D=128" + CAUSAL: causal_walks,
+    "B=1,H=32,H_kv=8,S_q=3072,D=128" + CAUSAL: causal_walks,
+    "B=139,H=12,S_q=40,D=64": many_short,
+    "B=139,H=12,S_q=64,D=64": many_short,
+    "B=33,H=16,S_q=128,D=64": many_short,
+    "B=200,H=12,S_q=200,D=64": many_short,
 }
 
 
@@ -111,9 +178,11 @@ def main() -> int:
     parser.add_argument("out", type=Path, nargs="?", metavar="OUT.json")
     parser.add_argument("--seconds", type=float, default=110.0)
     parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
+    parser.add_argument("--row", action="append", choices=tuple(PLANS), help="may be repeated")
     options = parser.parse_args()
     if options.work == "build":
-        build(options.folder, options.kept or options.folder / "compiled")
+        rows = options.row or list(PLANS)
+        build(options.folder, options.kept or options.folder / "compiled", rows)
         return 0
     if options.out is None:
         parser.error("OUT.json is missing")
@@ -124,7 +193,7 @@ def main() -> int:
 # ---- anywhere ----
 
 
-def build(folder: Path, kept: Path) -> None:
+def build(folder: Path, kept: Path, names: list[str]) -> None:
     from bench.gpu.set_files import Entry, built, bundle_bytes
     from greenfast.search.cores import usable_cores
     from greenfast.search.devices.facts import device
@@ -137,30 +206,37 @@ def build(folder: Path, kept: Path) -> None:
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     kernel = catalogue.kernel("attention")
     template, on = kernel.template("wgmma"), device(GPU)
-    toolchain = Toolchain(kept, usable_cores())
-    index: list[Row] = []
-    for name, plan in PLANS.items():
+    entries: list[tuple[str, Entry]] = []
+    for name in names:
         shape = row_shape(name)
         compiled = {"D": shape.D, "dtype": DTYPE, "mask": shape.mask}
         items = tuple(sorted(compiled.items()))
         space = Space(template, items, on)
-        for given in plan():
-            parameters = complete_parameters(template, given, items)
-            if space.why_not(parameters):
-                continue
-            entry = Entry(template.name, dict(parameters), compiled, "", name)
-            kernels = [built(catalogue, kernel, entry, on, toolchain)]
-            rules = [row_rule(shape, "k0"), {"when": [], "use": "library"}]
-            group = {"compiled": compiled, "region": {}, "rules": rules, "outside": "library"}
-            groups = [{**group, "workloads": [], "regret": {}}]
-            versions = dict(toolchain.identity)
-            content = bundle_bytes(kernel, kernels, groups, on, name="point", toolchain=versions)
-            file = f"{len(index)}.zip"
-            (folder / file).write_bytes(content)
-            index.append({"workload": name, "file": file, "parameters": dict(parameters)})
-    write_json(folder / "index.json", index)
-    toolchain.close()
-    print(f"{len(index)} points of {len(PLANS)} rows")
+        every = (complete_parameters(template, given, items) for given in PLANS[name]())
+        entries += [
+            (name, Entry(template.name, dict(parameters), compiled, "", name))
+            for parameters in dict.fromkeys(every)
+            if not space.why_not(parameters)
+        ]
+    toolchain = Toolchain(kept, usable_cores())
+    versions = dict(toolchain.identity)
+
+    def write(number: int) -> Row:
+        name, entry = entries[number]
+        kernels = [built(catalogue, kernel, entry, on, toolchain)]
+        rules = [row_rule(row_shape(name), "k0"), {"when": [], "use": "library"}]
+        group = {"compiled": entry.compiled, "region": {}, "rules": rules, "outside": "library"}
+        groups = [{**group, "workloads": [], "regret": {}}]
+        content = bundle_bytes(kernel, kernels, groups, on, name="point", toolchain=versions)
+        (folder / f"{number}.zip").write_bytes(content)
+        return {"workload": name, "file": f"{number}.zip", "parameters": dict(entry.parameters)}
+
+    try:
+        with ThreadPoolExecutor(usable_cores()) as threads:
+            write_json(folder / "index.json", list(threads.map(write, range(len(entries)))))
+    finally:
+        toolchain.close()
+    print(f"{len(entries)} points of {len(names)} rows")
 
 
 # ---- on a GPU ----

@@ -1,6 +1,6 @@
 """Presets of attention_fp8/wgmma and a grid of its tiles on long sequences, beside bf16 of torch.
 
-    python -m bench.gpu.fp8_sweep OUT.json [--grid] [--only TEXT] [--seconds 240]
+    python -m bench.gpu.fp8_sweep OUT.json [--grid | --apart] [--only TEXT] [--seconds 240]
 
 A fast look for the choice of presets, in one process: sizes are arguments of the launch, so each
 point is compiled once for a mask and a size of heads, and timed L2 hot on every row of it. Each
@@ -52,8 +52,13 @@ ROWS = (
     "B=2,H=8,S_q=2048,D=128" + CAUSAL,
 )
 FORMAT = "e4m3"
+MORE = {
+    "grid": "a grid of tiles besides the presets",
+    "apart": "each preset with masks_apart, too",
+}
 SEED, SCREEN_SAMPLES, FINALISTS, WORSE = 7, 3, 5, 1.5
 TOLERANCE = 0.06
+APART = ", masks apart"
 
 
 def main() -> int:
@@ -69,7 +74,7 @@ def main() -> int:
         if options.only not in text or time.monotonic() - began > options.seconds:
             continue
         sizes = workload(text)
-        points = bench.compiled_points(catalogue, sizes, options.grid)
+        points = bench.compiled_points(catalogue, sizes, options.more)
         print(f"{text}: {len(points)} points at {time.monotonic() - began:.0f} s", flush=True)
         row = bench.row(text, sizes, points)
         rows.append(row)
@@ -94,7 +99,11 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument("out", type=Path, metavar="OUT.json")
-    parser.add_argument("--grid", action="store_true", help="a grid of tiles besides the presets")
+    more = parser.add_mutually_exclusive_group()
+    for name, help_text in MORE.items():
+        more.add_argument(
+            f"--{name}", dest="more", action="store_const", const=name, help=help_text
+        )
     parser.add_argument("--only", default="", help="text that a row contains")
     parser.add_argument("--seconds", type=float, default=240.0, help="begin no row after these")
     return parser.parse_args()
@@ -143,13 +152,16 @@ def workload(text: str) -> Sizes:
     return Sizes(dims, mask != "none", tuple(sorted(compiled.items())))
 
 
-def drawn_points(space: Space, template: TemplateSpec, grid: bool) -> Iterator[tuple[str, Items]]:
-    """The presets that suit, then tiles with what goes well with them."""
-    for preset in template.presets:
-        parameters = preset_candidate(template, preset.name, space.compiled).parameters
+def drawn_points(
+    space: Space, template: TemplateSpec, more: str | None
+) -> Iterator[tuple[str, Items]]:
+    """The presets that suit; then each with masks apart, or tiles with what goes well with them."""
+    for preset, apart in product(template.presets, (False, True) if more == "apart" else (None,)):
+        changes = {} if apart is None else {"masks_apart": apart}
+        parameters = preset_candidate(template, preset.name, space.compiled, changes).parameters
         if space.is_valid(parameters):
-            yield preset.name, parameters
-    if not grid:
+            yield preset.name + (APART if apart else ""), parameters
+    if more != "grid":
         return
     tiles = ((2, 128), (2, 160), (2, 192), (2, 224), (3, 64), (3, 96), (3, 128))
     # Each alone, and any two of them together.
@@ -188,16 +200,16 @@ class Fp8Bench:
         self._compiled: dict[Items, list[Point]] = {}
         self._modules: dict[int, Any] = {}
 
-    def compiled_points(self, catalogue: Catalogue, sizes: Sizes, grid: bool) -> list[Point]:
+    def compiled_points(self, catalogue: Catalogue, sizes: Sizes, more: str | None) -> list[Point]:
         """The points that compile without spilling."""
         if sizes.compiled not in self._compiled:
-            self._compiled[sizes.compiled] = list(self._points(catalogue, sizes, grid))
+            self._compiled[sizes.compiled] = list(self._points(catalogue, sizes, more))
         return self._compiled[sizes.compiled]
 
-    def _points(self, catalogue: Catalogue, sizes: Sizes, grid: bool) -> Iterator[Point]:
+    def _points(self, catalogue: Catalogue, sizes: Sizes, more: str | None) -> Iterator[Point]:
         template, kernel = self._template, self._kernel
         space = Space(template, sizes.compiled, device("h200"))
-        drawn = {item[1]: item for item in drawn_points(space, template, grid)}
+        drawn = {item[1]: item for item in drawn_points(space, template, more)}
         with tempfile.TemporaryDirectory(prefix="greenfast-sweep-") as folder:
             toolchain = Toolchain(Path(folder), usable_cores())
 

@@ -1,12 +1,15 @@
 """Joins a run of runtime_set that ran out of time with the stored results.
 
-    python -m bench.gpu.grid_join FOLDER
+    python -m bench.gpu.grid_join FOLDER [--times]
 
 Needs no GPU. FOLDER is what `bench.gpu.runtime_set` wrote. A cell has the times of both runs: of a
 kernel that both timed the newer; one that only the older timed keeps its ratio to PyTorch's time.
 The set is made of these. The tables of the sixty shapes and the drawn shapes then have the rows
 whose kernel the new set uses, the newer before the older: a ratio is always of one run. A shape of
 the sixty that no run called with that kernel keeps its newest row, with `other_kernel`.
+
+--times joins the times of cells alone, and leaves them in FOLDER: for a run of some cells
+(`grid_times --kind`), whose set is then made of FOLDER and called.
 """
 
 from __future__ import annotations
@@ -21,25 +24,28 @@ from bench.gpu import grid_set
 from bench.gpu.grid_shapes import Place, cells, key, place_of
 from bench.gpu.grid_times import FALLBACK, result_of
 from bench.gpu.rule_regret import DTYPES
-from bench.gpu.runtime_pool import Point, stored_points
+from bench.gpu.runtime_pool import Design, Point, design, stored_points
 from bench.gpu.runtime_set import SET, stored_form
 from bench.gpu.runtime_shapes import shapes
 from bench.gpu.set_files import sealed
 from bench.gpu.tuned_set import SETS, Part, moved, read_part, renumbered
 from bench.results import Row, find_result, read_result, write_result
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
-from greenfast.search.space.candidate import complete_parameters
 
 GPU_NAME = "NVIDIA H200"
 BEFORE = " (before)"  # behind a label that stands for another kernel in the newer run
-Design = tuple[str, str]
 
 
 def main() -> int:
     parser = script_parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
+    parser.add_argument("--times", action="store_true", help="join times alone, in FOLDER")
     options = parser.parse_args()
+    if options.times:
+        for dtype in DTYPES:
+            for name, value in joined_times(dtype, options.folder).items():
+                write_result(f"h200/{name}", value, options.folder)
+        return 0
     older = {name: find_result(f"h200/{name}") for dtype in DTYPES for name in tables_of(dtype)}
     drawn_before = find_result("h200/drawn_calls")
     for dtype in DTYPES:
@@ -91,13 +97,6 @@ def joined_times(dtype: str, folder: Path) -> dict[str, Row]:
             if label in used
         }
     return joined
-
-
-def design(point: Point) -> Design:
-    """Equal for points that render alike; a parameter that came later has its default."""
-    kernel = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
-    template = kernel.template(point.template)
-    return point.template, json.dumps(complete_parameters(template, point.parameters, ()))
 
 
 def renamed(

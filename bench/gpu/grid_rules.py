@@ -25,7 +25,7 @@ NEVER_ABOVE = 0.98  # of the library's time, on the points beside
 MOST_CUTS = 1  # sides of a cell
 GIVEN_UP = 1.03  # for fewer kernels
 # A point whose keys are no multiple of ALIGNED says little about those in its cell that are, unless
-# the kernel wins by far.
+# the kernel wins by far, or on such multiples with fewer and with more heads.
 WON_BY_FAR = 0.7
 WON_UNTIMED = 0.6  # of the library's time, where a point beside has no time of the kernel
 # A block that stays walks row tiles of one batch: with more batches than this, some multiprocessors
@@ -46,6 +46,8 @@ class Judged:
     ratios: Ratios
     scores: Ratios  # of the labels that may serve it
     lost: Mapping[str, Sides] = field(default_factory=dict)  # where such a label's cell is cut
+    # Of labels timed with fewer and with more heads, on multiples of ALIGNED: the larger ratio.
+    aligned_beside: Ratios = field(default_factory=dict)
 
     @property
     def best(self) -> float:
@@ -79,8 +81,23 @@ def judged_rows(
     for place, row in known.items():
         won = scores(place, ratios, drawn[place])
         lost = {name: lost_sides(name, place, ratios) for name in won}
-        found.append(Judged(by_place[place], row, place in own, ratios[place], won, lost))
+        aligned = aligned_beside(place, ratios, known)
+        found.append(Judged(by_place[place], row, place in own, ratios[place], won, lost, aligned))
     return found
+
+
+def aligned_beside(
+    place: Place, ratios: Mapping[Place, Ratios], known: Mapping[Place, Row]
+) -> Ratios:
+    """By label timed on both points with other numbers of heads: the larger of its ratios there.
+
+    Empty unless both points are measured and have multiples of ALIGNED keys.
+    """
+    both = [other for (axis, _), other in sides(place) if axis == 0 and other in known]
+    if len(both) < 2 or any(known[other]["dims"]["S_kv"] % ALIGNED for other in both):
+        return {}
+    fewer, more = (ratios[other] for other in both)
+    return {name: max(fewer[name], more[name]) for name in fewer.keys() & more.keys()}
 
 
 def ratios_of(row: Row) -> Ratios:
@@ -212,8 +229,9 @@ def sizes_of(shape: Shape) -> dict[str, int]:
 
 def leaves_out(item: Judged, label: str, keys: int) -> bool:
     """Whether so many keys are too unlike the point's: the library may like them better."""
-    is_aligned = item.cell.shape.S_kv % ALIGNED == 0
-    return keys % ALIGNED == 0 and not is_aligned and item.ratios[label] > WON_BY_FAR
+    if keys % ALIGNED or item.cell.shape.S_kv % ALIGNED == 0:
+        return False
+    return item.ratios[label] > WON_BY_FAR and item.aligned_beside.get(label, 1.0) > WON
 
 
 def before(place: Place) -> Place:

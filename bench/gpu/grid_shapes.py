@@ -62,7 +62,7 @@ FAMILIES = (
     Family("decode", BOTH, "none", 4, (1, 4), SHARED, (1,), CACHE),
     Family("decode", (128,), "none", 8, (4, 8), SHARED[:6], (1,), CACHE),
     Family("decode", BOTH, "none", 1, (0, 1), (*FEW, 256, 512), (1,), SHORT_CACHE),
-    Family("prefill", BOTH, TOP_LEFT, 4, (1, 8), (28, 64, 128, 256), (), CAUSAL),
+    Family("prefill", BOTH, TOP_LEFT, 4, (1, 8), (28, 32, 40, 64, 128, 256), (), CAUSAL),
     Family("prefill", BOTH, TOP_LEFT, 1, (0, 1), FEW, (), CAUSAL),
     Family("cross", (64,), "none", 1, (0, 1), FEW, ROWS, CROSS),
     Family("cross", (128,), "none", 1, (0, 1), (4, *FEW[:4]), ROWS_128, CROSS_128),

@@ -1,7 +1,7 @@
 """Times of attention kernels on grids of shapes, to make the shipped set from (grid_set).
 
     python -m bench.gpu.grid_times FOLDER [--dtype bf16] [--after] [--between 200] [--seconds 200]
-                                   [--seed 1]
+                                   [--seed 1] [--kind prefill]
 
 The pool (runtime_pool) has the presets, the winners of searches and the kernels that are shipped,
 compiled for one type. All of it is timed, beside PyTorch, on the shapes of the sixty that may be
@@ -28,6 +28,7 @@ from bench.command_line import require_gpu, script_parser
 from bench.gpu import runtime_calls
 from bench.gpu.graph_times import times_us
 from bench.gpu.grid_shapes import (
+    FAMILIES,
     Cell,
     Place,
     beside,
@@ -37,7 +38,7 @@ from bench.gpu.grid_shapes import (
     place_of,
 )
 from bench.gpu.runtime_calls import environment, inputs, peers
-from bench.gpu.runtime_pool import Point, Pool, own_times, pool_points, stored_points
+from bench.gpu.runtime_pool import Point, Pool, design, own_times, pool_points, stored_points
 from bench.gpu.runtime_shapes import Shape, shapes
 from bench.gpu.tuned_set import DIMS
 from bench.results import Row, find_result, read_result, write_result
@@ -49,6 +50,7 @@ FASTEST_BEFORE = 2  # of a cell, by the stored results
 FASTEST, FASTEST_BESIDE = 4, 1  # in bf16, of a cell and of those beside it
 MOST_DECODE_ROWS = 256  # query rows of a key head: for more the template `decode` never won
 FALLBACK = "torch-default"
+KINDS = {family.kind for family in FAMILIES}
 ROUNDS = 7
 Labels = frozenset[str]
 WRITTEN_AFTER = 50  # points
@@ -63,6 +65,7 @@ class Run:
     pool: Pool
     ends: float
     labels: dict[Place, Labels] = field(default_factory=dict)  # to time on a cell; else all
+    kind: str = ""  # of the cells; empty: all of them
 
     @property
     def has_time(self) -> bool:
@@ -94,6 +97,7 @@ def main() -> int:
     parser.add_argument("--between", type=int, default=200, help="shapes inside of cells")
     parser.add_argument("--seconds", type=float, default=200.0)
     parser.add_argument("--seed", type=int, default=1, help="of the shapes inside of cells")
+    parser.add_argument("--kind", default="", choices=("", *sorted(KINDS)), help="of the cells")
     options = parser.parse_args()
     require_gpu()
     began = time.perf_counter()
@@ -105,11 +109,13 @@ def main() -> int:
         used = frozenset().union(*labels.values())
         points = {name: it for name, it in stored_points(before).items() if name in used}
     pool = Pool(points, heads(cells()), dtype=options.dtype)
-    run = Run(options.folder, options.dtype, pool, began + options.seconds, labels)
+    run = Run(options.folder, options.dtype, pool, began + options.seconds, labels, options.kind)
     if not run.before("runtime_pool"):
         measure_shapes(run)
     rows = run.before("runtime_grid")
-    if not options.after:
+    if options.kind:
+        run.labels = close_or_new(points)
+    elif not options.after:
         rows = rows or screen(run)
         run.labels = contenders(rows, points)
     if not run.before("runtime_between"):
@@ -172,13 +178,29 @@ def nearest(place: Place, others: Iterable[Place]) -> list[Place]:
     return alike[:NEAREST]
 
 
+def close_or_new(points: Mapping[str, Point]) -> dict[Place, Labels]:
+    """By cell: contenders by the stored results, and all points that those do not have."""
+    stored, known = before(points)
+    rows = [
+        {**row, "times": {known[name]: us for name, us in row["times"].items() if name in known}}
+        for row in stored.get("rows", ())
+    ]
+    timed = set(map(design, stored_points(stored).values()))
+    new = frozenset(label for label, point in points.items() if design(point) not in timed)
+    return {place: labels | new for place, labels in contenders(rows, points).items()}
+
+
+def before(points: Mapping[str, Point]) -> tuple[Row, dict[str, str]]:
+    """The stored results, and today's label of each label in them that the pool still has."""
+    stored = find_result("h200/runtime_grid")
+    label_of = {design(point): label for label, point in points.items()}
+    old = {label: design(point) for label, point in stored_points(stored).items()}
+    return stored, {label: label_of[each] for label, each in old.items() if each in label_of}
+
+
 def fastest_before(points: Mapping[str, Point]) -> dict[Place, Labels]:
     """By cell: the kernels that were fastest by the stored results, as today's pool calls them."""
-    stored = find_result("h200/runtime_grid")
-    known = {
-        old: new for old, point in stored_points(stored).items() for new in points
-        if points[new] == point
-    }  # fmt: skip
+    stored, known = before(points)
     fastest = fastest_labels(stored.get("rows", ()), FASTEST_BEFORE, 0)
     return {
         place: frozenset(known[name] for name in labels if name in known)
@@ -232,6 +254,8 @@ def measure_between(run: Run, count: int, seed: int) -> None:
     for cell, shape in drawn_shapes(count, seed):
         if not run.has_time:
             break
+        if run.kind not in ("", FAMILIES[cell.family].kind):
+            continue
         rows.append(measured(run, cell, shape))
     if rows:
         run.write("runtime_between", {"seed": seed, "rows": rows})
@@ -242,7 +266,11 @@ def measure_grid(run: Run, before: Sequence[Row]) -> None:
     rows = list(before)
     began = time.perf_counter()
     known = {place_of(row) for row in rows}
-    left = [cell for cell in shuffled_cells() if key(cell) not in known]
+    left = [
+        cell
+        for cell in shuffled_cells()
+        if key(cell) not in known and run.kind in ("", FAMILIES[cell.family].kind)
+    ]
 
     def write() -> None:
         took_s = round(time.perf_counter() - began, 1)

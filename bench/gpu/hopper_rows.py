@@ -1,7 +1,7 @@
 """Searches on a Hopper GPU: long and short attention and decoding, and layers' products.
 
-    python -m bench.gpu.hopper_rows OUT.json [--seconds 14] [--trials 40] [--only TEXT] [--kernel K]
-                                    [--baseline TEXT] [--together 3]
+    python -m bench.gpu.hopper_rows OUT.json [--seconds 14] [--trials 40] [--only TEXT ...]
+                                    [--kernel K] [--baseline TEXT] [--together 3]
 
 Each row is one `greenfast search` of one workload by values, L2 hot, with confirmation in fresh
 processes and the peers that are installed, timed in turns with the winner. Rows that OUT.json holds
@@ -38,6 +38,9 @@ ATTENTION = (
     ("B=1,H=16,S_q=16384,D=64" + NONE, LONG),
     ("B=1,H=16,S_q=16384,D=64" + CAUSAL, LONG),
     ("B=2,H=10,S_q=4096,S_kv=77,D=64" + NONE, "wgmma:two_blocks"),
+    ("B=1,H=32,H_kv=8,S_q=1000,D=64" + CAUSAL, "wgmma:causal_small_heads"),
+    ("B=1,H=32,H_kv=8,S_q=2560,D=64" + CAUSAL, "wgmma:causal_small_heads"),
+    ("B=1,H=32,H_kv=8,S_q=2560,D=128" + CAUSAL, "wgmma:prefill"),
 )
 FASTEST = 8  # designs of each search
 # Few query rows, where reading K and V is all of the work.
@@ -110,7 +113,7 @@ def main() -> int:
     parser.add_argument("--seconds", default="14")
     parser.add_argument("--trials", default="40")
     parser.add_argument("--kernel", choices=("attention", "gemm", "gemm_fp8"))
-    parser.add_argument("--only", default="", help="text that a workload contains")
+    parser.add_argument("--only", nargs="+", default=[""], help="texts that a workload contains")
     parser.add_argument("--baseline", default="", help="text that a baseline contains")
     parser.add_argument(
         "--together", type=int, help="searches at a time; default 1, of gemm and gemm_fp8 3"
@@ -127,7 +130,7 @@ def main() -> int:
         (kernel, workload, baseline)
         for kernel, workload, baseline in plans
         if options.kernel in (None, kernel)
-        and options.only in workload
+        and any(text in workload for text in options.only)
         and options.baseline in baseline
         and (kernel, workload, baseline) not in done
     ]

@@ -1,13 +1,15 @@
 """The same kernel and space through Kernel Tuner and through greenfast: candidates a minute.
 
     python -m bench.gpu.kernel_tuner_rate OUT.json [--template NAME] [--candidates 100]
+                                          [--trials 300]
 
 The space is a template of attention on one workload, without points that need a workspace,
 a second launch, or more shared memory than a launch gets unasked, which Kernel Tuner's CuPy backend
 does not set. Kernel Tuner draws nothing: it gets that many random points of the space as its whole
 space, compiles, verifies (one case, its own comparison) and times each one with its defaults.
-greenfast searches the template with all gates, from empty caches. Rejected candidates count for
-both. Both use greenfast's NVRTC and its headers.
+greenfast searches the template with all gates, from empty caches. It gets more candidates, because
+its first three seconds have no work for the GPU. Rejected candidates count for both. Both use
+greenfast's NVRTC and its headers.
 
 A candidate that ends the GPU's context, or is wrong, would end Kernel Tuner's search. Each is
 therefore launched in a process of its own first (`kernel_tuner_alone.py`), before the clock starts;
@@ -196,7 +198,7 @@ def with_greenfast(catalogue: Catalogue, options: argparse.Namespace) -> Row:
         "confirm": False,
         "cold": True,
         "seconds": options.seconds,
-        "trials": 3 * options.candidates,
+        "trials": options.trials or 3 * options.candidates,
     }
     with tempfile.TemporaryDirectory(prefix="greenfast-rate-") as folder:
         setting = with_checker(catalogue, request, 2 * usable_cores(), Path(folder))
@@ -220,6 +222,9 @@ def main() -> None:
     parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("--template", default="mma")
     parser.add_argument("--candidates", type=int, default=100)
+    parser.add_argument(
+        "--trials", type=int, help="of greenfast's search; default three times --candidates"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="of greenfast's search")
     parser.add_argument("--alone-seconds", type=float, default=40.0, help="of launches alone")
     parser.add_argument("--workload", default="mission")

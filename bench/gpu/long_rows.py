@@ -3,8 +3,9 @@
     python -m bench.gpu.long_rows build ROWS.zip [--kept FOLDER]                anywhere
     python -m bench.gpu.long_rows measure ROWS.zip OUT.json [--seconds 60]      on a GPU
 
-`build` renders and compiles, for each row of bench.gpu.hopper_rows, the winner that
-h200/hopper_rows or h200/few_rows holds, or the baseline where no search of the row is stored.
+`build` renders and compiles a kernel for each row of bench.gpu.hopper_rows: the winner that
+h200/hopper_rows or h200/few_rows holds, or the fastest point of h200/attention_variants, whichever
+took less of the time of PyTorch's best in its run; the baseline where a row is in none of them.
 `measure` needs greenfast's runtime alone: it times those kernels in CUDA graphs in turns with
 PyTorch's backends, FlashAttention-3 and FlashAttention-4, as far as they are there. A ratio is the
 median over rounds; its interval holds the middle half.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,7 +25,7 @@ from bench.command_line import require_gpu, script_parser
 from bench.gpu.graph_times import samples_us
 from bench.gpu.hopper_rows import ATTENTION, DECODE, FEW_ROWS
 from bench.gpu.runtime_shapes import Shape
-from bench.results import Row, read_result, write_json
+from bench.results import Row, find_result, read_result, write_json
 
 DTYPE, GPU = "bf16", "h200"
 ROUNDS = 31
@@ -81,28 +83,26 @@ def built_rows(kept: Path | None) -> bytes:
 
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     kernel = catalogue.kernel("attention")
-    stored: dict[str, Row] = {}  # the fastest winner of each workload
-    for row in (*read_result("h200/hopper_rows")["rows"], *read_result("h200/few_rows")["rows"]):
-        best = stored.get(row["workload"], row)
-        if row["kernel"] == kernel.name and row["time_median_us"] <= best["time_median_us"]:
-            stored[row["workload"]] = row
+    stored = chosen_designs()
     kernels: list[Built] = []
     rules: dict[tuple[int, str], list[Row]] = {}
     with TemporaryDirectory(prefix="greenfast-rows-") as folder:
         toolchain = Toolchain(kept or Path(folder), usable_cores())
         try:
             for shape, baseline in planned():
-                row = stored.get(f"{shape.name},dtype={DTYPE}")
-                template, _, preset = (row or {}).get("baseline", baseline).partition(":")
-                presets = {item.name: item for item in kernel.template(template).presets}
-                parameters = row["parameters"] if row else dict(presets[preset].parameters)
+                chosen = stored.get(f"{shape.name},dtype={DTYPE}")
+                template, _, preset = baseline.partition(":")
+                if chosen is not None:
+                    template, parameters = chosen.template, chosen.parameters
+                else:
+                    presets = {item.name: item for item in kernel.template(template).presets}
+                    parameters = dict(presets[preset].parameters)
                 compiled = {"D": shape.D, "dtype": DTYPE, "mask": shape.mask}
                 entry = Entry(template, parameters, compiled, "", shape.name)
                 use = f"k{len(kernels)}"
                 kernels.append(built(catalogue, kernel, entry, device(GPU), toolchain))
                 rules.setdefault((shape.D, shape.mask), []).append(row_rule(shape, use))
-                same = bool(row) and row["source_digest"] == kernels[-1].source_digest
-                print(f"{shape.name}: {baseline if not row else 'winner'}, same source: {same}")
+                print(f"{shape.name}: {chosen.source if chosen else baseline}")
         finally:
             toolchain.close()
     groups = [
@@ -119,6 +119,34 @@ def built_rows(kept: Path | None) -> bytes:
     return bundle_bytes(
         kernel, kernels, groups, device(GPU), name="rows", toolchain=dict(toolchain.identity)
     )
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The design that stands for a row, and where it was measured."""
+
+    source: str
+    template: str
+    parameters: Row
+    ratio: float  # of its time to that of PyTorch's best in the same run
+
+
+def chosen_designs() -> dict[str, Chosen]:
+    """By workload: the design with the least ratio."""
+    every: list[tuple[str, Chosen]] = []
+    for name in ("h200/hopper_rows", "h200/few_rows"):
+        for row in read_result(name)["rows"]:
+            ratios = [peer["ratio"] for peer in row["peers"] if peer["ratio"]]
+            if row["kernel"] == "attention" and ratios:
+                template, ratio = row["baseline"].partition(":")[0], max(ratios)
+                every.append((row["workload"], Chosen(name, template, row["parameters"], ratio)))
+    for row in find_result("h200/attention_variants").get("rows", ()):
+        best = row["points"][0]
+        ratio = best["us"] / min(row["peers"].values())
+        chosen = Chosen("h200/attention_variants", "wgmma", best["parameters"], ratio)
+        every.append((row["workload"], chosen))
+    every.sort(key=lambda item: -item[1].ratio)
+    return dict(every)
 
 
 def row_rule(shape: Shape, use: str) -> Row:

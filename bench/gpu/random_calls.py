@@ -67,7 +67,7 @@ def _sizes_of(rule: Rule, group: Group) -> Sizes:
     if limits["S_q"] == limits["S_kv"] and random.random() < 0.8:
         keys = queries  # self-attention
     width = int(group.compiled["D"])
-    if "B" in limits:
+    if "H" in limits:
         return drawn("B"), drawn("H"), drawn("H_kv"), queries, keys, width
     ratio = drawn("H // H_kv")
     heads = max(drawn("B * H") // ratio, 1)

@@ -284,9 +284,10 @@ def _cupy_arrays(greenfast: Any, q: Any) -> Callable[[], Any]:
 
     array = cupy.from_dlpack(q)
     from greenfast.runtime.front import attention_elsewhere
+    from greenfast.runtime.signatures import AttentionArguments
 
     return lambda: attention_elsewhere(
-        array, array, array, None, 0.0, False, None, None, False, False, None
+        AttentionArguments(array, array, array, None, 0.0, False, None, None, False, False, None)
     )
 
 

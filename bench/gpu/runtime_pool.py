@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Container
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from greenfast.search.space.space import Space
 from greenfast.search.toolchain import Toolchain
 
 TEMPLATES = ("decode", "mma", "wgmma")
+Design = tuple[str, str]  # a template, and all of its parameters
 LARGEST_ERROR = {"torch.bfloat16": 0.02, "torch.float16": 0.004}  # of the norm, by type
 
 
@@ -37,6 +40,17 @@ class Point:
 
     template: str
     parameters: Row
+
+
+def design(point: Point) -> Design:
+    """Equal for points that render alike; a parameter that came later has its default."""
+    template = _attention().template(point.template)
+    return point.template, json.dumps(complete_parameters(template, point.parameters, ()))
+
+
+@cache
+def _attention() -> KernelSpec:
+    return Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
 
 
 def pool_points(kernel: KernelSpec) -> dict[str, Point]:
@@ -50,6 +64,9 @@ def pool_points(kernel: KernelSpec) -> dict[str, Point]:
         template = row.get("baseline", "").partition(":")[0]
         if row["kernel"] == kernel.name and row.get("parameters"):
             points[f"{template} winner {row['workload']}"] = Point(template, row["parameters"])
+    for row in find_result("h200/attention_variants").get("rows", ()):
+        best = row["points"][0]["parameters"]
+        points[f"wgmma variant {row['workload']}"] = Point("wgmma", best)
     points |= {
         f"{template.name} {preset.name}": Point(template.name, dict(preset.parameters))
         for template in kernel.templates

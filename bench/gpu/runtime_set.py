@@ -28,7 +28,7 @@ from bench.results import ROOT, Row, read_result, result_names, write_result
 
 SET = "attention-h200.zip"
 SHARES = {"bf16": 0.7, "fp16": 0.3}  # of the seconds
-TABLE_S = 40  # at most, of each table
+TABLE_S = 60  # at most, of each table
 Step = tuple[str, ...]  # a module and its arguments
 
 

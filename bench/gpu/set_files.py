@@ -101,6 +101,15 @@ def _launch(
             *(
                 {
                     "name": item.name,
+                    "kind": "scalar",
+                    "dtype": item.dtype,
+                    "value": item.value.text,
+                }
+                for item in template.own_scalars(point.values)
+            ),
+            *(
+                {
+                    "name": item.name,
                     "kind": "workspace",
                     "bytes": item.bytes.text,
                     "zero_fill": item.zero_fill,

@@ -25,7 +25,7 @@ from greenfast.search.loop.check_order import CheckOrder
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.proposer import Proposer
 from greenfast.search.loop.run import SearchRun
-from greenfast.search.targets.cuda.measuring_child import MeasuringChild
+from greenfast.search.targets.cuda.conversation import Conversation
 from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.targets.emulator.build import EmulatorBuild
 from greenfast.search.targets.emulator.target import EmulatorTarget
@@ -98,6 +98,14 @@ class Spans:
             thread.stages.pop()
             thread.trial = outer
 
+    def split(self, stage: str, name: str, seconds: float) -> None:
+        """The thread's last seconds belong to another stage than the one that it is in."""
+        thread, end_s = self._thread(), time.perf_counter()
+        begin_s = max(thread.since_s, end_s - seconds)
+        self._cut(thread, begin_s)
+        self.segments.append(Segment(stage, begin_s, end_s, name, thread.trial))
+        thread.since_s = end_s
+
     def add(self, segment: Segment) -> None:
         self.segments.append(segment)
 
@@ -107,9 +115,9 @@ class Spans:
         thread: _Thread = self._local.thread
         return thread
 
-    def _cut(self, thread: _Thread) -> None:
-        """End the thread's present segment; the next one begins now."""
-        now, cpu = time.perf_counter(), time.thread_time()
+    def _cut(self, thread: _Thread, at_s: float | None = None) -> None:
+        """End the thread's present segment now, or at that time. There the next one begins."""
+        now, cpu = time.perf_counter() if at_s is None else at_s, time.thread_time()
         if thread.stages:
             stage, name = thread.stages[-1]
             used_s = cpu - thread.since_cpu_s
@@ -133,7 +141,7 @@ def watched() -> Iterator[Spans]:
             if hasattr(owner, name):
                 replace(owner, name, _staged(spans, owner, name, stage))
         replace(CheckOrder, "turn", _turn(spans))
-        replace(MeasuringChild, "call", _called(spans))
+        replace(Conversation, "_count", _counted(spans))
         replace(LocalExecutor, "submit", _submitted(spans))
         replace(loop, "evaluate", _evaluated(spans))
         replace(SearchRun, "_record", _recorded(spans))
@@ -163,14 +171,16 @@ def _turn(spans: Spans) -> Method:
     return waited
 
 
-def _called(spans: Spans) -> Method:
-    call: Method = MeasuringChild.call
+def _counted(spans: Spans) -> Method:
+    """The child had a request for itself from the reply before it on, though it came sooner."""
+    count: Method = Conversation._count
 
-    def called(child: MeasuringChild, request: dict[str, Any]) -> Any:
-        with spans.stage(ON_GPU, f"{child._target} {request['do']}"):
-            return call(child, request)
+    def counted(conversation: Conversation, own: Any, kind: str) -> float:
+        seconds: float = count(conversation, own, kind)
+        spans.split(ON_GPU, f"{conversation._child._target} {kind}", seconds)
+        return seconds
 
-    return called
+    return counted
 
 
 def _submitted(spans: Spans) -> Method:

@@ -2,6 +2,7 @@
 
     python -m bench.gpu.two_gpus OUT.json [--seconds 120] [--gpus 0,1] [--strategy evolution]
                                  [--workload mission] [--long-workload VALUES] [--no-killed]
+                                 [--switch-ms 5]
 
 Each search has the same plan, seed and window, and compiles into a folder of its own. The search on
 several GPUs runs before the one on a single GPU, so caches of the operating system favour the
@@ -43,6 +44,7 @@ from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import History
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Runner, Target
+from greenfast.search.targets.cuda.conversation import UNASKED
 from greenfast.search.targets.cuda.several import SeveralGpus
 from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.toolchain import Toolchain
@@ -76,6 +78,7 @@ class Searched:
 def main() -> None:
     options = _options()
     require_gpu()
+    sys.setswitchinterval(options.switch_ms / 1e3)
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     request = {
         "kernel": "attention",
@@ -116,6 +119,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--long-workload", default=LONG_WORKLOAD, metavar="VALUES")
     parser.add_argument(
         "--no-killed", dest="killed", action="store_false", help="leave the third search out"
+    )
+    parser.add_argument(
+        "--switch-ms", type=float, default=1e3 * sys.getswitchinterval(), help="of Python's threads"
     )
     return parser.parse_args()
 
@@ -162,6 +168,7 @@ def measured(setting: Setting, gpus: str, part_s: float, *, killed: bool = True)
     return {
         "environment": {**with_several.environment, "cores": usable_cores()},
         "plan": {**setting.request, "window": setting.window},
+        "switch_ms": round(1e3 * sys.getswitchinterval(), 3),
         "gain": round(rate / alone_rate, 3) if alone_rate else None,
         "ratios": ratios_compared(with_several.trials, alone.trials),
         "rows": [{"search": name, **search.row} for name, search in searches.items()],
@@ -220,6 +227,7 @@ def run_row(
     killed: list[int] = []
     killer = threading.Timer(plan.seconds / 2, lambda: killed.extend(_kill(gpus[-1])))
     run = SearchRun(plan, context, recorder, History(), on_remark=_progress)
+    machine_before = _processor_ticks()
     started, cpu, own = time.perf_counter(), time.thread_time(), time.process_time()
     if kills:
         killer.start()
@@ -227,6 +235,9 @@ def run_row(
     killer.cancel()
     search_s, loop_s = time.perf_counter() - started, time.thread_time() - cpu
     own_s = time.process_time() - own  # Python's lock makes it a bound of the rate
+    busy, all_of = (
+        now - then for now, then in zip(_processor_ticks(), machine_before, strict=True)
+    )
     trials = recorder.trials
     return {
         "target": context.target.name,
@@ -238,6 +249,7 @@ def run_row(
         "trials_per_minute": round(60 * len(trials) / search_s, 1),
         "loop_cpu_share": round(loop_s / search_s, 3),
         "own_cpu_ms": round(1e3 * own_s / max(1, len(trials)), 2),
+        "processors_busy_share": round(busy / max(1, all_of), 3),
         "recorded_in": recorder.place,
         "workers": worker_count(),
         "gpus": {gpu.name: _gpu_row(gpu, trials, search_s) for gpu in gpus},
@@ -246,6 +258,12 @@ def run_row(
         "each_number_once": [trial.number for trial in trials] == list(range(len(trials))),
         "children_killed": len(killed),
     }, trials
+
+
+def _processor_ticks() -> tuple[int, int]:
+    """Of all processors of the machine so far: at work, and in all (proc(5), /proc/stat)."""
+    ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
 def worker_count() -> int:
@@ -272,7 +290,7 @@ def _kill(gpu: CudaTarget) -> list[int]:
 
 
 def _gpu_row(gpu: CudaTarget, trials: Sequence[Trial], search_s: float) -> Row:
-    """Idle: no request of ours was in progress on this GPU."""
+    """Idle: it had no request, as the search's process saw it. Unasked: as its child saw it."""
     busy_s = sum(seconds for name, seconds in gpu.spans.items() if ":" not in name)
     timings = [
         timing
@@ -284,8 +302,14 @@ def _gpu_row(gpu: CudaTarget, trials: Sequence[Trial], search_s: float) -> Row:
         "trials_timed": sum(timing.device_index == gpu.number for timing in timings),
         "busy_s": round(busy_s, 2),
         "idle_share": round(1 - busy_s / search_s, 3),
+        "unasked_share": round(unasked_s(gpu) / search_s, 3),
         "spans_s": {name: round(seconds, 2) for name, seconds in sorted(gpu.spans.items())},
     }
+
+
+def unasked_s(gpu: CudaTarget) -> float:
+    """Seconds between a reply of the GPU's child and its next request, as the child saw it."""
+    return sum(seconds for name, seconds in gpu.spans.items() if name.endswith(f": {UNASKED}"))
 
 
 def ratios_compared(several: Sequence[Trial], alone: Sequence[Trial]) -> Row:

@@ -41,6 +41,8 @@ UNITS = {
     "issue slots": "issue",
 }
 RESULT, FP8, APART = "h200/hopper_rows", "h200/fp8_sweep", "candidates_and_twins"
+FP8_APART, READS = "h200/fp8_apart", "h200/read_rate"
+APART_SUFFIX = ", masks apart"  # of a point's name in fp8_sweep
 FEW_ROWS = "h200/few_rows"
 SHARED_KEYS = ("consumers", "tile_n", "stages", "blocks_per_sm", "split_kv", "combine")
 
@@ -134,11 +136,17 @@ def variants() -> str:
     return f"{table(titles, lines)}\n\nH200, L2 hot; {source_of(VARIANTS)}."
 
 
+STAY = {"persistent": "blocks that stay", "persistent_all": "blocks that walk all batches"}
+ORDERED = {"all": "ordered", "half": "half ordered", "maxima": "maxima ordered"}
+
+
 def _variant(parameters: Row) -> str:
     words = [f"{parameters['consumers']} by 64 rows, {parameters['tile_n']} keys"]
-    words += [name for name in ("turns", "ordered", "lazy_rescale") if parameters[name]]
+    words += ["turns"] if parameters["turns"] else []
+    words += [ORDERED[parameters.get("ordered_part", "all")]] if parameters["ordered"] else []
+    words += ["lazy_rescale"] if parameters["lazy_rescale"] else []
     words += [] if parameters["overlap"] else ["no overlap"]
-    words += ["blocks that stay"] if parameters["scheduler"] == "persistent" else []
+    words += [STAY[parameters["scheduler"]]] if parameters["scheduler"] in STAY else []
     return ", ".join(words)
 
 
@@ -202,6 +210,46 @@ def fp8() -> str:
     return f"{text}\n\nH200, {date}, L2 hot; {wrong} outputs were wrong; {source_of(FP8)}."
 
 
+def fp8_apart() -> str:
+    """The fastest preset of each row without and with masks apart, in one process."""
+    lines = []
+    for row in rows(FP8_APART):
+        us = {point["point"]: point["us"] for point in row["points"]}
+        alone = {name: us[name] for name in us if name.endswith(APART_SUFFIX)}
+        together = {name: us[name] for name in us if name not in alone}
+        best, other = min(alone, key=alone.__getitem__), min(together, key=together.__getitem__)
+        lines.append(
+            (
+                f"`{row['workload']},format={row['format']}`",
+                f"{us[other]:.1f}, `{other}`",
+                f"{us[best]:.1f}, `{best.removesuffix(APART_SUFFIX)}`",
+                f"{us[best] / us[other]:.3f}",
+            )
+        )
+    titles = ("workload", "masks in the loop, us", "masks apart, us", "ratio")
+    return table(titles, lines) + _source(FP8_APART)
+
+
+def reads() -> str:
+    """The fastest bulk copies of each size, L2 hot and cold."""
+    best: dict[tuple[int, str], Row] = {}
+    for row in rows(READS):
+        which = row["bytes"], row["mode"]
+        if which not in best or row["us"] < best[which]["us"]:
+            best[which] = row
+    lines = [
+        (f"{size >> 20} MiB, {mode}", f"{row['us']:.1f}", f"{row['tb_s']:.2f}", row["how"])
+        for (size, mode), row in best.items()
+    ]
+    return table(("read", "us", "TB/s", "fastest of nine"), lines) + _source(READS)
+
+
+def _source(name: str) -> str:
+    """The line below a table; empty where the result is missing."""
+    result = find_result(name)
+    return f"\n\nH200, {result['environment']['date']}; {source_of(name)}." if result else ""
+
+
 def apart() -> str:
     """Candidates and twins by template, as gates and independent checker judge them."""
     lines = []
@@ -236,7 +284,9 @@ def pages() -> dict[Path, str]:
         "limits": behind,
         "counters": counters,
         "variants": variants,
+        "reads": reads,
         "fp8": fp8,
+        "fp8_apart": fp8_apart,
         "apart": apart,
     }
     return {PAGE: filled_page(PAGE, "hopper_page", sections)}

@@ -73,7 +73,8 @@ def shapes_fp16() -> str:
 
 
 def _shapes(name: str) -> str:
-    timed = [row for row in rows(name) if "times" in row]
+    measured = [row for row in rows(name) if "times" in row]
+    timed = [row for row in measured if "other_kernel" not in row]
     lines = []
     for family, chosen in _families(timed):
         ratios = [_ratio(row) for row in chosen]
@@ -88,8 +89,8 @@ def _shapes(name: str) -> str:
             )
         )
     titles = ("shapes", "number", "by a kernel", "time / best peer, geometric mean", "worst")
-    others = ", ".join(row["shape"] for row in timed if "other_kernel" in row)
-    note = f" Called with another kernel than the set has now: {others}." if others else ""
+    others = ", ".join(row["shape"] for row in measured if "other_kernel" in row)
+    note = f" Left out, because the set has another kernel now: {others}." if others else ""
     return f"{table(titles, lines)}\n\n{_peers(timed)}{note} {_from(name)}"
 
 

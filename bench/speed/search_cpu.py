@@ -3,6 +3,7 @@
     python -m bench.speed.search_cpu [--save] [--trials 100] [--gpus 1] [--cores 16]
                                      [--strategy evolution] [--workload mission] [--profile]
                                      [--slow-down 1] [--warm] [--no-workers]
+                                     [--switch-ms 5]
 
 Python's lock lets one thread of a process work at a time, so this time bounds the rate of a search
 on any number of cores. Everything is real but the GPU's child: strategy, rendering, NVRTC, gates,
@@ -37,7 +38,7 @@ from bench.command_line import add_save, script_parser
 from bench.environment import publish
 from bench.gpu.recorder import verdict_and_reason
 from bench.gpu.stage_spans import Period, Spans, stage_rows, watched
-from bench.gpu.two_gpus import Setting, gpus_of, search_context, with_checker
+from bench.gpu.two_gpus import Setting, gpus_of, search_context, unasked_s, with_checker
 from bench.results import ROOT, Row
 from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
@@ -72,9 +73,13 @@ def main() -> None:
     parser.add_argument("--slow-down", type=float, default=1.0, help="of the stand-in GPU")
     parser.add_argument("--warm", action="store_true", help="measure a repeated search")
     parser.add_argument("--no-workers", action="store_true", help="judge outputs in the process")
+    parser.add_argument(
+        "--switch-ms", type=float, default=1e3 * sys.getswitchinterval(), help="of Python's threads"
+    )
     parser.add_argument("--version", default="")
     parser.add_argument("--emulator", type=Path, help="a folder in which its build is kept")
     options = parser.parse_args()
+    sys.setswitchinterval(options.switch_ms / 1e3)
     with tempfile.TemporaryDirectory(prefix="greenfast-search-cpu-") as name, ExitStack() as stack:
         stack.enter_context(_patches(Path(name), options))
         if options.warm:
@@ -145,12 +150,13 @@ def measured(folder: Path, options: argparse.Namespace) -> Row:
         busy_s = [
             sum(s for name, s in gpu.spans.items() if ":" not in name) for gpu in gpus_of(target)
         ]
+        idle_s = [unasked_s(gpu) for gpu in gpus_of(target)]
     finally:
         target.close()
         toolchain.close()
         if checker is not None:
             checker.close()
-    return _row(options, measurement, busy_s)
+    return _row(options, measurement, busy_s, idle_s)
 
 
 @contextmanager
@@ -194,8 +200,13 @@ def _workers_cpu_s() -> float:
     return sum(process_s(worker.process.pid) for worker in used.pool.all) if used else 0.0
 
 
-def _row(options: argparse.Namespace, measurement: _Measurement, busy_s: list[float]) -> Row:
-    """`busy_s`: of each GPU."""
+def _row(
+    options: argparse.Namespace,
+    measurement: _Measurement,
+    busy_s: list[float],
+    idle_s: list[float],
+) -> Row:
+    """`busy_s` and `idle_s`: of each GPU, as the search's process and as its child saw it."""
     count, period = len(measurement.trials), measurement.period
     wall_s = period.end_s - period.begin_s
     return {
@@ -207,6 +218,7 @@ def _row(options: argparse.Namespace, measurement: _Measurement, busy_s: list[fl
         "strategy": options.strategy,
         "gpus": options.gpus,
         "as_if_cores": options.cores,
+        "switch_ms": round(1e3 * sys.getswitchinterval(), 3),
         "ended": f"{measurement.result.ended}: {measurement.result.why}",
         "trials": count,
         "own_cpu_ms": _ms(measurement.own_cpu_s, count),
@@ -215,6 +227,7 @@ def _row(options: argparse.Namespace, measurement: _Measurement, busy_s: list[fl
         "wall_ms": _ms(wall_s, count),
         "trials_per_minute": round(60 * count / wall_s, 1),
         "gpu_idle_share": [round(1 - each / wall_s, 3) for each in busy_s],
+        "gpu_unasked_share": [round(each / wall_s, 3) for each in idle_s],
         "load_average": round(os.getloadavg()[0], 1),
         "verdicts": dict(Counter(map(verdict_and_reason, measurement.trials))),
         "stages_cpu_ms": _stage_cpu(measurement.spans, period, count),

@@ -215,7 +215,7 @@ def _kernel(number: int, program: Program) -> str:
 def _argument_lines(program: Program, known: Mapping[str, Value]) -> list[str]:
     """Storage for every argument and tensor map, and the list of addresses."""
     lines, names = [], []
-    for argument in program.operation.arguments:
+    for argument in program.arguments:
         name = f"argument_{argument.name}"
         names.append(f"&{name}")
         if isinstance(argument, TensorArgument):

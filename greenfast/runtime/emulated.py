@@ -225,9 +225,7 @@ def _arguments(program: Program, shapes: Geometry, memory: Mapping[str, Any]) ->
     """The kernel's arguments in order, each with the scalar's value or the tensor's memory."""
     from greenfast.search.oracle.problem import Scalar
 
-    scalars = [
-        item if isinstance(item, ScalarArgument) else None for item in program.operation.arguments
-    ]
+    scalars = [item if isinstance(item, ScalarArgument) else None for item in program.arguments]
     scalars += [None] * (len(program.scratch) + len(program.tensor_maps))
     arguments: list[Any] = []
     for packed, scalar in zip(shapes.arguments, scalars, strict=True):

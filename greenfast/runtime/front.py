@@ -20,6 +20,7 @@ from greenfast.runtime.kernel_set import KernelSet
 from greenfast.runtime.operation import LARGEST_DIM
 from greenfast.runtime.program import TensorFacts, contiguous_strides
 from greenfast.runtime.signatures import (
+    AttentionArguments,
     attention_call,
     mask_name,
     rms_norm_call,
@@ -75,42 +76,41 @@ def attention(
             out=out,
         )
     return attention_elsewhere(
-        q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
+        AttentionArguments(
+            q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
+        )
     )
 
 
-def attention_elsewhere(
-    q: Any,
-    k: Any,
-    v: Any,
-    attn_mask: Any,
-    dropout_p: float,
-    is_causal: bool,
-    mask: str | None,
-    scale: float | None,
-    enable_gqa: bool,
-    return_lse: bool,
-    out: Any,
-) -> Any:
+def attention_elsewhere(given: AttentionArguments) -> Any:
     """Arrays of CuPy, and of libraries that speak DLPack."""
-    name = mask_name(is_causal, mask)
+    name = mask_name(given.is_causal, given.mask)
     settings = {
-        "mask": name, "scale": scale, "enable_gqa": enable_gqa, "return_lse": return_lse,
-    }  # fmt: skip
-    framework = framework_of(q)
+        "mask": name,
+        "scale": given.scale,
+        "enable_gqa": given.enable_gqa,
+        "return_lse": given.return_lse,
+    }
+    framework = framework_of(given.q)
     if framework is None or framework.name != "cupy":
-        return _elsewhere("attention", (q, k, v, attn_mask, dropout_p), out, settings)
-    tensors = {"q": q, "k": k, "v": v}
-    if attn_mask is not None or dropout_p or out is not None:
+        return _elsewhere("attention", given[:5], given.out, settings)
+    tensors = {"q": given.q, "k": given.k, "v": given.v}
+    if given.attn_mask is not None or given.dropout_p or given.out is not None:
         state: Prepared | Refused = Refused("attn_mask, dropout_p and out are for PyTorch")
     else:
-        facts = tuple(map(framework.facts, (q, k, v)))
-        state = _attention_state(facts, name, scale, enable_gqa, return_lse, framework.device(q))
+        state = _attention_state(
+            tuple(map(framework.facts, tensors.values())),
+            name,
+            given.scale,
+            given.enable_gqa,
+            given.return_lse,
+            framework.device(given.q),
+        )
     state = _aligned(state, framework, tensors)
     if isinstance(state, Refused):
         _require_torch("attention", state)
-        return _elsewhere("attention", (q, k, v, attn_mask, dropout_p), out, settings)
-    return _launched(state, framework, tensors, ("o", "lse") if return_lse else ("o",))
+        return _elsewhere("attention", given[:5], given.out, settings)
+    return _launched(state, framework, tensors, ("o", "lse") if given.return_lse else ("o",))
 
 
 def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> Any:

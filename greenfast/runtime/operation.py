@@ -151,11 +151,7 @@ def _free_strides(rows: list[Mapping[str, Any]]) -> dict[str, set[int]]:
 def _argument(row: Mapping[str, Any], free: Mapping[str, set[int]]) -> Argument:
     name = _name(row["name"])
     if row["kind"] == "scalar":
-        if row["dtype"] not in SCALAR_FORMATS:
-            raise ValueError(f"{name} has the type {row['dtype']!r}")
-        if match := _STRIDE.match(str(row["value"])):
-            return ScalarArgument(name, row["dtype"], None, (match.group(1), int(match.group(2))))
-        return ScalarArgument(name, row["dtype"], expression(row["value"], name), None)
+        return scalar_argument(row)
     if row["kind"] not in ("input", "output"):
         raise ValueError(f"{name} is {row['kind']!r}")
     if row["dtype"] != "dtype" and row["dtype"] not in ELEMENT_BYTES:
@@ -168,6 +164,16 @@ def _argument(row: Mapping[str, Any], free: Mapping[str, set[int]]) -> Argument:
         bool(row.get("optional", False)),
         frozenset(free.get(name, ())),
     )
+
+
+def scalar_argument(row: Mapping[str, Any]) -> ScalarArgument:
+    """A scalar of an operation or of a template; ValueError for a type that no launch passes."""
+    name = _name(row["name"])
+    if row["dtype"] not in SCALAR_FORMATS:
+        raise ValueError(f"{name} has the type {row['dtype']!r}")
+    if match := _STRIDE.match(str(row["value"])):
+        return ScalarArgument(name, row["dtype"], None, (match.group(1), int(match.group(2))))
+    return ScalarArgument(name, row["dtype"], expression(row["value"], name), None)
 
 
 def _name(text: object) -> str:

@@ -13,6 +13,7 @@ from greenfast.runtime.operation import (
     ELEMENT_BYTES,
     LARGEST_DIM,
     SCALAR_FORMATS,
+    Argument,
     Operation,
     ScalarArgument,
     TensorArgument,
@@ -97,6 +98,7 @@ class Program:
     launches: tuple[LaunchForm, ...]
     scratch: tuple[ScratchForm, ...] = ()
     tensor_maps: tuple[TensorMapForm, ...] = ()
+    scalars: tuple[ScalarArgument, ...] = ()  # of its template, after the operation's arguments
     cubins: Mapping[str, bytes] = field(default_factory=dict)  # by architecture, "sm_90"
     measured: tuple[Measured, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)  # that the emulator renders from
@@ -110,15 +112,19 @@ class Program:
         return f"{self.template} {self.source_digest[:12]}"
 
     @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """The operation's arguments and the template's scalars; scratch memory follows."""
+        return (*self.operation.arguments, *self.scalars)
+
+    @property
     def argument_bytes(self) -> tuple[int, ...]:
         """The size of each argument that its launches pass, in order."""
-        operation = self.operation.arguments
         return (
             *(
                 struct.calcsize(SCALAR_FORMATS[item.dtype])
                 if isinstance(item, ScalarArgument)
                 else POINTER_BYTES
-                for item in operation
+                for item in self.arguments
             ),
             *(POINTER_BYTES for _ in self.scratch),
             *(MAP_BYTES for _ in self.tensor_maps),
@@ -221,7 +227,7 @@ def geometry(
     return Geometry(
         tuple(filter(None, (_launch(form, launch_values) for form in program.launches))),
         (
-            *_arguments(operation, everything, values, without, program.scratch),
+            *_arguments(program, everything, launch_values, without),
             *_tensor_maps(program, everything, launch_values),
         ),
         {
@@ -359,19 +365,18 @@ def _whole(form: Expression, values: Mapping[str, Value]) -> int:
 
 
 def _arguments(
-    operation: Operation,
+    program: Program,
     tensors: Mapping[str, TensorFacts],
     values: Mapping[str, Value],
     without: frozenset[str],
-    scratch: tuple[ScratchForm, ...],
 ) -> tuple[str | bytes, ...]:
     packed: list[str | bytes] = []
-    for argument in operation.arguments:
+    for argument in program.arguments:
         if isinstance(argument, ScalarArgument):
             packed.append(_scalar(argument, tensors, values))
         else:
             packed.append(b"\0" * 8 if argument.name in without else argument.name)
-    packed += [form.name for form in scratch]
+    packed += [form.name for form in program.scratch]
     return tuple(packed)
 
 

@@ -52,10 +52,8 @@ def _read(files: Mapping[str, bytes], name: str) -> KernelSet:
 def _require_computable(program: Program) -> None:
     """UsageError unless every size of a launch follows from a call and plain values."""
     operation = program.operation
-    own = [form.name for form in program.scratch] + [form.name for form in program.tensor_maps]
-    if len({*own, *(item.name for item in operation.arguments)}) < len(own) + len(
-        operation.arguments
-    ):
+    names = [item.name for item in (*program.arguments, *program.scratch, *program.tensor_maps)]
+    if len(set(names)) < len(names):
         raise bad_bundle(f"{program.name} of the bundle: two arguments have one name")
     for name, value in program.point.items():
         if not isinstance(value, (int, float, str)):
@@ -64,6 +62,7 @@ def _require_computable(program: Program) -> None:
     known |= {name for name, _ in operation.constants} | program.point.keys()
     scalars = {item.name for item in operation.arguments if isinstance(item, ScalarArgument)}
     sizes = [form.bytes for form in program.scratch]
+    sizes += [item.value for item in program.scalars if item.value is not None]
     for launch in program.launches:
         sizes += (*launch.grid, *launch.block, *launch.cluster, launch.smem_dynamic_bytes)
     for form in program.tensor_maps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from greenfast.runtime.calls import Call, Prepared, Refused, prepare, untried_constant
 from greenfast.runtime.driver import device_facts
@@ -12,6 +13,22 @@ from greenfast.runtime.tuned import set_for
 from greenfast.search.errors import GreenfastError, UsageError
 
 MASKS = ("none", "causal_top_left", "causal_bottom_right")
+
+
+class AttentionArguments(NamedTuple):
+    """What `attention` was called with, in the order of its parameters."""
+
+    q: Any  # [B, H, S_q, D]
+    k: Any  # [B, H_kv, S_kv, D], as v
+    v: Any
+    attn_mask: Any
+    dropout_p: float
+    is_causal: bool
+    mask: str | None
+    scale: float | None
+    enable_gqa: bool
+    return_lse: bool
+    out: Any
 
 
 def mask_name(is_causal: bool, mask: str | None) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from greenfast.runtime.archive import MALFORMED, bad_bundle, json_object
-from greenfast.runtime.operation import Operation, read_operation
+from greenfast.runtime.operation import Operation, read_operation, scalar_argument
 from greenfast.runtime.program import LaunchForm, Measured, Program, ScratchForm, TensorMapForm
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import SM_COUNT, Expression, Value, expression
@@ -68,6 +68,11 @@ def _program(
         scratch_forms(template, values),
         map_forms(launch, compiled),
         cubins={match.group(1): files[name] for name in files if (match := _CUBIN.match(name))},
+        scalars=tuple(
+            scalar_argument(row)
+            for row in template.get("scalars", ())
+            if "when" not in row or expression(row["when"], "when")(values)
+        ),
         measured=_measured(files, launch),
         files=files,
         arch=str(launch["arch"]),

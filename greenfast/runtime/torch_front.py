@@ -18,6 +18,7 @@ from greenfast.runtime.calls import Call, Prepared, Refused, run
 from greenfast.runtime.fallbacks import evenly_laid, is_even, tell, torch_attention
 from greenfast.runtime.program import TensorFacts
 from greenfast.runtime.signatures import (
+    AttentionArguments,
     attention_call,
     mask_name,
     rms_norm_call,
@@ -79,7 +80,9 @@ def attention(
     """
     if _is_compiling():
         return _traced(
-            q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
+            AttentionArguments(
+                q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
+            )
         )
     last = _last_attention[0]
     if (
@@ -93,7 +96,9 @@ def attention(
         if result is not None:
             return result
     return _by_signature(
-        q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
+        AttentionArguments(
+            q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
+        )
     )
 
 
@@ -116,20 +121,9 @@ def _launched(ready: Any, q: Any, k: Any, v: Any, return_lse: bool) -> Any:
     return o, lse
 
 
-def _by_signature(
-    q: Any,
-    k: Any,
-    v: Any,
-    attn_mask: Any,
-    dropout_p: float,
-    is_causal: bool,
-    mask: str | None,
-    scale: float | None,
-    enable_gqa: bool,
-    return_lse: bool,
-    out: Any,
-) -> Any:
+def _by_signature(given: AttentionArguments) -> Any:
     """A call that is not like the last one."""
+    q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out = given
     if type(q) in PLAIN and type(k) in PLAIN and type(v) in PLAIN:
         known = _attention.get((layouts(q, k, v), is_causal, mask, scale, enable_gqa, return_lse))
         if type(known) is Ready and attn_mask is None and out is None and not dropout_p:
@@ -142,59 +136,41 @@ def _by_signature(
         elif type(known) is Refused and out is None and not return_lse and mask != BOTTOM_RIGHT:
             causal = is_causal or mask == "causal_top_left"
             return _sdpa(q, k, v, attn_mask, dropout_p, causal, scale=scale, enable_gqa=enable_gqa)
-    return _first_attention(
-        q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
-    )
+    return _first_attention(given)
 
 
-def _first_attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    attn_mask: Any,
-    dropout_p: float,
-    is_causal: bool,
-    mask: str | None,
-    scale: float | None,
-    enable_gqa: bool,
-    return_lse: bool,
-    out: Any,
-) -> Any:
+def _first_attention(given: AttentionArguments) -> Any:
     """A call that is not in the table, or that never will be."""
-    if not isinstance(q, torch.Tensor):
+    if not isinstance(given.q, torch.Tensor):
         from greenfast.runtime.front import attention_elsewhere
 
-        return attention_elsewhere(
-            q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
-        )
-    name = mask_name(is_causal, mask)
-    tensors = {"q": q, "k": k, "v": v}
-    if type(q) in SHADOWS and attn_mask is None and not dropout_p and out is None:
-        return _operator(q, k, v, name, scale, enable_gqa, return_lse)
-    options = is_causal, mask, scale, enable_gqa, return_lse
-    key = layouts(q, k, v), *options
+        return attention_elsewhere(given)
+    name = mask_name(given.is_causal, given.mask)
+    tensors = {"q": given.q, "k": given.k, "v": given.v}
+    plain = given.attn_mask is None and not given.dropout_p and given.out is None
+    if type(given.q) in SHADOWS and plain:
+        return _operator(*given[:3], name, given.scale, given.enable_gqa, given.return_lse)
+    options = given.is_causal, given.mask, given.scale, given.enable_gqa, given.return_lse
+    key = layouts(*tensors.values()), *options
     known = _attention.get(key)
     if type(known) is Refused:
         state: Prepared | Refused = known
     else:
-        state = prepared_attention(
-            tensors, attn_mask, dropout_p, name, scale, grouped=enable_gqa, lse=return_lse
-        )
+        state = prepared_attention(given, name)
         if isinstance(state, Refused):
             tell("attention", state.why)
     if isinstance(state, Refused):
         if state.always and all(map(is_even, tensors.values())):
             _remember(_attention, key, state)
-        o, lse = library_attention(
-            q, k, v, attn_mask, dropout_p, name, scale, grouped=enable_gqa, lse=return_lse
-        )
-        if out is not None:
-            o = out.copy_(o)
-        return (o, lse) if return_lse else o
-    ready = Ready(state, (q, k, v), options, ("o", "lse") if return_lse else ("o",))
+        o, lse = library_attention(given, name)
+        if given.out is not None:
+            o = given.out.copy_(o)
+        return (o, lse) if given.return_lse else o
+    names = ("o", "lse") if given.return_lse else ("o",)
+    ready = Ready(state, tuple(tensors.values()), options, names)
     _remember(_attention, key, ready)
-    o = _new(ready, 0) if out is None else _checked_out(out, tensors, state)
-    return _attention_outputs(ready, {**tensors, "o": o}, return_lse)
+    o = _new(ready, 0) if given.out is None else _checked_out(given.out, tensors, state)
+    return _attention_outputs(ready, {**tensors, "o": o}, given.return_lse)
 
 
 def _remember(table: dict[Any, Ready | Refused], key: Any, state: Ready | Refused) -> None:
@@ -203,52 +179,35 @@ def _remember(table: dict[Any, Ready | Refused], key: Any, state: Ready | Refuse
     table[key] = state
 
 
-def prepared_attention(
-    tensors: dict[str, Any],
-    attn_mask: Any,
-    dropout_p: float,
-    mask: str,
-    scale: float | None,
-    *,
-    grouped: bool,
-    lse: bool,
-) -> Prepared | Refused:
-    """The shipped kernel for a call, or the reason for PyTorch's."""
-    if attn_mask is not None:
+def prepared_attention(given: AttentionArguments, mask: str) -> Prepared | Refused:
+    """The shipped kernel for a call with this mask, or the reason for PyTorch's."""
+    if given.attn_mask is not None:
         return Refused("the mask is a tensor; the kernels know none and the two causal ones")
-    if dropout_p:
+    if given.dropout_p:
         return Refused("the kernels have no dropout")
+    tensors = {"q": given.q, "k": given.k, "v": given.v}
     if why := unfit(tensors.values()):
         return Refused(why)
     if len({tensor.get_device() for tensor in tensors.values()}) > 1:
         return Refused("q, k and v are on different devices")
     facts = {name: TENSORS.facts(tensor) for name, tensor in tensors.items()}
-    call = attention_call(facts, mask, scale, grouped=grouped, lse=lse)
-    state = served("attention", call, TENSORS.device(tensors["q"]))
+    call = attention_call(facts, mask, given.scale, grouped=given.enable_gqa, lse=given.return_lse)
+    state = served("attention", call, TENSORS.device(given.q))
     if isinstance(state, Prepared) and any(tensor.data_ptr() % 16 for tensor in tensors.values()):
         return Refused("a tensor begins at no multiple of 16 bytes")
     return state
 
 
-def library_attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    attn_mask: Any,
-    dropout_p: float,
-    mask: str,
-    scale: float | None,
-    *,
-    grouped: bool,
-    lse: bool,
-) -> tuple[Any, Any]:
-    """PyTorch's attention, with the log-sum-exp where it is asked for."""
-    if not lse and mask != "causal_bottom_right":
+def library_attention(given: AttentionArguments, mask: str) -> tuple[Any, Any]:
+    """PyTorch's attention with this mask, and the log-sum-exp where it is asked for."""
+    q, k, v, attn_mask, dropout_p, *_ = given
+    if not given.return_lse and mask != BOTTOM_RIGHT:
         q, k, v = evenly_laid(q), evenly_laid(k), evenly_laid(v)
-        o = _sdpa(q, k, v, attn_mask, dropout_p, mask != "none", scale=scale, enable_gqa=grouped)
-        return o, None
+        settings = {"scale": given.scale, "enable_gqa": given.enable_gqa}
+        return _sdpa(q, k, v, attn_mask, dropout_p, mask != "none", **settings), None
     if attn_mask is None and not dropout_p:
-        outputs = torch_attention(q, k, v, mask, scale, lse=lse, grouped=grouped)
+        lse, grouped = given.return_lse, given.enable_gqa
+        outputs = torch_attention(q, k, v, mask, given.scale, lse=lse, grouped=grouped)
         return outputs["o"], outputs.get("lse")
     raise UsageError(
         "return_lse and mask='causal_bottom_right' go with neither attn_mask nor dropout_p",
@@ -399,26 +358,13 @@ def _operator(
     return torch.ops.greenfast.attention(q, k, v, mask, scale, grouped)
 
 
-def _traced(
-    q: Any,
-    k: Any,
-    v: Any,
-    attn_mask: Any,
-    dropout_p: float,
-    is_causal: bool,
-    mask: str | None,
-    scale: float | None,
-    enable_gqa: bool,
-    return_lse: bool,
-    out: Any,
-) -> Any:
+def _traced(given: AttentionArguments) -> Any:
     """A call under torch.compile: one operator in the graph, or PyTorch's operation."""
+    q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out = given
     name = mask if mask is not None else "causal_top_left" if is_causal else "none"
     grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     if grad or attn_mask is not None or dropout_p or q.device.type not in DEVICES or q.dim() != 4:
-        o, lse = library_attention(
-            q, k, v, attn_mask, dropout_p, name, scale, grouped=enable_gqa, lse=return_lse
-        )
+        o, lse = library_attention(given, name)
         result = (o, lse) if return_lse else o
     else:
         result = _operator(q, k, v, name, scale, enable_gqa, return_lse)
@@ -446,15 +392,10 @@ def explained_attention(
     out: Any = None,
 ) -> Prepared | Refused:
     """What `attention` would do with these arguments."""
-    return prepared_attention(
-        {"q": q, "k": k, "v": v},
-        attn_mask,
-        dropout_p,
-        mask_name(is_causal, mask),
-        scale,
-        grouped=enable_gqa,
-        lse=return_lse,
+    given = AttentionArguments(
+        q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
     )
+    return prepared_attention(given, mask_name(is_causal, mask))
 
 
 def explained_rms_norm(

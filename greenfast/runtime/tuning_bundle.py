@@ -10,14 +10,14 @@ from typing import Any
 
 from greenfast.runtime.archive import MALFORMED, MANIFEST, bad_bundle, json_object
 from greenfast.runtime.kernel_set import LIBRARY, Condition, Group, KernelSet, Rule
-from greenfast.runtime.operation import Operation, read_operation
+from greenfast.runtime.operation import Operation, read_operation, scalar_argument
 from greenfast.runtime.program import Measured, Program, ScratchForm
 from greenfast.runtime.single_bundle import launch_forms, map_forms
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import expression, require_names
 
 FORMAT, DISPATCH_FORMAT, SCHEMA = "greenfast-tuning", "greenfast-dispatch", 1
-OWN = ("workspace", "tensor_map")  # arguments of a template's own, after the operation's
+OWN = ("scalar", "workspace", "tensor_map")  # a template's own, after the operation's arguments
 LARGEST_LIMIT = 2**63  # of a rule; NaN is within no limit
 MOST_KERNELS, MOST_GROUPS, MOST_RULES = 256, 256, 1024
 _ID = re.compile(r"k\d{1,4}\Z")
@@ -121,6 +121,11 @@ def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str,
             if item["kind"] == "workspace"
         ),
         map_forms(launch, row["compiled"]),
+        scalars=tuple(
+            scalar_argument(item)
+            for item in launch["interface"][len(operation.arguments) :]
+            if item["kind"] == "scalar"
+        ),
         cubins=_cubins(files, folder, row["cubins"]),
         files={
             **{
@@ -141,10 +146,12 @@ def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str,
 def _require_interface(
     operation: Operation, interface: list[Mapping[str, Any]], folder: str
 ) -> None:
-    """ValueError unless the kernel's parameters are the operation's, then workspaces."""
-    names = [item["name"] for item in interface if item["kind"] not in OWN]
-    kinds = [OWN.index(item["kind"]) if item["kind"] in OWN else -1 for item in interface]
-    if names != [item.name for item in operation.arguments] or kinds != sorted(kinds):
+    """ValueError unless the kernel's parameters are the operation's, then its template's own."""
+    count = len(operation.arguments)
+    names, own = [item["name"] for item in interface[:count]], interface[count:]
+    kinds = [item["kind"] for item in own]
+    in_order = [kind for known in OWN for kind in kinds if kind == known]
+    if names != [item.name for item in operation.arguments] or kinds != in_order:
         raise ValueError(f"{folder}launch.json has other parameters than kernel.toml")
 
 

@@ -92,10 +92,9 @@ class Misfit:
 
 def misfit(tensor_map: TensorMap) -> Misfit | None:
     """The first limit that a map passes; None when it can be encoded."""
-    box = box_misfit(
+    return _shape_misfit(tensor_map) or box_misfit(
         tensor_map.box, tensor_map.dtype, tensor_map.swizzle_bytes, tensor_map.l2_promotion_bytes
     )
-    return _shape_misfit(tensor_map) or box
 
 
 def _shape_misfit(tensor_map: TensorMap) -> Misfit | None:

@@ -263,6 +263,8 @@ class _Head:
             text = self.reader.text(at)
             if text in _GROUPS_OF_WORDS:
                 at = self.reader.closing(at + 1) + 1
+            elif self.reader.text(at + 1) == "::":  # a specialisation outside its namespace
+                at += 2
             elif self.reader._kind(at) == "name" and text not in ("class", "struct"):
                 return [text]
             elif text == ":":

@@ -17,7 +17,7 @@ from greenfast.search import compute_turns
 from greenfast.search.errors import SpecError
 from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.claimed_tiles import drawn_by_baseline
-from greenfast.search.gates.few_blocks import few_blocks_case
+from greenfast.search.gates.few_blocks import few_blocks_cases
 from greenfast.search.gates.judges import CorrectnessResult, judged_elsewhere
 from greenfast.search.gates.promises import Siblings, input_digest, promised, with_broken_promise
 from greenfast.search.kernels.spec import KernelSpec
@@ -129,10 +129,10 @@ def _problems(subject: Subject) -> list[Problem]:
             cases.append(case)
     if subject.conditions.siblings is not None:
         cases += _cases_of_sibling(subject, subject.conditions.siblings, cases)
-    few = few_blocks_case(subject, derived)
+    few = few_blocks_cases(subject, derived)
     return [
         *_laid_out(subject, cases),
-        *(_laid_out(subject, few[:1], few[1]) if few is not None else ()),
+        *(_laid_out(subject, *few) if few is not None else ()),
     ]
 
 

@@ -1,4 +1,4 @@
-"""One more case for grids that the device's multiprocessors bound: the same launch on very few.
+"""More cases for grids that the device's multiprocessors bound: the same launches on very few.
 
 Blocks of a persistent grid walk tiles until none is left. A check has fewer tiles than a GPU has
 multiprocessors, so that each block would walk one, and what a block does between two tiles would
@@ -7,7 +7,7 @@ never run. On a device with a few multiprocessors the same source walks many.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from math import prod
 
@@ -15,6 +15,7 @@ from greenfast.search.errors import SpecError
 from greenfast.search.gates.base import Subject
 from greenfast.search.kernels.expressions import SM_COUNT, Value
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import launches
 from greenfast.search.space.space import Resolved, Space, resolve
@@ -22,8 +23,13 @@ from greenfast.search.space.space import Resolved, Space, resolve
 MULTIPROCESSORS = (1, 2, 4, 8)  # the first on which every launch has a block
 
 
-def few_blocks_case(subject: Subject, cases: Sequence[Case]) -> tuple[Case, Resolved] | None:
+def few_blocks_cases(
+    subject: Subject, cases: Sequence[Case]
+) -> tuple[tuple[Case, ...], Resolved] | None:
     """The case whose grid shrinks most, and the point on a device with few multiprocessors.
+
+    Where a dim of the grid is 1 in it, so that no block crosses a border between two batches, for
+    example, there is a second case: of those without such a dim, the one that shrinks most.
 
     None where no grid shrinks, where the text or a workspace follows from their number (another
     number is then another kernel), or where the point is invalid on so few.
@@ -41,20 +47,41 @@ def few_blocks_case(subject: Subject, cases: Sequence[Case]) -> tuple[Case, Reso
             case.dims: _shrinks(subject.kernel, template, case, point, few)
             for case in {case.dims: case for case in cases}.values()
         }
-        most = max(cases, key=lambda case: shrunk[case.dims], default=None)
-        if most is not None and shrunk[most.dims] > 1.0:
+        walks = [case for case in cases if shrunk[case.dims] > 1.0]
+        if walks:
+            chosen = _of_each_border(walks, shrunk, _grid_names(template, point))
             plural = "s" if count > 1 else ""
-            return replace(most, name=f"{most.name}_on_{count}_multiprocessor{plural}"), few
+            ending = f"_on_{count}_multiprocessor{plural}"
+            return tuple(replace(case, name=case.name + ending) for case in chosen), few
     return None
 
 
-def _bounds_grids_only(template: TemplateSpec, point: Resolved) -> bool:
-    names = {
+def _of_each_border(
+    walks: Sequence[Case], shrunk: Mapping[Items, float], grid_names: Set[str]
+) -> list[Case]:
+    """The case that shrinks most, and another where a dim of the grid is 1 in it."""
+
+    def most(cases: Sequence[Case]) -> list[Case]:
+        return [max(cases, key=lambda case: shrunk[case.dims])] if cases else []
+
+    def is_wide(case: Case) -> bool:
+        return all(int(value) > 1 for name, value in case.dims if name in grid_names)
+
+    first = most(walks)
+    return first if is_wide(first[0]) else first + most([case for case in walks if is_wide(case)])
+
+
+def _grid_names(template: TemplateSpec, point: Resolved) -> set[str]:
+    return {
         name
         for launch in template.launched(point.values)
         for size in launch.grid
         for name in size.names
     }
+
+
+def _bounds_grids_only(template: TemplateSpec, point: Resolved) -> bool:
+    names = _grid_names(template, point)
     known = {name for name, local in template.locals if SM_COUNT in local.names}
     return (
         bool(names & {SM_COUNT, *known})

@@ -15,7 +15,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.gates.after_timing import wrong_after_timing
 from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.claimed_tiles import drawn_by_baseline
-from greenfast.search.gates.few_blocks import few_blocks_case
+from greenfast.search.gates.few_blocks import few_blocks_cases
 from greenfast.search.oracle.cases import Case, derived_cases, uncompared_cases
 from greenfast.search.oracle.problem import Problem, lay_out
 from greenfast.search.oracle.reference import case_data, inputs_alone, precompute
@@ -188,11 +188,11 @@ def checked_problems(subject: Subject) -> list[Problem]:
         )
         for case in in_order
     ]
-    few = few_blocks_case(subject, in_order)
-    if few is not None:
-        case, point = few
-        data = case_data(subject.kernel, case)
-        problems.append(lay_out(subject.kernel, subject.template, point, case, data))
+    few_cases, point = few_blocks_cases(subject, in_order) or ((), subject.point)
+    problems += [
+        lay_out(subject.kernel, subject.template, point, case, case_data(subject.kernel, case))
+        for case in few_cases
+    ]
     return problems + uncompared_problems(subject)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from greenfast.search.kernels.argument_specs import DTYPES, KINDS
+from greenfast.search.kernels.argument_specs import DTYPES, KINDS, SCALAR_DTYPES
 
 Schema = dict[str, Any]
 
@@ -247,9 +247,20 @@ LAUNCH = Form(
         Key("when", EXPRESSION, "the launch exists only when this holds", "always"),
     ),
 )
+SCALAR = Form(
+    "[[scalars]]",
+    "A number, passed after the kernel's arguments, that an entry cannot derive from them and its "
+    "grid.",
+    (
+        Key("name", NAME, "for reports"),
+        Key("dtype", {"enum": list(SCALAR_DTYPES)}, "its type in the entry's parameter list"),
+        Key("value", EXPRESSION, "may use run-time dims"),
+        Key("when", EXPRESSION, "it is an argument only when this holds", "always"),
+    ),
+)
 WORKSPACE = Form(
     "[[workspaces]]",
-    "Scratch memory, passed as a pointer after the kernel's arguments.",
+    "Scratch memory, passed as a pointer after the scalars.",
     (
         Key("name", NAME, "for reports"),
         Key("bytes", EXPRESSION, "its size; may use run-time dims"),
@@ -393,6 +404,9 @@ TEMPLATE = Form(
             "{}",
         ),
         Key("launches", _list(LAUNCH), "what runs, in order"),
+        Key(
+            "scalars", _list(SCALAR), "numbers that entries take after the kernel's arguments", "[]"
+        ),
         Key("workspaces", _list(WORKSPACE), "scratch memory", "[]"),
         Key("tensor_maps", _list(TENSOR_MAP), "maps for bulk tensor copies", "[]"),
         Key(
@@ -433,7 +447,7 @@ TABLES: Mapping[str, tuple[Form, ...]] = {
     "kernel": (
         KERNEL, OPTION, DIM, ARGUMENT, WORK, ALIGNMENT, WORKLOAD, REQUIREMENT, CHECK, PROBE,
     ),
-    "template": (TEMPLATE, PARAMETER, CONSTRAINT, LAUNCH, WORKSPACE, TENSOR_MAP, PRESET),
+    "template": (TEMPLATE, PARAMETER, CONSTRAINT, LAUNCH, SCALAR, WORKSPACE, TENSOR_MAP, PRESET),
 }  # fmt: skip
 
 

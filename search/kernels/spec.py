@@ -121,6 +121,16 @@ class Workspace:
 
 
 @dataclass(frozen=True)
+class TemplateScalar:
+    """A number that an entry cannot derive from the kernel's arguments, which it follows."""
+
+    name: str
+    dtype: str  # int32 | int64 | float32 | float64
+    value: Expression  # over dims, options, parameters and locals
+    when: Expression | None = None  # over parameters and locals: it exists only when this holds
+
+
+@dataclass(frozen=True)
 class Preset:
     """A named point of a template: a documented design, runnable by name."""
 
@@ -159,9 +169,10 @@ class TemplateSpec:
     tensor_maps: tuple[TensorMapSpec, ...] = ()  # the last arguments of every entry, in order
     # Over dims and options: the workloads for which a search that names no templates takes it.
     worthwhile_when: Expression | None = None
+    scalars: tuple[TemplateScalar, ...] = ()  # arguments of every entry, after the kernel's
 
     DIGEST_EXCLUDES = frozenset({"path", "lines", "worthwhile_when"})
-    DIGEST_WHEN_SET = frozenset({"arch_specific", "tensor_maps"})
+    DIGEST_WHEN_SET = frozenset({"arch_specific", "tensor_maps", "scalars"})
 
     @property
     def files(self) -> dict[str, Path]:
@@ -207,6 +218,10 @@ class TemplateSpec:
             for workspace in self.workspaces
             if workspace.when is None or workspace.when(values)
         )
+
+    def own_scalars(self, values: Mapping[str, Value]) -> tuple[TemplateScalar, ...]:
+        """The scalars of a point; `values` holds its parameters and locals."""
+        return tuple(each for each in self.scalars if each.when is None or each.when(values))
 
     def mapped(self, values: Mapping[str, Value]) -> tuple[TensorMapSpec, ...]:
         """The tensor maps of a point; `values` holds its parameters and locals."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from greenfast.search.errors import SpecError
+from greenfast.search.kernels.argument_specs import SCALAR_DTYPES
 from greenfast.search.kernels.expressions import (
     SM_COUNT,
     Expression,
@@ -22,6 +23,7 @@ from greenfast.search.kernels.spec import (
     LaunchSpec,
     Parameter,
     Preset,
+    TemplateScalar,
     TemplateSpec,
     Workspace,
 )
@@ -85,6 +87,9 @@ def read_template(
         probes=probes,
         warp_rows=warp_rows,
         arch_specific=table.get("arch_specific", bool, False),
+        scalars=()
+        if mistakes  # of a workspace, whose name would be free
+        else _scalars(table, arguments, workspaces, names.known, names.run_known),
         tensor_maps=()
         if mistakes  # of a workspace, of which a map may be made
         else _tensor_maps(table, arguments, workspaces, names.known, names.run_known),
@@ -186,6 +191,35 @@ def _tensor_maps(
     scalars = frozenset(argument.name for argument in arguments if argument.kind == "scalar")
     names = KnownNames(frozenset(known), frozenset(run_known), scalars, tensors)
     return read_tensor_maps(table.tables("tensor_maps"), names)
+
+
+def _scalars(
+    table: Table,
+    arguments: tuple[Argument, ...],
+    workspaces: tuple[Workspace, ...],
+    known: set[str],
+    run_known: set[str],
+) -> tuple[TemplateScalar, ...]:
+    taken = {argument.name for argument in arguments} | {each.name for each in workspaces}
+    taken |= {str(each.get("name", str, "")) for each in table.tables("tensor_maps")}
+    scalars: list[TemplateScalar] = []
+    for entry in table.tables("scalars"):
+        scalar = TemplateScalar(
+            checked_name(entry.get("name", str), entry.where),
+            entry.one_of("dtype", SCALAR_DTYPES),
+            _known(entry.expression("value"), run_known),
+            _optional(entry, "when", known),
+        )
+        if scalar.name in taken:
+            raise SpecError(
+                f"{entry.where}: {scalar.name!r} is the name of another argument",
+                code="bad_spec",
+                mend="give it a name that no argument, workspace or tensor map has",
+            )
+        entry.finish()
+        taken.add(scalar.name)
+        scalars.append(scalar)
+    return tuple(scalars)
 
 
 def _known(checked: Expression, known: set[str]) -> Expression:

@@ -75,6 +75,7 @@ class Flights:
         self.window, self._is_measured = window, is_measured
         self.most = BEHIND * window if is_measured else window
         self._queue: deque[Flight] = deque()
+        self._begun = 0
         self._under_way: list[Flight] = []  # of the queue: the outcome may be unknown
         self._changed = threading.Event()
 
@@ -95,7 +96,18 @@ class Flights:
         self._under_way = [flight for flight in self._under_way if not flight.is_known]
         return len(self._under_way) + asked < self.window
 
+    def in_time(self, asked: int, run_s: float, left_s: float) -> bool:
+        """Whether one more trial would be known within `left_s`, at the rate of the first `run_s`.
+
+        Without it a search of slow trials would go on for as many of them as there is room for.
+        """
+        known = self._begun - len(self._under_way)
+        if not self._is_measured or not known:
+            return True
+        return (len(self._under_way) + asked + 1) * run_s / known <= left_s
+
     def add(self, flight: Flight) -> None:
+        self._begun += 1
         self._queue.append(flight)
         if self._is_measured:
             self._under_way.append(flight)

@@ -34,6 +34,7 @@ from greenfast.search.loop.evaluate import (
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.feedback import told_of
 from greenfast.search.loop.flights import Flight, Flights, Heard, set_once
+from greenfast.search.loop.garbage import rare_collections
 from greenfast.search.loop.memory import Memory, NoMemory
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
@@ -160,7 +161,7 @@ class SearchRun:
         use_judges()
         self.context.target.prepare()
         flights = Flights(self.plan.window, is_measured=self.context.target.measures)
-        with LocalExecutor(flights.most) as executor, self.proposer:
+        with rare_collections(), LocalExecutor(flights.most) as executor, self.proposer:
             try:
                 result = self._loop(executor, flights)
                 if result.ended is Ended.COMPLETED:
@@ -178,7 +179,7 @@ class SearchRun:
             if control is Control.CANCEL:
                 return RunResult(Ended.CANCELLED, "cancelled")
             is_open = control is Control.RUN and not exhausted
-            while is_open and flights.has_room(len(asked)) and self._budget_left():
+            while is_open and self._takes_another(flights, len(asked)):
                 asked.append(self._ask())
                 flights.watch(asked[-1].future)
             while is_open and asked and asked[0].future.done():
@@ -295,6 +296,15 @@ class SearchRun:
             if self.stop.is_set():
                 raise Fault("interrupted while the baseline was evaluated", code="interrupted")
         return self.baseline
+
+    def _takes_another(self, flights: Flights, asked: int) -> bool:
+        """Whether there is room and budget, and the trial would be over in time."""
+        if not flights.has_room(asked) or not self._budget_left():
+            return False
+        if self.plan.seconds is None or self.redo:
+            return True
+        spent_s = self._meter.spent().seconds
+        return flights.in_time(asked, spent_s - self.history.spent_s, self.plan.seconds - spent_s)
 
     def _budget_left(self) -> bool:
         if self.redo:

@@ -16,11 +16,11 @@ from greenfast.search.kernels.author_files import parsed_toml
 
 LAUNCH_FILE = "the launch file"
 LONGEST_LAUNCH = 100_000  # characters
-MOST_ROWS = 32  # launches, workspaces, tensor maps
+MOST_ROWS = 32  # launches, scalars, workspaces, tensor maps
 MOST_KEYS = 200  # of a table
 SIMPLE_KEYS = ("minimum_sm", "arch_specific", "deterministic")
 TABLES = ("supports", "locals", "tiles")
-LISTS = ("launches", "workspaces", "tensor_maps")
+LISTS = ("launches", "scalars", "workspaces", "tensor_maps")
 KEYS = (*SIMPLE_KEYS, *TABLES, *LISTS)
 AXES = ("grid", "block", "cluster")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_]{1,48}\Z", re.ASCII)

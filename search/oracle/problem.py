@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from greenfast.search.kernels.spec import Argument, KernelSpec, TemplateSpec
 from greenfast.search.oracle import far
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.reference import CaseData
-from greenfast.search.oracle.storage import DTYPES
+from greenfast.search.oracle.storage import DTYPES, SCALAR_FORMATS
 from greenfast.search.oracle.tensor_maps import tensor_maps
 from greenfast.search.space.space import Resolved
 
@@ -131,7 +132,7 @@ class Problem:
     case: Case
     tensors: tuple[Tensor, ...]
     workspaces: tuple[WorkspaceMemory, ...]
-    arguments: Arguments  # in order: the kernel's, then workspaces, then tensor maps
+    arguments: Arguments  # in order: the kernel's, then scalars, workspaces and tensor maps
     launches: tuple[LaunchPlan, ...]
     work_flop: float  # of the operation, independent of the template
     work_bytes: float  # compulsory traffic
@@ -170,6 +171,10 @@ def lay_out(
         absent = argument.optional and not optional_outputs
         arguments.append(None if absent else tensors[argument.name])
     launch_values = {**values, **point.values}
+    arguments += [
+        _number(scalar.dtype, scalar.value, launch_values)
+        for scalar in template.own_scalars(launch_values)
+    ]
     workspaces = tuple(
         WorkspaceMemory(workspace.name, int(workspace.bytes(launch_values)), workspace.zero_fill)
         for workspace in template.scratch(launch_values)
@@ -197,7 +202,21 @@ def _scalar(
         owner, axis = argument.stride_of
         return Scalar(argument.dtype, tensors[owner].passed_strides[axis])
     assert argument.value is not None, "the catalogue gives every scalar a value or a stride"
-    return Scalar(argument.dtype, argument.value(values))
+    return _number(argument.dtype, argument.value, values)
+
+
+def _number(dtype: str, value: Expression, values: Mapping[str, Value]) -> Scalar:
+    number = value(values)
+    try:
+        struct.pack(SCALAR_FORMATS[dtype], number)
+    except (struct.error, OverflowError):
+        raise SpecError(
+            f"{value.where}: {value.text!r} gives {number!r}, which is no {dtype}",
+            code="bad_expression",
+            mend=f"a number that {dtype} can hold; // and ceil_div give whole numbers",
+        ) from None
+    assert not isinstance(number, str)  # no format takes one
+    return Scalar(dtype, number)
 
 
 def launches(template: TemplateSpec, values: Mapping[str, Value]) -> tuple[LaunchPlan, ...]:

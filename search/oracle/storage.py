@@ -16,3 +16,5 @@ DTYPES = {
     "int64": np.dtype(np.int64),
     "uint8": np.dtype(np.uint8),  # codes of a format that one of the kernel's options names
 }
+# Of scalar arguments, for struct.
+SCALAR_FORMATS = {"int32": "<i", "int64": "<q", "float32": "<f", "float64": "<d"}

@@ -49,6 +49,9 @@ def passed_arguments(
         Passed(argument.name, _CLASSES[argument.dtype] if argument.kind == "scalar" else "pointer")
         for argument in kernel.arguments
     ]
+    arguments += [
+        Passed(scalar.name, _CLASSES[scalar.dtype]) for scalar in template.own_scalars(values)
+    ]
     arguments += [Passed(workspace.name, "pointer") for workspace in template.scratch(values)]
     arguments += [Passed(tensor_map.name, "map") for tensor_map in template.mapped(values)]
     return (*arguments, *([Passed("probe_out", "pointer")] if probe else []))
@@ -98,7 +101,7 @@ def _difference(declared: Sequence[str], passed: Sequence[Passed]) -> str:
         names = ", ".join(argument.name for argument in passed) or "none"
         return (
             f"takes {len(declared)} arguments, and a launch passes {len(passed)}: {names} "
-            "(the [[arguments]] of kernel.toml, then the template's workspaces)"
+            "(the [[arguments]] of kernel.toml, then the template's scalars and workspaces)"
         )
     for number, (form, argument) in enumerate(zip(declared, passed, strict=True), 1):
         fits = {form} | ({"pointer"} if form == "64 bits" else set())
@@ -108,6 +111,6 @@ def _difference(declared: Sequence[str], passed: Sequence[Passed]) -> str:
             return (
                 f"takes {_WORDS.get(form, form)} as argument {number}, where a launch passes "
                 f"{argument.words}: the order is that of [[arguments]] in kernel.toml, then the "
-                "template's workspaces"
+                "template's scalars and workspaces"
             )
     return ""

@@ -70,6 +70,16 @@ def jobs(target) -> int:
     return target._open().child.jobs
 
 
+def heard(target, monkeypatch) -> list[dict]:
+    """The requests to its child from now on."""
+    conversation, requests = target._open().conversation, []
+    reply = conversation.reply
+    monkeypatch.setattr(
+        conversation, "reply", lambda request: requests.append(request) or reply(request)
+    )
+    return requests
+
+
 def program(target, words):
     return target.load(None, SimpleNamespace(code=words.encode()))
 
@@ -85,10 +95,10 @@ def test_whoever_has_the_gpu_alone_has_its_turn_and_its_lock_and_needs_no_child(
     target._turn = turn
     another = GpuLock(tmp_path / "locks", "0123", "cuda:0", 0.1)
     with target.alone():
-        assert turns == ["0123"] and target._open().child._child is None and target.number == 0
-        with pytest.raises(Fault, match="another process has used"), another.held(alone=False):
+        assert turns == ["0123"] and target._open().child.running is None and target.number == 0
+        with pytest.raises(Fault, match="another process has used"), another.held():
             pass
-    with another.held(alone=True):
+    with another.held():
         pass
     another.close()
 
@@ -138,21 +148,13 @@ def test_a_run_that_breaks_is_the_only_one_that_failed(target):
 
 
 @pytest.mark.parametrize(("words", "reason"), [("hangs_once", None), ("hangs", Reason.TIMEOUT)])
-def test_a_run_without_an_end_is_repeated_alone_before_it_is_a_verdict(
+def test_a_run_without_an_end_is_repeated_before_it_is_a_verdict(
     target, monkeypatch, words, reason
 ):
-    held, exclusive = cuda.GpuLock.held, []
-
-    def notes(lock, *, alone):
-        exclusive.append(alone)
-        return held(lock, alone=alone)
-
-    monkeypatch.setattr(cuda.GpuLock, "held", notes)
+    requests = heard(target, monkeypatch)
     (execution,) = target.execute(program(target, words), [problem_of(1)])
-    assert (execution.failure.reason if execution.failure else None) == reason and exclusive == [
-        False,
-        True,
-    ]
+    assert (execution.failure.reason if execution.failure else None) == reason
+    assert len(requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -215,9 +217,7 @@ def test_a_search_may_ask_for_a_mode_and_an_unknown_one_is_refused_with_the_know
 
 
 def test_a_race_is_screened_for_one_workload_that_may_end_early_only(target, monkeypatch):
-    child, requests = target._open().child, []
-    call = child.call
-    monkeypatch.setattr(child, "call", lambda request: requests.append(request) or call(request))
+    requests = heard(target, monkeypatch)
     problem, right = problem_of(1), program(target, "right")
     target.measure(right, None, [problem], Rival(right, (problem,)))
     target.measure(right, None, [problem, problem], Rival(right, (problem, problem)))

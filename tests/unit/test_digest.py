@@ -116,6 +116,7 @@ def test_what_may_be_absent_is_left_out_only_while_it_is():
         ("KernelSpec", "reference_uses"),
         ("TemplateSpec", "arch_specific"),
         ("TemplateSpec", "tensor_maps"),
+        ("TemplateSpec", "scalars"),
     }
     kernel = Catalogue.from_environment().kernel("attention")
     assert "reference_uses" not in canonical(kernel)["fields"]

@@ -365,6 +365,15 @@ def test_what_the_readme_says_of_searches_on_a_gpu_comes_from_results():
     )
     assert f"{long_causal:.2f}x the time of cuDNN on 4,096 causal keys" in text
     assert f"{short_causal:.2f}x and {short:.2f}x on 2,048" in text
+    beside_flash = [
+        row["ratios"]["flash-attention-4"][0]
+        for row in read_result("h200/long_rows")["rows"]
+        if row["workload"].split(",")[2] in ("S_q=4096", "S_q=16384")
+        and "S_kv" not in row["workload"]
+    ]
+    assert len(beside_flash) == 8
+    ends = f"{min(beside_flash):.2f}x to {max(beside_flash):.2f}x the time of FlashAttention-4"
+    assert f"On 4,096 and 16,384 keys ours takes {ends}" in text
     tally = read_result("h200/emulator_against_gpu")["rows"][0]
     judged = tally["drawn"] - tally["spills"]
     assert (

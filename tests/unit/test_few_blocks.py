@@ -11,7 +11,7 @@ from changed_subjects import changed_subject
 
 from greenfast.search.errors import SpecError
 from greenfast.search.gates.correctness import CorrectnessGate
-from greenfast.search.gates.few_blocks import few_blocks_case
+from greenfast.search.gates.few_blocks import few_blocks_cases
 from greenfast.search.gates.safety import SafetyGate, checked_problems
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.targets import TargetSettings, open_target
@@ -37,9 +37,10 @@ def subject(catalogue, emulator):
 
 def few(subject):
     cases = derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed)
-    return few_blocks_case(subject, cases)
+    return few_blocks_cases(subject, cases)
 
 
+ALL = {"scheduler": "persistent_all"}
 SMALL = {"tile_n": 64, "stages": 2, "store_buffers": 1}
 
 
@@ -49,6 +50,13 @@ SMALL = {"tile_n": 64, "stages": 2, "store_buffers": 1}
         ("gemm", "wgmma", "square", {}, "1_multiprocessor"),
         ("gemm", "wgmma", "wide", {}, "2_multiprocessors"),  # a cluster needs two
         ("attention", "wgmma", "persistent", {}, "1_multiprocessor"),
+        (
+            "attention",
+            "wgmma",
+            "persistent_short",
+            {"scheduler": "persistent_all"},
+            "1_multiprocessor",
+        ),
         ("attention", "wmma", "fused", {"persistent": True}, "1_multiprocessor"),
     ],
 )
@@ -56,7 +64,7 @@ def test_a_persistent_grid_has_a_case_with_several_tiles_a_block(
     subject, kernel, template, preset, changes, count
 ):
     made = subject(kernel, template, preset, changes)
-    case, point = few(made)
+    (case, *_), point = few(made)
     assert case.name.endswith(f"_on_{count}")
     problems = checked_problems(made)
     (own,) = [problem for problem in problems if problem.case == case]
@@ -133,3 +141,44 @@ def test_a_grid_that_fails_for_a_case_is_no_fault(subject, monkeypatch):
     made = subject("gemm", "wgmma", "square", SMALL)
     monkeypatch.setattr("greenfast.search.gates.few_blocks.launches", refuses)
     assert few(made) is None
+
+
+LAST = (("D", 64), ("dtype", "bf16"), ("mask", "causal_bottom_right"))
+BATCH = "const int batch = head / order.heads_of_batch;"
+FIRST_BATCH = "const int batch = blockIdx.x / order.row_tiles / order.heads_of_batch;"
+
+
+def test_where_the_longest_walk_crosses_no_border_a_second_case_does(subject):
+    made = subject("attention", "wgmma", "persistent_short", ALL, compiled=LAST)
+    cases, _ = few(made)
+    assert [min(dict(case.dims)["B"], 2) for case in cases] == [1, 2]
+    assert len(few(subject("gemm", "wgmma", "square"))[0]) == 1  # no dim of its grid is 1
+
+
+def test_a_block_that_keeps_its_first_tiles_batch_is_wrong_at_the_next_batch(subject):
+    """With causal_bottom_right the case with most row tiles has one batch."""
+    changes = {**ALL, "heads_together": 1}
+    wrong = subject("attention", "wgmma", "persistent_short", changes, BATCH, FIRST_BATCH, LAST)
+    result = CorrectnessGate().judge(wrong)
+    assert result.outcome is Outcome.FAILED and "one_key_on_1_multiprocessor" in result.sentence
+
+
+def test_q_that_is_free_before_it_is_read_is_a_race(subject):
+    """Q in registers frees its place at once, and the next row tile's may arrive there."""
+    changes = {**ALL, "query": "registers", "q_buffers": 1, "epilogue": "direct"}
+    of_template = ("attention", "wgmma", "persistent_short", changes)
+    right = subject(*of_template, compiled=LAST)
+    assert SafetyGate().judge(right).outcome is Outcome.PASSED
+    early = "if (lane == 0) gf::mbarrier_arrive(&barriers.q_empty[q_place.slot]); __syncwarp();"
+    load = "load_query(query, q_tile);"
+    wrong = subject(*of_template, f"        {load}", f"        {early} {load}", LAST)
+    result = SafetyGate().judge(wrong)
+    assert result.outcome is Outcome.FAILED and "_on_1_multiprocessor" in result.sentence
+
+
+def test_q_of_the_next_batch_that_comes_before_this_one_is_read_is_a_race(subject):
+    """Two places for Q, whose third tile overwrites the first when nobody waits for its readers."""
+    wait = "    gf::mbarrier_wait(&shared.barriers->q_empty[loads.q.slot], loads.q.parity ^ 1);\n"
+    wrong = subject("attention", "wgmma", "persistent_short", ALL, wait, "", LAST)
+    result = SafetyGate().judge(wrong)
+    assert result.outcome is Outcome.FAILED and "_on_1_multiprocessor" in result.sentence

@@ -134,6 +134,23 @@ def test_a_trial_whose_time_is_known_makes_room_where_times_are_measured(is_meas
     assert flights.done() is flight and not flights
 
 
+def test_a_trial_begins_only_if_those_under_way_leave_it_time():
+    flights = Flights(16, is_measured=True)
+    assert flights.in_time(0, 5.0, 0.1)  # no rate is known yet
+    for number in range(10):
+        flights.add(Flight(number, None, None, Future()))
+    for flight in flights._queue:
+        if flight.number < 2:
+            set_once(flight.timed)(Green(()))
+    assert flights.has_room(0)
+    # Two in 4 s: eight and one more take 18 s, and another that was asked for 2 s.
+    assert flights.in_time(0, 4.0, 18.0) and not flights.in_time(0, 4.0, 17.9)
+    assert flights.in_time(1, 4.0, 20.0) and not flights.in_time(1, 4.0, 19.9)
+    others = Flights(16, is_measured=False)  # the same plan makes the same choices there
+    others.add(Flight(0, None, None, Future()))
+    assert others.in_time(0, 100.0, 0.1)
+
+
 def test_trials_that_wait_to_be_recorded_are_limited(searched):
     flights = Flights(2, is_measured=True)
     for number in range(2 * BEHIND):

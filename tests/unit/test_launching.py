@@ -72,6 +72,15 @@ def test_what_a_launch_depends_on_is_found_through_locals(kernels):
     assert first == same != other
 
 
+def test_a_scalar_of_the_template_is_part_of_a_launch(kernels):
+    folder = kernels.kernel("axpy").folder
+    scalar = '[[scalars]]\nname = "given"\ndtype = "int32"\nvalue = "unused_here"\n'
+    (folder / "right.toml").write_text(TEMPLATE + scalar)
+    kernel = Catalogue([REPOSITORY_TEMPLATES, folder.parent]).kernel("axpy")
+    first, other = (launch_of(kernel, candidate(threads=32, unused_here=each)) for each in (1, 2))
+    assert first != other
+
+
 def test_candidates_with_one_text_and_different_blocks_are_all_tried(kernels, artifacts, toolchain):
     target = open_target(
         "emulator:h200", TargetSettings(artifacts, kernels.include_dirs, 1, run_deadline_s=8.0)

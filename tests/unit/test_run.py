@@ -272,6 +272,7 @@ def test_a_candidate_that_killed_three_workers_is_set_aside_as_our_fault(start):
 
 
 def test_a_source_that_was_tried_under_another_spelling_is_no_new_trial(start, broken_kernel):
+    broken_kernel("right.toml", "ceil_div(N, threads * per_thread)", "ceil_div(N, threads)")
     blind = broken_kernel("right.cu.j2", "{{ per_thread }}", "1")
     sink = ListSink()
     _, _result = start(sink, catalogue=blind, trials=50)

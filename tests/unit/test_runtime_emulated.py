@@ -11,6 +11,7 @@ import greenfast
 import greenfast.runtime.front
 from greenfast.runtime.emulated import _target
 from greenfast.runtime.nvrtc import CACHE_VARIABLE
+from greenfast.runtime.signatures import AttentionArguments
 from greenfast.search.errors import UsageError
 
 X, WEIGHT = np.zeros((3, 4096), "f2"), np.ones(4096, "f2")
@@ -119,7 +120,7 @@ def test_explain_takes_whole_numbers_as_sizes(size):
 def test_arrays_of_other_libraries_are_only_read():
     with pytest.raises(UsageError, match="out cannot be written") as refused:
         greenfast.runtime.front.attention_elsewhere(
-            Q, Q, Q, None, 0.0, False, None, None, False, False, Q
+            AttentionArguments(Q, Q, Q, None, 0.0, False, None, None, False, False, Q)
         )
     assert refused.value.code == "bad_call"
     with pytest.raises(UsageError, match="takes q, k and v; got 1"):

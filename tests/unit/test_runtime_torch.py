@@ -49,8 +49,10 @@ def recorded_sets(tmp_path_factory):
 
 @pytest.fixture
 def stub(stub_library, recorded_sets, monkeypatch):
-    """CPU tensors count as those of an H200."""
+    """CPU tensors count as those of an H200, also for a CUDA build of PyTorch without a driver."""
     use(stub_library, monkeypatch)
+    monkeypatch.setattr(torch_front, "_stream", lambda device: 0)
+    monkeypatch.setattr(torch_loaded, "current_stream", lambda device: 0)
     monkeypatch.setattr(tuned, "FOLDER", recorded_sets)
     monkeypatch.setattr(tuned, "shipped", cache(tuned.shipped.__wrapped__))
     monkeypatch.setattr(frameworks, "HOST_DEVICE", 0)

@@ -134,7 +134,7 @@ def test_the_forms_have_the_keys_that_the_loader_reads(monkeypatch, tmp_path):
             assert read[header] == keys, header
             assert extra <= keys
             compared += 1
-    assert compared == 15
+    assert compared == 16
 
 
 ALL_KERNEL = """
@@ -196,6 +196,10 @@ tile = "t"
 entry = "e"
 grid = ["1", "1", "1"]
 block = ["1", "1", "1"]
+[[scalars]]
+name = "s"
+dtype = "int32"
+value = "1"
 [[workspaces]]
 name = "w"
 bytes = "4"

@@ -22,6 +22,7 @@ from greenfast.search.targets import (
     require_one_device,
 )
 from greenfast.search.targets.cuda import lanes
+from greenfast.search.targets.cuda.lanes import ROOM
 from greenfast.search.targets.cuda.several import SeveralGpus
 from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.verdict import Faulted, performance_of
@@ -227,17 +228,17 @@ def test_a_request_goes_to_the_gpu_that_is_free(machine):
         entered.append(lane.target.number)
         leave.wait(LONGEST_WAIT_S)
 
-    threads = [threading.Thread(target=gpus.on_any, args=(hold,)) for _ in range(5)]
+    threads = [threading.Thread(target=gpus.on_any, args=(hold,)) for _ in range(2 * ROOM + 1)]
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + LONGEST_WAIT_S
-    while len(entered) < 4 and time.monotonic() < deadline:
+    while len(entered) < 2 * ROOM and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert sorted(entered) == [0, 0, 1, 1]  # the fifth waits
+    assert sorted(entered) == [0] * ROOM + [1] * ROOM  # the last one waits
     leave.set()
     for thread in threads:
         thread.join()
-    assert len(entered) == 5
+    assert len(entered) == 2 * ROOM + 1
 
 
 def test_a_request_that_every_gpu_fails_is_no_gpus_fault(machine):

@@ -73,7 +73,10 @@ def run(
         return np.dtype(type_).type(value)
 
     pointers = (np.uint64(array.data.ptr) for array in scratch)
-    given = (*(argument(type_, value) for type_, value in arguments), *pointers)
+    given = (
+        *(argument(type_, value) for type_, value in (*arguments, *case["scalars"])),
+        *pointers,
+    )
     for launch in case["launches"]:
         function = module.get_function(launch["entry"])
         if launch["smem"]:
@@ -86,7 +89,7 @@ def description(case: Case) -> str:
     return " ".join(
         f"{name}={value}"
         for name, value in case.items()
-        if name not in ("seed", "tensors", "launches", "workspaces")
+        if name not in ("seed", "tensors", "launches", "scalars", "workspaces")
     )
 
 

@@ -61,6 +61,8 @@ void store(const void* from, std::uint64_t bytes, const void* site) {
 
 void arrive(Block& block, std::size_t offset, const void* site) {
     Barrier& barrier = machine.barrier(block, offset, site, false);
+    if (barrier.now.pending == 0) return machine.find("race", "an arrival beyond those of the phase", site, barrier.site);
+    block.visited_by(self(), site);
     barrier.now.published.join(self().knows);
     machine.tick(self());
     barrier.now.pending--;
@@ -126,7 +128,9 @@ unsigned gf_emulator_lane() { return self().lane; }
 void* gf_emulator_dynamic_shared() { return self().block->dynamic; }
 std::size_t gf_emulator_shared_offset(const void* pointer) { return shared(pointer, SITE).offset; }
 void gf_emulator_special_function() {}
-void gf_emulator_set_registers(unsigned, bool) {
+void gf_emulator_set_registers(unsigned registers, bool grow) {
+    self().site = SITE;
+    if (self().lane == 0) self().block->register_calls[self().warp].push_back(grow ? int(registers) : -int(registers));
     machine.collective({Collective::set_registers, ~0u, 0, 0, 0, 32}, SITE);
 }
 void gf_emulator_yield() { machine.give_way(); }
@@ -157,6 +161,11 @@ std::uint64_t gf_emulator_warp_collective(unsigned mask, Collective kind, std::u
 bool gf_emulator_elect() {
     machine.collective({Collective::elect, ~0u, 0, 0, 0, 32}, SITE);
     return self().lane == machine.leader;
+}
+bool gf_emulator_elect_of(unsigned lanes) {
+    machine.collective({Collective::elect, lanes, 0, 0, 0, 32}, SITE);
+    const unsigned among = lanes & ~((1u << machine.leader) - 1u);
+    return self().lane == unsigned(__builtin_ctz(among ? among : lanes));
 }
 void gf_emulator_ldmatrix(unsigned* registers, const void* row, int count, bool) {
     machine.collective({Collective::ldmatrix, ~0u, 0, 0, 0, 32}, SITE);
@@ -207,6 +216,7 @@ void gf_emulator_mbarrier_expect(void* address, unsigned bytes, bool arrives) {
     const Place place = shared(address, SITE);
     Barrier& barrier = machine.barrier(*place.block, place.offset, SITE, false);
     barrier.now.bytes += bytes;
+    barrier.now.expectations.push_back({self().number, self().knows.of(self().number), SITE});
     if (arrives)
         arrive(*place.block, place.offset, SITE);
     else
@@ -226,7 +236,8 @@ void gf_emulator_mbarrier_wait(void* address, unsigned parity) {
         machine.pause("a phase of an mbarrier");
     }
 }
-void gf_emulator_proxy_fence() {
+void gf_emulator_proxy_fence(bool of_shared, bool) {
+    if (!of_shared) return;  // global memory is not judged
     self().knows.fence(machine.cluster->threads);
     machine.tick(self());
 }
@@ -256,7 +267,9 @@ void gf_emulator_bulk_commit() {
     self().has_open_stores = false;
     self().last_full_group = self().store_groups;
 }
-void gf_emulator_bulk_wait(int left) {
+void gf_emulator_dependent_launch_wait() {}
+void gf_emulator_dependent_launch_allow() {}
+void gf_emulator_bulk_wait(int left, bool) {
     if (self().store_groups <= Count(left)) return;
     self().stores_waited = self().store_groups - Count(left);
     if (self().store_fact) self().knows.learn(self().store_fact, self().stores_waited);

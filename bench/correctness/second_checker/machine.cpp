@@ -118,6 +118,7 @@ void Machine::exit_thread() {
     self.alive = self.ready = false;
     Block& block = *self.block;
     block.alive--;
+    if (!block.alive) finish_block(block);
     if (!self.accumulators.empty())
         find("unwaited_copy", "a matrix product is not waited for", self.site);
     if (self.has_open_stores || self.stores_waited < self.last_full_group)
@@ -126,6 +127,18 @@ void Machine::exit_thread() {
     complete_cluster_meeting();
     switch_to(next_ready());
     std::abort();
+}
+
+// Nobody may still come to its memory, and its warpgroups must have set their registers as one.
+void Machine::finish_block(Block& block) {
+    for (const auto& [number, visit] : block.visits) {
+        bool known = false;
+        for (const Thread& thread : block.threads) known |= thread.knows.of(number) >= visit.time;
+        if (!known) find("device_fault", "another block reaches a block that no longer waits for it", visit.site);
+    }
+    for (std::size_t warp = 0; warp < block.register_calls.size(); warp++)
+        if (block.register_calls[warp] != block.register_calls[warp / 4 * 4])
+            find("divergence", "the warps of a warpgroup set their registers otherwise", block.threads[warp * 32].site);
 }
 
 void Machine::run_cluster(std::uint64_t first_block) {
@@ -156,6 +169,7 @@ void Machine::run_cluster(std::uint64_t first_block) {
         block.alive = size;
         block.products.resize(size / 128 + 1);
         block.warps.resize((size + 31) / 32);
+        block.register_calls.resize(block.warps.size());
         for (std::size_t i = 0; i < block.products.size(); i++) block.product_facts.push_back(fresh.fresh_fact());
         for (unsigned t = 0; t < size; t++) {
             Thread& thread = block.threads[t];

@@ -53,9 +53,15 @@ struct Thread {
     Count cluster_arrivals = 0;
 };
 
+struct Moment {  // of a thread's past
+    unsigned thread;
+    Count time;
+    const void* site;
+};
 struct Phase {
     Knowledge published;
     long pending = 0, bytes = 0;
+    std::vector<Moment> expectations;
 };
 struct Barrier {
     unsigned expected = 0;
@@ -112,6 +118,11 @@ struct Block {
     std::vector<std::size_t> product_facts;
     std::vector<WarpProducts> warps;
     std::vector<Thread*> product_waiters;
+    std::map<unsigned, Moment> visits;  // the last of each thread of another block
+    std::vector<std::vector<int>> register_calls;  // by warp; negative: a shrink
+    void visited_by(const Thread& thread, const void* site) {
+        if (thread.block != this) visits[thread.number] = {thread.number, thread.knows.of(thread.number), site};
+    }
 };
 
 struct Cluster {
@@ -183,6 +194,7 @@ private:
     void complete_cluster_meeting();
     Thread* next_ready();
     void finish_cluster();
+    void finish_block(Block& block);
     void enter(Block& block);
     void answer(Block& block, unsigned warp, unsigned mask, gf_emulator::Collective kind);
 

@@ -48,6 +48,7 @@ void Machine::generic(const void* address, std::size_t bytes, bool write, const 
     if (!place_of(address, block, offset)) return;  // global memory, which is not judged here
     Thread& self = *running;
     if (!block->alive) find("race", "shared memory of a block that has ended is touched", site);
+    block->visited_by(self, site);
     const std::size_t end = offset + bytes;
     if (end > launch.dynamic_offset + launch.dynamic_bytes)
         return find("out_of_bounds", where(*block, offset, bytes), site);
@@ -168,6 +169,9 @@ void Machine::complete(Block& block, Barrier& barrier, std::size_t offset) {
     for (const Load& load : cluster->loads)
         if (load.to == &block && load.barrier == offset && load.phase == barrier.completed + 1)
             find("in_flight_read", "a phase ends before all bytes of its copies have landed", load.operation.site, barrier.site);
+    for (const Moment& one : barrier.now.expectations)
+        if (barrier.now.published.of(one.thread) < one.time)
+            find("race", "bytes are expected in a phase that may end before", one.site, barrier.site);
     barrier.completed++;
     barrier.last = barrier.now.published;
     barrier.now = Phase();

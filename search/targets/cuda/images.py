@@ -32,6 +32,7 @@ class ImageFiles:
     def __init__(self, folder: Path, kept_bytes: int = KEPT_BYTES) -> None:
         self._folder, self._kept_bytes = folder, kept_bytes
         self._files: OrderedDict[str, _File] = OrderedDict()
+        self._bytes = 0  # of all files
         self._lock = threading.Lock()
 
     @contextmanager
@@ -64,16 +65,18 @@ class ImageFiles:
                 for tensor in problem.tensors:
                     file.write(tensor.image.data)
             self._files[key] = _File(path, path.stat().st_size)
+            self._bytes += self._files[key].bytes
         self._files.move_to_end(key)
         return self._files[key]
 
     def _evict(self) -> None:
-        held = sum(file.bytes for file in self._files.values())
+        if self._bytes <= self._kept_bytes:
+            return
         for key, file in list(self._files.items()):
-            if held <= self._kept_bytes:
+            if self._bytes <= self._kept_bytes:
                 return
             if not file.users:
-                held -= file.bytes
+                self._bytes -= file.bytes
                 del self._files[key]
                 file.path.unlink(missing_ok=True)
 

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from greenfast.search.errors import Fault
+from greenfast.search.targets.cuda.conversation import AT_ONCE
 from greenfast.search.targets.cuda.target import CudaTarget
 
 T = TypeVar("T")
 
-ROOM = 2  # callers of one GPU: the second writes its files while the first one's work runs
+# Callers of one GPU: those whose requests its child has, and one that writes or reads its files.
+ROOM = AT_ONCE + 1
 RETRY_S = 60.0  # after it a new search tries a GPU again that dropped out
 STRIKES = 3  # requests in a row that a GPU failed and another GPU answered
 # Faults of one GPU or of its driver; another GPU may do the same work.
@@ -47,6 +50,15 @@ class Lane:
 
 
 @dataclass(eq=False)
+class _Caller:
+    """A thread that waits for a GPU."""
+
+    choose: Callable[[], Lane]  # the GPU that it would have now
+    called: threading.Condition
+    lane: Lane | None = None  # that it has
+
+
+@dataclass(eq=False)
 class Lanes:
     """Gives each request to a GPU that is free, and repeats it on another where a GPU fails."""
 
@@ -54,7 +66,8 @@ class Lanes:
     remarks: list[str] = field(default_factory=list)  # a sentence for each GPU that dropped out
 
     def __post_init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._waiting: deque[_Caller] = deque()
 
     def on_any(self, work: Callable[[Lane], T]) -> T:
         """The result of `work` on the GPU with the fewest callers, or on another if that fails."""
@@ -86,7 +99,7 @@ class Lanes:
 
     def drop(self, lane: Lane, fault: Fault) -> None:
         """Use the GPU no more, unless it is the only one left."""
-        with self._changed:
+        with self._lock:
             left = [other.target.name for other in self.in_use() if other is not lane]
             if lane.lost_at_s is not None or not left:
                 return
@@ -95,16 +108,16 @@ class Lanes:
                 f"{lane.target.name} dropped out ({fault.code}): {fault.message.rstrip('.')}; "
                 f"the search goes on with {', '.join(left)}"
             )
-            self._changed.notify_all()
+            self._call()
         threading.Thread(target=_end_child, args=(lane.target,), daemon=True).start()
 
     def take_back(self) -> None:
         """Use the GPUs again that dropped out a while ago."""
-        with self._changed:
+        with self._lock:
             for lane in self.lanes:
                 if lane.lost_at_s is not None and time.monotonic() - lane.lost_at_s >= RETRY_S:
                     lane.lost_at_s, lane.strikes = None, 0
-            self._changed.notify_all()
+            self._call()
 
     def _is_repeated(self, lane: Lane, fault: Fault, before: Sequence[Lane]) -> bool:
         """Whether another GPU may answer the request that this GPU has failed."""
@@ -138,16 +151,33 @@ class Lanes:
 
     @contextmanager
     def _entered(self, choose: Callable[[], Lane]) -> Iterator[Lane]:
-        with self._changed:
-            while (lane := choose()).callers >= ROOM:
-                self._changed.wait()
-            lane.callers, lane.requests = lane.callers + 1, lane.requests + 1
+        own = _Caller(choose, threading.Condition(self._lock))
         try:
-            yield lane
+            with self._lock:
+                self._waiting.append(own)
+                self._call()
+                own.called.wait_for(lambda: own.lane is not None)
+            assert own.lane is not None
+            yield own.lane
         finally:
-            with self._changed:
-                lane.callers -= 1
-                self._changed.notify_all()
+            with self._lock:
+                if own.lane is None:
+                    self._waiting.remove(own)
+                else:
+                    own.lane.callers -= 1
+                    self._call()
+
+    def _call(self) -> None:
+        """Give the free GPUs to those that wait, in their order. It wakes nobody else."""
+        for caller in tuple(self._waiting):
+            if all(lane.callers >= ROOM for lane in self.lanes):
+                return
+            lane = caller.choose()
+            if lane.callers < ROOM:
+                lane.callers, lane.requests = lane.callers + 1, lane.requests + 1
+                caller.lane = lane
+                self._waiting.remove(caller)
+                caller.called.notify()
 
 
 def _end_child(target: CudaTarget) -> None:

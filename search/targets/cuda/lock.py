@@ -1,4 +1,7 @@
-"""One file lock per GPU: checks share the GPU, a timing has it alone."""
+"""One file lock per GPU: one process of a machine uses it at a time.
+
+A checked run beside a timing would disturb it, so they do not share the GPU.
+"""
 
 from __future__ import annotations
 
@@ -17,39 +20,71 @@ POLL_S = 0.02
 class GpuLock:
     """The lock of the GPU `uuid`, among all processes that use `folder`.
 
-    The system releases it when the process ends.
+    The system releases it when the process ends. Who wants it waits at a second lock first, so that
+    a process which uses the GPU all the time does not take it again before one that waits.
     """
 
     def __init__(self, folder: Path, uuid: str, target: str, deadline_s: float) -> None:
         self._target, self._deadline_s = target, deadline_s
         folder.mkdir(parents=True, exist_ok=True)
-        self._fd = os.open(
-            folder / f"gpu-{uuid}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666
+        self._gpu, self._queue = (
+            os.open(folder / f"gpu-{uuid}.{kind}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            for kind in ("lock", "queue")
         )
 
     @contextmanager
-    def held(self, *, alone: bool) -> Iterator[None]:
-        """Hold it, `alone` for timing. Fault when others keep the GPU beyond the deadline."""
-        kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
-        end = time.monotonic() + self._deadline_s
-        while True:
-            try:
-                fcntl.flock(self._fd, kind | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= end:
-                    raise Fault(
-                        f"another process has used {self._target} for {self._deadline_s:g} s",
-                        code="gpu_busy",
-                        mend="wait for it, or choose another target",
-                    ) from None
-                time.sleep(POLL_S)
+    def held(self) -> Iterator[None]:
+        """Hold it. Raises as `take` does."""
+        self.take()
         try:
             yield
         finally:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            self.release()
+
+    def take(self) -> None:
+        """Wait for it. Fault when others keep the GPU beyond the deadline, or once it is closed."""
+        if self._gpu < 0:
+            raise Fault(f"{self._target} is no longer in use here", code="interrupted")
+        end_s = time.monotonic() + self._deadline_s
+        self._wait_for(self._queue, end_s)
+        try:
+            self._wait_for(self._gpu, end_s)
+        finally:
+            fcntl.flock(self._queue, fcntl.LOCK_UN)
+
+    def release(self) -> None:
+        if self._gpu >= 0:
+            fcntl.flock(self._gpu, fcntl.LOCK_UN)
+
+    def is_awaited(self) -> bool:
+        """Whether another process waits. Only its holder may ask."""
+        if not _taken(self._queue):
+            return True
+        fcntl.flock(self._queue, fcntl.LOCK_UN)
+        return False
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Release it for good."""
+        if self._gpu >= 0:
+            os.close(self._gpu)
+            os.close(self._queue)
+            self._gpu = self._queue = -1
+
+    def _wait_for(self, fd: int, end_s: float) -> None:
+        while not _taken(fd):
+            if time.monotonic() >= end_s:
+                raise Fault(
+                    f"another process has used {self._target} for {self._deadline_s:g} s",
+                    code="gpu_busy",
+                    mend="wait for it, or choose another target",
+                )
+            time.sleep(POLL_S)
+
+
+def _taken(fd: int) -> bool:
+    """Whether this process has the lock of a file now."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -32,6 +32,7 @@ from greenfast.search.targets.cuda.arena import (
     outputs,
     problems_of,
 )
+from greenfast.search.targets.cuda.conversation import UNASKED
 from greenfast.search.targets.cuda.device_memory import Head, Heads, Landing, Span, start
 from greenfast.search.targets.cuda.large_reference import computed
 from greenfast.search.targets.cuda.launches import Hung, Loaded, Stopwatch, wait
@@ -65,11 +66,14 @@ class Measurer:
         self.span, self.heads, self.landing = Span(), Heads(), Landing()
         self.modules: OrderedDict[str, cupy.RawModule] = OrderedDict()
         self.idle_since = 0.0  # end of the last timing: clocks fall when nothing runs
+        self.replied_s: float | None = None  # when the last reply was ready
         self.at = 0  # which of the request's problems runs
         self.spans: dict[str, float] = {}  # seconds of this request, by activity
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         self.at, self.spans = 0, {}
+        if self.replied_s is not None:
+            self.spans[UNASKED] = time.perf_counter() - self.replied_s
         try:
             with self.stream:
                 return {**self._done(request), "spans": self.spans}
@@ -82,6 +86,8 @@ class Measurer:
                 "free_bytes": self._free_bytes(),
                 "at": self.at,
             }
+        finally:
+            self.replied_s = time.perf_counter()
 
     def _done(self, request: dict[str, Any]) -> dict[str, Any]:
         work = getattr(self, f"do_{request['do']}")

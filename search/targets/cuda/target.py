@@ -8,7 +8,6 @@ import math
 import shutil
 import tempfile
 import threading
-import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Ru
 from greenfast.search.targets.bound import bound_us, mode_of
 from greenfast.search.targets.cuda import driver
 from greenfast.search.targets.cuda.arena import description
+from greenfast.search.targets.cuda.conversation import Conversation
 from greenfast.search.targets.cuda.execution import batches, executions, images_in, outputs_of
 from greenfast.search.targets.cuda.failures import LAUNCH_TIMEOUT, failure_of
 from greenfast.search.targets.cuda.images import ImageFiles
@@ -63,6 +63,7 @@ class Workplace:
     uuid: str  # the GPU's
     lock: GpuLock
     child: MeasuringChild
+    conversation: Conversation  # with the child
     images: ImageFiles
     folder: Path  # private, removed by `remove`
     remove: Callable[[], object]
@@ -90,7 +91,7 @@ class CudaTarget(Runner):
         self.device = driver.device_of(self.number)
         self._cache_folder, self._turn = cache_folder, turn
         self._run_deadline_s = min(run_deadline_s, RUN_DEADLINE_S)
-        self._one_at_a_time = threading.RLock()
+        self._opening = threading.Lock()
         self._workplace: Workplace | None = None
         self._count = itertools.count()
         # Whether the GPU computes a kernel's reference correctly. The kernel is kept alive with
@@ -99,6 +100,7 @@ class CudaTarget(Runner):
         self._references_lock = threading.Lock()
         self.spans: dict[str, float] = defaultdict(float)  # the child's busy seconds, by activity
         self._gpu_seconds = 0.0  # of all requests, also of those that ended in a fault
+        self._counting = threading.Lock()  # of both
         # The times in us that the last `after_timing` compared, by what they show.
         self.repeated_us: dict[str, tuple[list[float], list[float]]] = {}
 
@@ -115,16 +117,17 @@ class CudaTarget(Runner):
         self._started()
 
     def _started(self) -> Workplace:
-        with self._one_at_a_time:
-            workplace = self._open()
-            workplace.child.start()
-            return workplace
+        workplace = self._open()
+        if workplace.child.running is None or not workplace.child.hello:
+            with workplace.conversation.paused():
+                workplace.child.start()
+        return workplace
 
     def _open(self) -> Workplace:
-        """Everything but the child's process, without waiting for a request in progress."""
+        """Everything but the child's process."""
         if self._workplace is not None:
             return self._workplace
-        with self._one_at_a_time:
+        with self._opening:
             if self._workplace is None:
                 self._workplace = self._made()
             return self._workplace
@@ -133,11 +136,13 @@ class CudaTarget(Runner):
         uuid, locks = driver.gpu_uuid(self.number), self._cache_folder / "locks"
         lock = GpuLock(locks, uuid, self.name, LOCK_DEADLINE_S)
         quarantine = Quarantine(locks, uuid, self.name)
+        child = MeasuringChild(self.measurer, self.name, self.number, quarantine)
         folder = Path(tempfile.mkdtemp(prefix="greenfast-cuda-"))
         return Workplace(
             uuid,
             lock,
-            MeasuringChild(self.measurer, self.name, self.number, quarantine),
+            child,
+            Conversation(child, lock, lambda: self._turn(uuid), self._spent),
             ImageFiles(folder),
             folder,
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True),
@@ -150,10 +155,13 @@ class CudaTarget(Runner):
         Nothing else of ours runs on it: not here, not in other processes of the data folder, and
         not in other workers of the database. Fault `gpu_busy` when others keep it.
         """
-        with self._one_at_a_time:
-            workplace = self._open()
-            with self._turn(workplace.uuid), workplace.lock.held(alone=True):
-                yield
+        workplace = self._open()
+        with (
+            workplace.conversation.paused(),
+            self._turn(workplace.uuid),
+            workplace.lock.held(),
+        ):
+            yield
 
     def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
         if cubin is None:
@@ -181,7 +189,7 @@ class CudaTarget(Runner):
 
     def _reference(self, kernel: KernelSpec, case: Case) -> Arrays | None:
         request = {"do": "reference", **described(kernel, case)}
-        reply, images = self._answered(self._started(), request, alone=False)
+        reply, images = self._answered(self._open(), request)
         if "error" in reply or "unavailable" in reply:
             return None
         arrays: dict[str, dict[str, np.ndarray | None]] = {}
@@ -226,10 +234,10 @@ class CudaTarget(Runner):
         }
         path = workplace.folder / f"outputs-{next(self._count)}"
         try:
-            reply = self._replied(workplace, request, path, alone=False)
+            reply = self._replied(workplace, request, path)
             if reply.get("code") == LAUNCH_TIMEOUT:
-                # Other processes may have kept the GPU: repeat without them.
-                reply = self._replied(workplace, request, path, alone=True)
+                # Other people's work may have kept the GPU.
+                reply = self._replied(workplace, request, path)
             yield reply, path
         finally:
             path.unlink(missing_ok=True)
@@ -249,7 +257,7 @@ class CudaTarget(Runner):
             with workplace.images.held(pair) as files:
                 request = self._measure_request(program, problem, against, pair, files, number)
                 request["screen"] = len(problems) == 1 and request["looks"] == LOOKS
-                reply, images = self._answered(workplace, request, alone=True)
+                reply, images = self._answered(workplace, request)
             if "error" in reply:
                 return self._failure(problem, reply)
             if reply["damage"][0]:
@@ -274,7 +282,7 @@ class CudaTarget(Runner):
                 "do": "repeat",
                 "fresh": description(fresh, files[1]),
             }
-            reply, images = self._answered(workplace, request, alone=True)
+            reply, images = self._answered(workplace, request)
         if "error" in reply:
             yield Execution(fresh, "timed", {}, self._failure(fresh, reply))
             return
@@ -301,52 +309,53 @@ class CudaTarget(Runner):
         )
 
     def fresh(self) -> None:
-        with self._one_at_a_time:
-            if self._workplace is not None:
-                self._workplace.child.end()
+        workplace = self._workplace
+        if workplace is not None:
+            with workplace.conversation.paused():
+                workplace.child.end()
 
     def interrupt(self) -> None:
         workplace = self._workplace
         if workplace is not None:
-            workplace.child.interrupt()
+            workplace.conversation.interrupt()
 
     def close(self) -> None:
-        self.interrupt()
-        with self._one_at_a_time:
-            if self._workplace is not None:
-                self._workplace.child.end()
-                self._workplace.lock.close()
-                self._workplace.remove()
-                self._workplace = None
+        with self._opening:
+            workplace, self._workplace = self._workplace, None
+        if workplace is None:
+            return
+        workplace.conversation.interrupt()
+        with workplace.conversation.paused():
+            try:
+                workplace.child.end()
+            finally:
+                workplace.lock.close()
+                workplace.remove()
 
     def _answered(
-        self, workplace: Workplace, request: dict[str, Any], *, alone: bool
+        self, workplace: Workplace, request: dict[str, Any]
     ) -> tuple[dict[str, Any], np.ndarray]:
         """The child's reply and the bytes of its output file (none with an error)."""
         path = workplace.folder / f"outputs-{next(self._count)}"
         try:
-            return self._replied(workplace, request, path, alone=alone), images_in(path)
+            return self._replied(workplace, request, path), images_in(path)
         finally:
             path.unlink(missing_ok=True)
 
     def _replied(
-        self, workplace: Workplace, request: dict[str, Any], outputs: Path, *, alone: bool
+        self, workplace: Workplace, request: dict[str, Any], outputs: Path
     ) -> dict[str, Any]:
-        """The child's reply, its outputs in the file `outputs`. One request at a time."""
-        with (
-            self._one_at_a_time,
-            self._turn(workplace.uuid),
-            workplace.lock.held(alone=alone),
-        ):
-            begin = time.perf_counter()
-            try:
-                reply = workplace.child.call({**request, "outputs": str(outputs)})
-            finally:
-                self._gpu_seconds += time.perf_counter() - begin
-            self.spans[request["do"]] += time.perf_counter() - begin
-            for activity, spent in reply.get("spans", {}).items():
-                self.spans[f"{request['do']}: {activity}"] += spent
+        """The child's reply, its outputs in the file `outputs`."""
+        reply = workplace.conversation.reply({**request, "outputs": str(outputs)})
+        with self._counting:
+            for activity, spent_s in reply.get("spans", {}).items():
+                self.spans[f"{request['do']}: {activity}"] += spent_s
         return reply
+
+    def _spent(self, kind: str, seconds: float) -> None:
+        with self._counting:
+            self._gpu_seconds += seconds
+            self.spans[kind] += seconds
 
     def _failure(self, problem: Problem, reply: Mapping[str, Any]) -> Failure:
         return failure_of(self.name, self.device.arch, problem, reply)

@@ -35,6 +35,7 @@ VERBS = {
     "barrier": "uses",
     "block_volatile_read": "reads for its block",
     "block_volatile_write": "writes for its block",
+    "bulk_load": "starts to load",
 }
 NOUNS = {
     "read": "read",
@@ -52,6 +53,7 @@ NOUNS = {
     "barrier": "mbarrier_init",
     "block_volatile_read": "read of its block's scope",
     "block_volatile_write": "write of its block's scope",
+    "bulk_load": "bulk load",
 }
 
 

@@ -175,7 +175,9 @@ def _bulk(instruction: Instruction, values: Values) -> str:
         return "gf_emulator_bulk_commit();"
     if "wait_group" in modifiers:
         needs(instruction, 1)
-        return f"gf_emulator_bulk_wait({values.read('s32', instruction.operands[0])});"
+        for_reads = "true" if "read" in modifiers else "false"
+        groups = values.read("s32", instruction.operands[0])
+        return f"gf_emulator_bulk_wait({groups}, {for_reads});"
     if "prefetch" in modifiers:
         return ";"
     if "im2col" in modifiers or "reduce" in modifiers:
@@ -236,7 +238,12 @@ def _memory_barrier(instruction: Instruction, values: Values) -> str:
     if "proxy" in modifiers:
         if "async" not in modifiers and not any(m.startswith("async") for m in modifiers):
             raise Unsupported("between these proxies")
-        return "gf_emulator_proxy_fence();"
+        spaces = "true, true"
+        if "global" in modifiers:
+            spaces = "false, true"
+        elif any(m.startswith("shared") for m in modifiers):
+            spaces = "true, false"
+        return f"gf_emulator_proxy_fence({spaces});"
     return _fence(instruction)
 
 

@@ -127,14 +127,14 @@ def _election(instruction: Instruction, values: Values) -> str:
     needs(instruction, 2)
     lane, elected = pair(instruction.operands[0])
     mask = instruction.operands[1]
-    if isinstance(mask, Number) and immediate(mask) not in (0xFFFFFFFF, -1):
-        raise Unsupported("of less than a whole warp")
     if elected is None:
         raise NotPtx("`elect.sync` gives a predicate")
     # Which lane it was is each lane's to know.
     return (
-        "{ const bool gf_emulator_is = gf_emulator_elect(); const unsigned gf_emulator_lane_is = "
-        "unsigned(__ffs(int(__ballot_sync(~0u, gf_emulator_is)))) - 1; "
+        f"{{ const unsigned gf_emulator_lanes = {values.read('u32', mask)}; "
+        "const bool gf_emulator_is = gf_emulator_elect_of(gf_emulator_lanes); "
+        "const unsigned gf_emulator_lane_is = "
+        "unsigned(__ffs(int(__ballot_sync(gf_emulator_lanes, gf_emulator_is)))) - 1; "
         f"{values.write(lane, 'gf_emulator_lane_is')} {values.write(elected, 'gf_emulator_is')} }}"
     )
 
@@ -163,6 +163,11 @@ def _barrier(instruction: Instruction, values: Values) -> str:
         count = "(blockDim.x * blockDim.y * blockDim.z + 31u) / 32u * 32u"
     else:
         count = values.read("u32", operands[1])
+        if whole and waits:  # all of the block: what __syncthreads is
+            return (
+                f"if ({count} == (blockDim.x * blockDim.y * blockDim.z + 31u) / 32u * 32u) "
+                f"__syncthreads(); else gf_emulator_named_barrier({number}, {count}, true);"
+            )
     return f"gf_emulator_named_barrier({number}, {count}, {'true' if waits else 'false'});"
 
 
@@ -259,6 +264,15 @@ def _matrix_move(instruction: Instruction, values: Values) -> str:
     return f"{{ {array} gf_emulator_stmatrix({address}, gf_emulator_all, {count}, {turned}); }}"
 
 
+def _dependent_launch(instruction: Instruction, values: Values) -> str:
+    needs(instruction, 0)
+    calls = {"wait": "wait", "launch_dependents": "allow"}
+    (name,) = instruction.modifiers or ("",)
+    if name not in calls:
+        raise NotPtx(f"`{instruction}` is no instruction")
+    return f"gf_emulator_dependent_launch_{calls[name]}();"
+
+
 def _warpgroup(instruction: Instruction, values: Values) -> str:
     name = instruction.modifiers[0]
     if name == "fence":
@@ -338,7 +352,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("ldmatrix", "stmatrix"), _matrix_move),
     "wgmma": _warpgroup,
     "setmaxnreg": _register_budget,
-    "griddepcontrol": _text(";"),
+    "griddepcontrol": _dependent_launch,
     "nanosleep": _text("gf_emulator_yield();"),
     "trap": _text('gf_emulator_trap("trap");'),
     "brkpt": _text('gf_emulator_trap("brkpt");'),

@@ -82,6 +82,7 @@ void Block::finish() {
     warpgroups_.finish(*this);
     bulk_copies_.finish(*this);
     mbarriers_.finish(*this);
+    if (checker_.enabled()) checker_.finish();
     if (const std::size_t damaged = shared_.damaged_bytes())
         worker_.record({"out_of_bounds",
                         format("%zu bytes just outside dynamic shared memory were written", damaged),

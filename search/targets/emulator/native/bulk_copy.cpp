@@ -117,6 +117,7 @@ void CopiedBox::move(std::size_t from_chunk, std::size_t to_chunk, bool to_share
 void BulkCopies::start_block() {
     loads_.clear();
     stores_.clear();
+    read_.clear();
 }
 
 void BulkCopies::load(Block& block, Block& from, Fiber& fiber, const CopiedBox& box, void* barrier, const void* site) {
@@ -135,8 +136,9 @@ void BulkCopies::load(Block& block, Block& from, Fiber& fiber, const CopiedBox& 
 }
 
 void BulkCopies::store(Block& block, Fiber& fiber, const CopiedBox& box, const void* site) {
-    Store store{box, &fiber, fiber.bulk_group, nullptr};
+    Store store{box, &fiber, fiber.bulk_group, 0, nullptr};
     if (block.checker().enabled()) {
+        store.issued = block.checker().clocks().tick();
         store.operation = block.checker().operation(fiber, Action::bulk_read, site,
                                                     std::make_shared<Completion>(block.thread_count()));
         block.checker().async_read(block.shared().offset(box.shared), box.bytes(),
@@ -146,14 +148,34 @@ void BulkCopies::store(Block& block, Fiber& fiber, const CopiedBox& box, const v
     stores_.push_back(std::move(store));
 }
 
-void BulkCopies::wait(Block& block, Fiber& fiber, unsigned groups_left_in_flight) {
+// Whoever is not ordered after this moment may meet the store under way, and so does its block before it.
+void BulkCopies::is_complete(Block& block, const Store& store) {
+    for (std::size_t row = 0; row < store.box.rows(); row++) {
+        char* address = nullptr;
+        if (const std::size_t bytes = store.box.inside(row, address))
+            block.checker().bulk_store_ends(address, unsigned(store.box.stored(bytes, address)), store.issued,
+                                            store.operation->party.site);
+    }
+}
+
+void BulkCopies::wait(Block& block, Fiber& fiber, unsigned groups_left_in_flight, bool for_reads) {
     const auto is_over = [&](const Store& store) {
         return store.fiber == &fiber && store.group + groups_left_in_flight < fiber.bulk_group;
     };
+    if (!for_reads && !read_.empty()) {
+        for (const Store& store : read_)
+            if (is_over(store)) is_complete(block, store);
+        read_.erase(std::remove_if(read_.begin(), read_.end(), is_over), read_.end());
+    }
     for (const Store& store : stores_) {
         if (!is_over(store)) continue;
         store.box.move(0, store.box.bytes() / chunk_bytes, false);
-        if (store.operation) block.checker().saw(*store.operation->end, fiber.thread);
+        if (!store.operation) continue;
+        block.checker().saw(*store.operation->end, fiber.thread);
+        if (for_reads)
+            read_.push_back(store);
+        else
+            is_complete(block, store);
     }
     stores_.erase(std::remove_if(stores_.begin(), stores_.end(), is_over), stores_.end());
 }
@@ -193,7 +215,9 @@ void BulkCopies::finish(Block& block) {
     for (const Store& store : stores_) {
         unwaited(store.operation, store.box);
         store.box.move(0, store.box.bytes() / chunk_bytes, false);
+        if (store.operation) read_.push_back(store);
     }
+    for (const Store& store : read_) block.on_behalf_of(*store.fiber, [&] { is_complete(block, store); });
     start_block();
 }
 
@@ -245,7 +269,7 @@ void load_box(const CopiedBox& box, void* barrier, const unsigned* rank_mask, st
     if (!box.map.box[0]) return;  // no bytes
     check_box(worker, from, box, site, false);
     check_place(worker, box, site, alignment);
-    touch_tensor(worker, box, Action::read, site);
+    touch_tensor(worker, box, Action::bulk_load, site);
     if (!rank_mask) return from.bulk_copies().load(from, from, fiber, box, barrier, site);
     for (unsigned left = *rank_mask; left; left &= left - 1) {
         Block& to = worker.cluster().block_of_rank(barrier, unsigned(__builtin_ctz(left)), site);
@@ -284,10 +308,10 @@ void gf_emulator_bulk_store(void* global, const void* shared, unsigned bytes) {
     store_box(bytes_of(global, bytes, const_cast<void*>(shared)), 16, SITE);
 }
 void gf_emulator_bulk_commit() { Worker::current().fiber().bulk_group++; }
-void gf_emulator_bulk_wait(int groups_left_in_flight) {
+void gf_emulator_bulk_wait(int groups_left_in_flight, bool for_reads) {
     Block& block = Worker::current().block();
     block.current().site = SITE;
-    block.bulk_copies().wait(block, block.current(), unsigned(groups_left_in_flight));
+    block.bulk_copies().wait(block, block.current(), unsigned(groups_left_in_flight), for_reads);
 }
 
 }  // extern "C"

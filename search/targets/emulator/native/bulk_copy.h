@@ -46,7 +46,8 @@ public:
     // Into `block`, which is the issuing fiber's own or another of its cluster.
     void load(Block& block, Block& from, Fiber& fiber, const CopiedBox& box, void* barrier, const void* site);
     void store(Block& block, Fiber& fiber, const CopiedBox& box, const void* site);
-    void wait(Block& block, Fiber& fiber, unsigned groups_left_in_flight);
+    // `for_reads`: only until the groups have read shared memory; their writes may come later.
+    void wait(Block& block, Fiber& fiber, unsigned groups_left_in_flight, bool for_reads);
 
     bool under_way() const { return !loads_.empty(); }
     const AsyncOperation* under_way_for(const Completion* end) const;
@@ -66,12 +67,16 @@ private:
     };
     struct Store {
         CopiedBox box;
-        const Fiber* fiber;
+        Fiber* fiber;
         std::uint32_t group;
+        Clocks::Time issued;
         std::shared_ptr<AsyncOperation> operation;  // of checked runs
     };
+    void is_complete(Block& block, const Store& store);
+
     std::vector<Load> loads_;
     std::vector<Store> stores_;
+    std::vector<Store> read_;  // in checked runs: those that have read shared memory, and may not have written yet
 };
 
 }  // namespace gf_emulator

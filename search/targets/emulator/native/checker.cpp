@@ -28,6 +28,9 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     pending_ = &PendingStore::of_this_worker();
     pending_->landed();
     remote_.clear();
+    visits_.clear();
+    afar_writes_.clear();
+    launch_waits_.clear();
     async_.start_block();
     afar_.clear();
     is_watched_ = false;

@@ -81,6 +81,18 @@ public:
     void fence(bool device_wide);
     // fence.mbarrier_init: it makes what came before known to those who meet the thread at a relaxed barrier.
     void init_fence();
+    // Of this block by a thread of another one, which runs now.
+    void is_visited(const Checker& by, const Fiber& fiber, const void* site);
+    void waits_for_last_launch(unsigned thread);
+    // The block has ended: what others did here must be known to one of its threads.
+    void finish();
+    void cluster_met_relaxed() { visits_.clear(); }
+    void global_proxy_fence(unsigned thread);
+    // A bulk store of the running thread, issued then, has written these bytes by now.
+    void bulk_store_ends(const void* address, unsigned bytes, Clocks::Time issued, const void* site) {
+        store_issued_ = issued;
+        access(address, bytes, Action::bulk_write, site);
+    }
     // At a cluster's barrier with relaxed arrivals (checker_cluster.cpp), for which `address` stands.
     void arrives_relaxed(const void* address);
     void arrives_for_all(const void* address, unsigned thread, std::vector<Clocks::Row>& by_rank);
@@ -233,6 +245,10 @@ private:
     void global_access(const char* address, unsigned bytes, const Running& running);
     void watched_access(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
                         const Running& running, const ModuleMemory::Object* object);
+    // Programmatic dependent launch: an access that may come before the last launch's end.
+    bool comes_after_last_launch(unsigned thread) const;
+    void meets_last_launch(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
+                           const Running& running);
     void reads_only(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
                     const Running& running, bool by_parameter);
     void writes_read_only(std::size_t number, const std::string& memory, std::size_t offset, unsigned bytes,
@@ -251,13 +267,28 @@ private:
         unsigned thread;
         Clocks::Time time;
     };
+    // Another block's thread used this block's shared memory, until the cluster next meets.
+    struct Visit {
+        Clocks::Time time;
+        const void* site;
+    };
     void distributed_access(Block& owner, const void* address, unsigned bytes, const Running& running);
     void touched_from_afar(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor);
+    void written_from_afar(const Checker& by, const GlobalAccess& access, std::size_t word, const Party& accessor);
     void meets_local(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor,
                      const Touch& touch);
     void meets_remote(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor);
     bool comes_before(const Remote& other, const GlobalAccess& access) const;
     void keep_remote(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor);
+    // A write of another block's thread, when by this block's clock, and when by its own.
+    struct AfarWrite {
+        const Checker* by;
+        unsigned thread;
+        Clocks::Time time, here;
+        Party party;
+    };
+    void async_meets_remote(std::size_t cell, const AsyncIssue& issue);
+    bool proxy_fenced(const AfarWrite& write, const AsyncIssue& issue) const;
     void own_meets_remote(std::size_t offset, unsigned bytes, const Running& running);
     // What other blocks, and the asynchronous proxy, do to this block's shared memory. True when the words must be
     // examined.
@@ -348,6 +379,10 @@ private:
     bool is_watched_ = false;  // by other blocks' accesses or the asynchronous proxy
     std::unordered_map<std::size_t, std::vector<Remote>> remote_;  // by word, since the cluster last met
     Clocks::Time cluster_met_at_ = 0;
+    std::unordered_map<std::size_t, std::vector<AfarWrite>> afar_writes_;  // by cell, the last of each thread
+    Clocks::Time store_issued_ = 0;  // of the bulk store that ends
+    std::vector<Clocks::Time> launch_waits_;  // by thread: when it has waited for the last launch; 0: not yet
+    std::map<std::pair<std::uint64_t, unsigned>, Visit> visits_;  // the last of each block and thread
 };
 
 // --- the way of nearly every access ---

@@ -131,6 +131,7 @@ void Checker::async_meets_generic(std::size_t number, bool write, const AsyncIss
 
 void Checker::async_meets_unfenced(std::size_t number, const AsyncIssue& issue) {
     if (&issue.issuer != this) return;
+    if (!afar_writes_.empty() || !remote_.empty()) async_meets_remote(number, issue);
     for (const AsyncShadow::GenericWrite& write : async_.cell(number).generic_writes) {
         bool fenced = true, ordered = true;
         for (const unsigned issuing : issue.threads) {

@@ -12,10 +12,14 @@ void Checker::distributed_access(Block& owner, const void* address, unsigned byt
                              format("distributed shared memory of block %u of the cluster is accessed %s", owner.rank(),
                                     before ? "before all met at the cluster's barrier: it may not have started"
                                            : "after its end: nothing keeps it from leaving"));
+    // Who reads a flag knows that it was set.
+    if (!is_atomic(running.action) && !is_volatile(running.action))
+        owner.checker().is_visited(*this, running.fiber, running.site);
     const GlobalAccess accessor{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_};
     const std::size_t offset = owner.shared().offset(address), end = offset + bytes;
     for (std::size_t begin = offset; begin < end;) {
         const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);
+        if (writes(running.action)) owner.checker().written_from_afar(*this, accessor, word, party(running));
         owner.checker().touched_from_afar(word, ((1u << (stop - begin)) - 1u) << begin % 4, accessor, party(running));
         begin = stop;
     }
@@ -43,6 +47,43 @@ void Checker::touched_from_afar(std::size_t word, unsigned bytes, const GlobalAc
     }
     meets_remote(word, bytes, access, accessor);
     keep_remote(word, bytes, access, accessor);
+}
+
+void Checker::written_from_afar(const Checker& by, const GlobalAccess& access, std::size_t word, const Party& accessor) {
+    std::vector<AfarWrite>& all = afar_writes_[word / Cell::words];
+    const AfarWrite fresh{&by, access.thread, by.clocks_.now(), clocks_.now(), accessor};
+    for (AfarWrite& one : all)
+        if (one.by == &by && one.thread == access.thread) {
+            one = fresh;
+            return;
+        }
+    all.push_back(fresh);
+}
+
+// By the writing thread since then, or by one of this block whose fence the issuing threads know.
+bool Checker::proxy_fenced(const AfarWrite& write, const AsyncIssue& issue) const {
+    if (write.by->clocks_.fenced(write.thread, write.thread) >= write.time) return true;
+    for (const unsigned issuing : issue.threads) {
+        bool known = false;
+        for (unsigned other = 0; other < block_.thread_count() && !known; other++)
+            known = clocks_.fenced(issuing, other) >= write.here;
+        if (!known) return false;
+    }
+    return true;
+}
+
+// An operation of this block's asynchronous proxy, and what threads of other blocks did to the cell.
+void Checker::async_meets_remote(std::size_t cell, const AsyncIssue& issue) {
+    const Party& party = issue.operation->party;
+    const GlobalAccess access{index_, issue.threads[0], offset_of(party.site), party.action, &clocks_};
+    for (std::size_t word = cell * Cell::words; word < (cell + 1) * Cell::words; word++)
+        meets_remote(word, 15, access, party);
+    const auto place = afar_writes_.find(cell);
+    if (place == afar_writes_.end()) return;
+    for (const AfarWrite& write : place->second)
+        if (!proxy_fenced(write, issue))
+            async_finding("race", cell * Cell::bytes, Cell::bytes, party, write.party, no_proxy_fence);
+    afar_writes_.erase(place);
 }
 
 void Checker::meets_remote(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor) {
@@ -94,9 +135,34 @@ void Checker::own_meets_remote(std::size_t offset, unsigned bytes, const Running
     }
 }
 
+void Checker::is_visited(const Checker& by, const Fiber& fiber, const void* site) {
+    if (&by != this) visits_[{by.index_, fiber.thread}] = {by.clocks_.now(), site};
+}
+
+void Checker::finish() {
+    unsigned knowing = 0;  // the thread that knew of the last visit knows of the next as a rule
+    const GlobalShadow& shadow = *block_.worker().launch().global_shadow;
+    for (const auto& [visitor, visit] : visits_) {
+        const auto known_to = [&, &visitor = visitor, &visit = visit](unsigned thread) {
+            const GlobalAccess end{index_, thread, 0, Action::volatile_read, &clocks_};
+            return shadow.orders(visitor.first, visitor.second, visit.time, end);
+        };
+        if (known_to(knowing)) continue;
+        for (knowing = 0; knowing < block_.thread_count() && !known_to(knowing);) knowing++;
+        if (knowing < block_.thread_count()) continue;
+        Fault fault{"device_fault",
+                    format("thread %u of another block of the cluster reaches the shared memory of block %u, which may have "
+                           "ended before: none of its threads waits for that", visitor.second, block_.rank()),
+                    block_.block_index()};
+        fault.site = visit.site;
+        return block_.worker().record(std::move(fault));
+    }
+}
+
 void Checker::cluster_met() {
     block_met();
     remote_.clear();
+    visits_.clear();
     is_watched_ = async_.used();
     cluster_met_at_ = clocks_.floor();
 }

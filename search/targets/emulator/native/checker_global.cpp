@@ -60,6 +60,7 @@ void Checker::global_access(const char* address, unsigned bytes, const Running& 
 void Checker::watched_access(std::size_t buffer, const std::string& memory, std::size_t offset, unsigned bytes,
                              const Running& running, const ModuleMemory::Object* object) {
     GlobalShadow& shadow = *block_.worker().launch().global_shadow;
+    if (shadow.may_start_early()) meets_last_launch(buffer, memory, offset, bytes, running);
     GlobalAccess access{index_, running.fiber.thread, offset_of(running.site), running.action, &clocks_,
                         &observed_[running.fiber.thread]};
     if (stores_volatile(running.action)) {
@@ -68,6 +69,7 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
         access.released = released == released_.end() ? nullptr : &released->second;
         access.read_at = read_at(access_address_, access.thread);
     }
+    if (running.action == Action::bulk_write) access.issued = store_issued_;
     if (stores(running.action)) {
         access.store = pending_;
         access.store->announce(static_cast<const char*>(access_address_), access_bytes_);
@@ -76,6 +78,9 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
     const std::size_t end = offset + bytes;
     if (running.action == Action::write && (offset | bytes) % 4 == 0 && !shadow.any_read_only() &&
         shadow.touch_fresh(buffer, offset / 4, bytes / 4, access))
+        return;
+    if (running.action == Action::bulk_write && (offset | bytes) % 4 == 0 && !shadow.any_read_only() &&
+        shadow.touch_again(buffer, offset / 4, bytes / 4, access))
         return;
     for (std::size_t begin = offset; begin < end;) {
         const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);
@@ -90,6 +95,9 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
             if (earlier.fence_is_missing) finding.detail = no_reading_fence;
             if (earlier.is_overwritten) finding.detail = overwrites_an_update;
             if (earlier.may_come_later) finding.detail = may_come_first;
+            if (earlier.proxy_fence_is_missing) finding.detail = no_global_proxy_fence;
+            if (running.action == Action::bulk_write) finding.detail = store_ends_late;
+            if (earlier.action == Action::bulk_write) finding.detail = store_is_under_way;
             const bool one_instruction = earlier.block == index_ && earlier.site == access.site &&
                                          earlier.thread / 32 == access.thread / 32;
             race_or_suspect(finding, one_instruction);
@@ -109,6 +117,13 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
         }
         begin = stop;
     }
+}
+
+void Checker::global_proxy_fence(unsigned thread) {
+    settle();
+    Clocks::Row known = clocks_.global_proxy_fence(thread);
+    const Clocks::Time time = known[thread];
+    block_.worker().launch().global_shadow->proxy_fence(index_, {thread, time, std::move(known)});
 }
 
 // Neither the block's shared memory nor near a buffer. Whatever is no object of the kernel's is not accessed.

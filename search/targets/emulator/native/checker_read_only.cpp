@@ -116,6 +116,7 @@ void Checker::reads_promised(std::size_t copy, std::size_t offset, unsigned byte
         findings().add({"read_only_path", memory, long(offset), bytes, party(running), {}, promised_written});
         return;
     }
+    if (launch.global_shadow->may_start_early()) meets_last_launch(buffer, memory, offset, bytes, running);
     for (std::size_t begin = offset, end = offset + bytes; begin < end;) {
         const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);
         const unsigned mask = ((1u << (stop - begin)) - 1u) << begin % 4;

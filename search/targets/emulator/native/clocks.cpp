@@ -48,6 +48,13 @@ void Clocks::proxy_fence(unsigned thread) {
     warp_event_[thread / 32] = mine[thread_count_ + thread] = now_++;
 }
 
+Clocks::Row Clocks::global_proxy_fence(unsigned thread) {
+    Row all(thread_count_);
+    for (unsigned other = 0; other < thread_count_; other++) all[other] = known(thread, other);
+    warp_event_[thread / 32] = all[thread] = now_++;
+    return all;
+}
+
 Clocks::Time Clocks::fenced(unsigned thread, unsigned other) const {
     if (width_ == thread_count_) return 0;
     return has_row(thread) ? std::max(all_fenced_[other], rows_[thread][thread_count_ + other]) : all_fenced_[other];

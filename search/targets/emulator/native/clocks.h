@@ -44,6 +44,8 @@ public:
     // What the thread did and knows is from now on known to the asynchronous proxy, for whoever learns of this fence
     // (PTX ISA, "Proxies" and "fence.proxy.async").
     void proxy_fence(unsigned thread);
+    // The same of global memory, whose fences GlobalShadow keeps: up to when the thread knows each other one.
+    Row global_proxy_fence(unsigned thread);
     // Up to when `thread` knows `other`'s accesses to be fenced so.
     Time fenced(unsigned thread, unsigned other) const;
 

@@ -102,9 +102,10 @@ Block* Cluster::owner_of(const void* address, unsigned bytes) {
 
 void Cluster::met(bool relaxed) {
     worker_.counting().events.barriers += size_;
-    if (relaxed) return;
-    for (unsigned rank = 0; rank < size_; rank++)
-        if (blocks_[rank]->checker().enabled()) blocks_[rank]->checker().cluster_met();
+    for (unsigned rank = 0; rank < size_; rank++) {
+        Checker& checker = blocks_[rank]->checker();
+        if (checker.enabled()) relaxed ? checker.cluster_met_relaxed() : checker.cluster_met();
+    }
 }
 
 void Cluster::enter(Block& block) {

@@ -26,6 +26,7 @@ const char* name_of(Action action) {
         case Action::barrier: return "barrier";
         case Action::block_volatile_read: return "block_volatile_read";
         case Action::block_volatile_write: return "block_volatile_write";
+        case Action::bulk_load: return "bulk_load";
     }
     return "?";
 }

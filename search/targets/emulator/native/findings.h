@@ -32,12 +32,14 @@ enum class Action : unsigned {
     barrier,      // an mbarrier's own state
     block_volatile_read,   // relaxed ones of the scope of a block
     block_volatile_write,
+    bulk_load,  // the asynchronous proxy's read of global memory
 };
 
 inline bool writes(Action action) {
     constexpr unsigned reading = 1u << unsigned(Action::read) | 1u << unsigned(Action::matrix_read) |
                                  1u << unsigned(Action::volatile_read) | 1u << unsigned(Action::bulk_read) |
-                                 1u << unsigned(Action::wgmma_read) | 1u << unsigned(Action::block_volatile_read);
+                                 1u << unsigned(Action::wgmma_read) | 1u << unsigned(Action::block_volatile_read) |
+                                 1u << unsigned(Action::bulk_load);
     return !(reading >> unsigned(action) & 1u);
 }
 inline bool is_atomic(Action action) { return action == Action::atomic || action == Action::block_atomic; }
@@ -79,10 +81,20 @@ constexpr const char* carried_from_call_to_call = "carried from call to call";
 // Details of the asynchronous proxy's findings. In the sentence they follow the access; {other} is the other party.
 constexpr const char* copy_is_under_way =
     "async:while {other} to it is under way: nothing that this thread waited for tells that the copy is complete";
+constexpr const char* store_ends_late =
+    "async:and may do so only after {other}: no gf::bulk_wait() of the storing thread orders the two";
+constexpr const char* store_is_under_way =
+    "async:while {other} may be under way: no gf::bulk_wait() of the storing thread orders the two";
 constexpr const char* operand_is_in_use =
     "async:while {other} may still read it: nothing that this thread waited for tells that it is done";
 constexpr const char* no_proxy_fence =
     "async:while {other} may be invisible to the asynchronous proxy: no gf::proxy_fence_shared() lies between the two";
+
+// The other party belongs to the launch before.
+constexpr const char* launch_is_under_way =
+    "async:while the launch before, which does so at {other}, may be under way: no gf::dependent_launch_wait() comes first";
+constexpr const char* no_global_proxy_fence =
+    "async:while {other} may be invisible to the asynchronous proxy: no gf::proxy_fence() lies between the two";
 
 // One side of a finding.
 struct Party {

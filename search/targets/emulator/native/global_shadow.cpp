@@ -27,15 +27,15 @@ void GlobalShadow::open_object(std::size_t number) {
 }
 
 void GlobalShadow::start_launch() {
-    for (Buffer& buffer : buffers_) {
-        std::fill(buffer.first.begin(), buffer.first.end(), 0);
+    keep_last_launch();
+    for (Buffer& buffer : buffers_)
         for (std::uint8_t& state : buffer.written) state |= std::uint8_t(state << before_launch);
-    }
     touches_.resize(1);
     accesses_ = 0;
     logs_.clear();
     observed_.clear();
     acquired_.clear();
+    proxy_fences_.clear();
     read_only_.clear();
     any_read_only_ = false;
 }
@@ -71,6 +71,20 @@ bool GlobalShadow::touch_fresh(std::size_t buffer, std::size_t word, std::size_t
     }
     touches_.push_back(touch_of(access, 15));
     touches_.back().shared = count > 1;
+    return true;
+}
+
+bool GlobalShadow::touch_again(std::size_t buffer, std::size_t word, std::size_t count, const GlobalAccess& access) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::vector<std::uint32_t>& first = opened(buffer).first;
+    GlobalTouch& touch = touches_[first[word]];
+    const bool own = touch.block == access.block && touch.warp() == access.thread / 32 && touch.lanes == 1u << access.thread % 32;
+    if (!first[word] || !touch.shared || !own || touch.site != access.site || touch.action() != Action::write || touch.newest > access.issued)
+        return false;
+    for (std::size_t i = word; i < word + count; i++)
+        if (first[i] != first[word]) return false;
+    touch = touch_of(access, 15);
+    touch.shared = true;
     return true;
 }
 
@@ -112,10 +126,19 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
         if (!kept && same_block && touch.how == fresh.how && touch.warps == fresh.warps)
             if ((kept = joins(touch, fresh, *access.clocks, warp))) record = at;
     }
+    if (!raced && access.action == Action::bulk_load)
+        for (std::uint32_t at = all.first[word]; at && !raced; at = touches_[at].next) {
+            const GlobalTouch& touch = touches_[at];
+            unsigned lane = 0;
+            if (!writes(touch.action()) || !(touch.bytes() & bytes) || proxy_fenced(touch, access, lane)) continue;
+            raced = true;
+            earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action(), false, false, false, true};
+        }
     if (!raced && needs_no_fence(access.action))
         raced = may_read_nothing(buffer, word, bytes, access, earlier);
     // A write of the whole word that comes after all others speaks for them.
-    if (!raced && bytes == 15 && write && !is_atomic(access.action) && length > 1) {
+    if (!raced && bytes == 15 && write && !is_atomic(access.action) &&
+        length > (access.action == Action::bulk_write ? 0 : 1)) {
         all.first[word] = 0;
         kept = false, last_write = 0;
     }
@@ -273,6 +296,10 @@ bool GlobalShadow::ordered(const GlobalTouch& touch, const GlobalAccess& access,
                            unsigned& unordered_lane) const {
     const bool same_block = touch.block == access.block;
     const Clocks& clocks = *access.clocks;
+    if (same_block && access.issued && touch.newest > access.issued) {
+        unordered_lane = unsigned(__builtin_ctz(touch.lanes));
+        return false;
+    }
     if (same_block && touch.newest <= clocks.floor()) return true;
     for (std::uint32_t left = touch.lanes; left; left &= left - 1) {
         const unsigned lane = unsigned(__builtin_ctz(left)), thread = touch.warp() * 32 + lane;
@@ -293,6 +320,13 @@ bool GlobalShadow::orders(std::uint64_t block, unsigned thread, Clocks::Time tim
 // Breadth first through what the access's thread acquired, what those who released it had acquired, ...
 bool GlobalShadow::reaches(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access,
                            bool fenced) const {
+    return reaches(block, thread, time, access.block,
+                   [&](const Acquired& one) { return known(one, access.thread, *access.clocks); }, fenced);
+}
+
+template <class Knows>
+bool GlobalShadow::reaches(std::uint64_t block, unsigned thread, Clocks::Time time, std::uint64_t from,
+                           const Knows& knows, bool fenced) const {
     std::vector<const Release*> found;
     std::set<const Release*> seen;
     const auto look = [&](const Acquired& acquired) {
@@ -304,10 +338,10 @@ bool GlobalShadow::reaches(std::uint64_t block, unsigned thread, Clocks::Time ti
         return false;
     };
     for (const AcquiredByBlock* all : {&acquired_, &observed_}) {
-        const auto mine = all->find(access.block);
+        const auto mine = all->find(from);
         if (mine == all->end() || (all == &observed_ && !fenced)) continue;
         for (const Acquired& one : mine->second)
-            if (known(one, access.thread, *access.clocks) && look(one)) return true;
+            if (knows(one) && look(one)) return true;
     }
     for (std::size_t i = 0; i < found.size(); i++) {
         const auto theirs = acquired_.find(found[i]->block);
@@ -318,6 +352,44 @@ bool GlobalShadow::reaches(std::uint64_t block, unsigned thread, Clocks::Time ti
                 if (look(one)) return true;
     }
     return false;
+}
+
+void GlobalShadow::proxy_fence(std::uint64_t block, ProxyFence fence) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<ProxyFence>& fences = proxy_fences_[block];
+    if (fences.size() >= most_proxy_fences) fences.erase(fences.begin(), fences.begin() + most_proxy_fences / 2);
+    fences.push_back(std::move(fence));
+}
+
+bool GlobalShadow::proxy_fenced(const GlobalTouch& touch, const GlobalAccess& access, unsigned& unfenced_lane) const {
+    if (touch.action() == Action::bulk_write) return true;  // of the same proxy
+    for (std::uint32_t left = touch.lanes; left; left &= left - 1) {
+        unfenced_lane = unsigned(__builtin_ctz(left));
+        if (!proxy_fenced(touch.block, touch.warp() * 32 + unfenced_lane, touch.oldest, access)) return false;
+    }
+    return true;
+}
+
+// The fence lies in the writing thread's block, after the write and before what the load's thread knows of it; or in
+// the load's block, after what tells of the write and before the load.
+bool GlobalShadow::proxy_fenced(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access) const {
+    const auto fences_of = [&](std::uint64_t number) {
+        const auto place = proxy_fences_.find(number);
+        return place == proxy_fences_.end() ? nullptr : &place->second;
+    };
+    const auto knows_fence = [&](const ProxyFence& fence) {
+        return fence.thread == access.thread || access.clocks->known(access.thread, fence.thread) >= fence.time;
+    };
+    if (const std::vector<ProxyFence>* fences = fences_of(block))
+        for (const ProxyFence& fence : *fences)
+            if (fence.known[thread] >= time &&
+                (block == access.block ? knows_fence(fence) : reaches(block, fence.thread, fence.time, access, false)))
+                return true;
+    const std::vector<ProxyFence>* fences = block == access.block ? nullptr : fences_of(access.block);
+    return fences && std::any_of(fences->begin(), fences->end(), [&](const ProxyFence& fence) {
+               const auto knew = [&](const Acquired& one) { return fence.known[one.thread] >= one.time; };
+               return knows_fence(fence) && reaches(block, thread, time, access.block, knew, false);
+           });
 }
 
 void GlobalShadow::release(const void* address, const Release& release) {

@@ -56,6 +56,7 @@ struct GlobalAccess {
     const void* address = nullptr;
     const Clocks::Row* released = nullptr;
     Clocks::Time read_at = 0;  // when the thread last saw one of these releases
+    Clocks::Time issued = 0;  // a bulk store that ends now: what its block did since then met it under way
 };
 
 class GlobalShadow {
@@ -68,6 +69,7 @@ public:
         bool fence_is_missing;  // and would order the two: the accessing thread's own, after its atomic
         bool is_overwritten;    // an atomic's update, by a volatile store of a thread that has not read it
         bool may_come_later;    // than this read, of what nobody wrote before the launch
+        bool proxy_fence_is_missing = false;  // between this load of the copy engine and a thread's write
     };
 
     GlobalShadow(const std::vector<BufferSpec>& specs, const ModuleMemory& module);
@@ -84,6 +86,14 @@ public:
                Earlier& earlier, std::uint32_t& record);
     // The same for a write of `count` whole words that nobody touched before; false when somebody did.
     bool touch_fresh(std::size_t buffer, std::size_t word, std::size_t count, const GlobalAccess& access);
+    // Programmatic dependent launch (dependent_launch.cpp): whether this launch may start before the last one ends.
+    bool may_start_early() const { return may_start_early_.load(std::memory_order_relaxed); }
+    void lets_others_start() { lets_others_start_ = true; }
+    void waits_for_last_launch() { may_start_early_ = true; }
+    // True, with the access, when the last launch touched the word so that `action` conflicts with it.
+    bool met_last_launch(std::size_t buffer, std::size_t word, unsigned bytes, Action action, Earlier& earlier) const;
+    // The same for the end of a bulk store that made such a record at its issue, and nobody touched the words since.
+    bool touch_again(std::size_t buffer, std::size_t word, std::size_t count, const GlobalAccess& access);
     // Whether so much was touched in this launch that some of it was forgotten.
     bool full() const { return full_; }
     // Whether all `bytes` (one bit each) of the word hold something; writes make it so.
@@ -113,6 +123,13 @@ public:
     void observe(const void* address, std::uint64_t block, unsigned thread, Clocks::Time time, std::uint32_t record);
     // The atomic of a block's scope that was kept as `record` has changed its word.
     void changed(std::uint32_t record);
+    // A thread's fence between the proxies, and what it knew of its block then.
+    struct ProxyFence {
+        unsigned thread;
+        Clocks::Time time;
+        Clocks::Row known;
+    };
+    void proxy_fence(std::uint64_t block, ProxyFence fence);
     // From now on the thread knows what its earlier atomics saw.
     void fence(std::uint64_t block, unsigned thread, const Clocks& clocks);
 
@@ -128,6 +145,7 @@ private:
     struct Buffer {
         std::vector<std::uint8_t> written;
         std::vector<std::uint32_t> first;  // into touches_; 0: none
+        std::vector<std::uint32_t> first_before;  // into touches_before_, or empty
     };
     Buffer& opened(std::size_t number) {
         Buffer& buffer = buffers_[number];
@@ -160,6 +178,13 @@ private:
     // `fenced`: as if the accessing thread's atomics were followed by a fence.
     bool ordered(const GlobalTouch& touch, const GlobalAccess& access, bool fenced, unsigned& unordered_lane) const;
     bool reaches(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access, bool fenced) const;
+    // The same for whoever of `from` knows what `knows` is true of.
+    template <class Knows>
+    bool reaches(std::uint64_t block, unsigned thread, Clocks::Time time, std::uint64_t from, const Knows& knows,
+                 bool fenced) const;
+    // Whether a fence makes the lanes' writes visible to the copy engine's load, which they are ordered before.
+    bool proxy_fenced(const GlobalTouch& touch, const GlobalAccess& access, unsigned& unfenced_lane) const;
+    bool proxy_fenced(std::uint64_t block, unsigned thread, Clocks::Time time, const GlobalAccess& access) const;
     GlobalTouch touch_of(const GlobalAccess& access, unsigned bytes);
     bool overwrites(std::uint32_t first, unsigned bytes, const GlobalAccess& access, Earlier& earlier) const;
     bool may_read_nothing(std::size_t buffer, std::size_t word, unsigned bytes, const GlobalAccess& access,
@@ -176,16 +201,22 @@ private:
     static bool joins(GlobalTouch& touch, const GlobalTouch& fresh, const Clocks& clocks, unsigned warp);
     std::uint32_t keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, std::uint32_t after);
 
+    void keep_last_launch();
+    static constexpr std::size_t most_kept_touches = 1u << 20;  // of the last launch
+
     const ModuleMemory& module_;
     const std::size_t specs_count_;
     mutable std::mutex mutex_;
     std::vector<Buffer> buffers_;
-    std::vector<GlobalTouch> touches_;
+    std::vector<GlobalTouch> touches_, touches_before_;
+    std::atomic<bool> lets_others_start_{false}, may_start_early_{false};
     bool full_ = false;
     std::uint32_t accesses_ = 0;  // of this launch
     std::unordered_map<const void*, Log> logs_;
     using AcquiredByBlock = std::unordered_map<std::uint64_t, std::vector<Acquired>>;
     AcquiredByBlock observed_, acquired_;
+    static constexpr std::size_t most_proxy_fences = 1u << 13;  // of a block
+    std::unordered_map<std::uint64_t, std::vector<ProxyFence>> proxy_fences_;
     std::map<std::pair<std::size_t, std::size_t>, ReadOnlyLoad> read_only_;  // by buffer and word
     std::atomic<bool> any_read_only_{false};
 };

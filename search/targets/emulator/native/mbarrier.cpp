@@ -122,6 +122,7 @@ void Mbarriers::arrive(Block& block, Block& from, Fiber& fiber, void* address, c
     const bool remote = &from != &block;
     if (Checker* checker = from.worker().checker()) {
         if (remote) {
+            block.checker().is_visited(from.checker(), fiber, site);
             // Generic accesses of other blocks are ordered as by a fence and an atomic on the barrier.
             checker->fence(true);
             checker->before_atomic(address, false);
@@ -131,10 +132,29 @@ void Mbarriers::arrive(Block& block, Block& from, Fiber& fiber, void* address, c
         }
     }
     barrier.has_remote |= remote;
-    barrier.came.push_back(remote ? of_another_block : fiber.thread);
-    barrier.pending--;
+    count_arrival(block, from, barrier, fiber, block.shared().offset(address), site);
     complete_if_all_came(block, barrier, block.shared().offset(address));
     from.bulk_copies().stir(from);
+}
+
+void Mbarriers::count_arrival(Block& block, Block& from, Barrier& barrier, Fiber& fiber, std::size_t offset,
+                              const void* site) {
+    const bool remote = &from != &block;
+    if (Checker* checker = block.worker().checker()) {
+        if (barrier.pending <= barrier.with_copies.size())  // it waits for bytes only
+            checker->async_finding(
+                "race", offset, 8, from.checker().party_of(fiber, Action::barrier, site),
+                block.checker().party_of(*barrier.initialiser, Action::barrier, barrier.init_site),
+                format("async:to arrive in a phase that has all %u arrivals of {other} already", barrier.expected));
+        const auto follows = [&](const Expectation& one) {
+            return remote || one.fiber == &fiber || block.checker().clocks().known(fiber.thread, one.fiber->thread) >= one.time;
+        };
+        barrier.open.erase(std::remove_if(barrier.open.begin(), barrier.open.end(), follows), barrier.open.end());
+    }
+    barrier.came.push_back(remote ? of_another_block : fiber.thread);
+    barrier.arrived_last = remote ? nullptr : &fiber;
+    barrier.arrival_site = site;
+    if (barrier.pending > barrier.with_copies.size()) barrier.pending--;
 }
 
 void Mbarriers::arrive_with_copies(Block& block, Fiber& fiber, void* address, bool adds, const void* site) {
@@ -172,15 +192,22 @@ void Mbarriers::land_copies(Block& block, Barrier& barrier) {
     barrier.with_copies.clear();
 }
 
-void Mbarriers::expect_bytes(Block& block, Fiber& fiber, void* address, unsigned bytes, const void* site) {
+void Mbarriers::expect_bytes(Block& block, Block& from, Fiber& fiber, void* address, unsigned bytes, const void* site) {
     fiber.site = site;
-    Barrier& barrier = at(block, block, fiber, address, "mbarrier_expect_bytes", site);
+    Barrier& barrier = at(block, from, fiber, address, "mbarrier_expect_bytes", site);
     if (bytes > most_arrivals)
         block.worker().fail("device_fault", site,
                             format("mbarrier_expect_bytes of %u bytes; a phase counts up to %u", bytes, most_arrivals));
     barrier.bytes += bytes;
+    if (barrier.bytes > long(most_arrivals))
+        block.worker().fail("device_fault", site,
+                            format("mbarrier_expect_bytes makes a phase expect %ld bytes; it counts up to %u", barrier.bytes,
+                                   most_arrivals));
+    Checker* checker = block.worker().checker();
+    if (checker && &from != &block) block.checker().is_visited(from.checker(), fiber, site);
     barrier.expect_site = site;
-    barrier.expecting = &fiber;
+    barrier.expecting = &from == &block ? &fiber : barrier.initialiser;
+    if (checker && &from == &block) barrier.open.push_back({&fiber, checker->clocks().now(), site});
     complete_if_all_came(block, barrier, block.shared().offset(address));
 }
 
@@ -217,6 +244,7 @@ void Mbarriers::complete_if_all_came(Block& block, Barrier& barrier, std::size_t
     if (barrier.pending) land_copies(block, barrier);
     const bool checked = block.checker().enabled();
     if (checked) report_early_completion(block, barrier, offset);
+    if (checked) report_open_expectations(block, barrier, offset);
     barrier.phase++;
     barrier.pending = barrier.expected;
     barrier.known = std::move(barrier.published);
@@ -235,6 +263,16 @@ void Mbarriers::complete_if_all_came(Block& block, Barrier& barrier, std::size_t
     block.progresses();
     for (Fiber* fiber : barrier.waiting) fiber->warp->set_ready(*fiber);
     barrier.waiting.clear();
+}
+
+void Mbarriers::report_open_expectations(Block& block, Barrier& barrier, std::size_t offset) {
+    for (const Expectation& one : barrier.open)
+        block.checker().async_finding(
+            "race", offset, 8, block.checker().party_of(*one.fiber, Action::barrier, one.site),
+            barrier.arrived_last ? block.checker().party_of(*barrier.arrived_last, Action::barrier, barrier.arrival_site)
+                                 : Party(),
+            "async:to expect bytes in a phase that may end before: no arrival of the phase is ordered after this call");
+    barrier.open.clear();
 }
 
 // A phase that ends while copies that it should have waited for are under way.
@@ -363,10 +401,13 @@ void gf_emulator_mbarrier_arrive_there(void* barrier) {
     to.mbarriers().arrive(to, from, from.current(), barrier, site);
 }
 void gf_emulator_mbarrier_expect(void* barrier, unsigned bytes, bool arrives) {
-    Block& block = Worker::current().block();
+    Worker& worker = Worker::current();
+    Block& from = worker.block();
     const void* site = SITE;
-    block.mbarriers().expect_bytes(block, block.current(), barrier, bytes, site);
-    if (arrives) block.mbarriers().arrive(block, block, block.current(), barrier, site);
+    const bool own = from.shared().contains(barrier) || !worker.cluster().owner_of(barrier, 8);
+    Block& block = own ? from : worker.cluster().owner(barrier, site);
+    block.mbarriers().expect_bytes(block, from, from.current(), barrier, bytes, site);
+    if (arrives) block.mbarriers().arrive(block, from, from.current(), barrier, site);
 }
 bool gf_emulator_mbarrier_try_wait(void* barrier, unsigned parity) {
     Block& block = Worker::current().block();
@@ -381,9 +422,12 @@ void gf_emulator_mbarrier_wait(void* barrier, unsigned parity) {
     block.mbarriers().wait(block, block.current(), barrier, parity, SITE);
 }
 
-void gf_emulator_proxy_fence() {
-    Block& block = Worker::current().block();
-    if (Checker* checker = Worker::current().checker()) checker->clocks().proxy_fence(block.current().thread);
+void gf_emulator_proxy_fence(bool of_shared, bool of_global) {
+    const unsigned thread = Worker::current().block().current().thread;
+    Checker* checker = Worker::current().checker();
+    if (!checker) return;
+    if (of_shared) checker->clocks().proxy_fence(thread);
+    if (of_global) checker->global_proxy_fence(thread);
 }
 
 }  // extern "C"

@@ -32,7 +32,7 @@ public:
     void arrive_and_drop(Block& block, Fiber& fiber, void* address, const void* site);
     // Of the current phase. Orders nothing.
     unsigned parity(Block& block, Fiber& fiber, void* address, const void* site);
-    void expect_bytes(Block& block, Fiber& fiber, void* address, unsigned bytes, const void* site);
+    void expect_bytes(Block& block, Block& from, Fiber& fiber, void* address, unsigned bytes, const void* site);
     // True when the phase of `parity` is over; the running fiber then knows what was done before.
     bool try_wait(Block& block, Fiber& fiber, void* address, unsigned parity, const void* site);
     void wait(Block& block, Fiber& fiber, void* address, unsigned parity, const void* site);
@@ -54,6 +54,12 @@ private:
         unsigned number;  // of the fiber's arrivals with copies
         const void* site;
     };
+    // Bytes that a thread expects in a phase. The phase may end before where no arrival comes after that.
+    struct Expectation {
+        Fiber* fiber;
+        Clocks::Time time;
+        const void* site;
+    };
     struct Barrier {
         unsigned expected = 0;  // arrivals of a phase
         unsigned pending = 0;   // of this phase
@@ -69,6 +75,9 @@ private:
         std::vector<unsigned> came, came_before;  // threads, of this phase and of the last; -1u: another block's
         const void* expect_site = nullptr;
         Fiber* expecting = nullptr;
+        std::vector<Expectation> open;  // those after which nobody has arrived yet
+        Fiber* arrived_last = nullptr;
+        const void* arrival_site = nullptr;
         std::vector<Fiber*> waiting;
         std::vector<CopyArrival> with_copies;  // of those pending
     };
@@ -77,6 +86,9 @@ private:
     void land_copies(Block& block, Barrier& barrier);
     void complete_if_all_came(Block& block, Barrier& barrier, std::size_t offset);
     void report_early_completion(Block& block, const Barrier& barrier, std::size_t offset);
+    // One arrival less is pending, by the fiber, or by another block where `remote`.
+    void count_arrival(Block& block, Block& from, Barrier& barrier, Fiber& fiber, std::size_t offset, const void* site);
+    void report_open_expectations(Block& block, Barrier& barrier, std::size_t offset);
 
     std::map<std::size_t, Barrier> barriers_;  // by offset in shared memory
 };

@@ -30,6 +30,12 @@ public:
         return kind_ == Kind::forward ? 0 : kind_ == Kind::reverse ? 31 : unsigned(seed_ * 0x9E3779B97F4A7C15ull >> 59);
     }
 
+    // The same of some lanes.
+    unsigned elected_of(std::uint32_t lanes) const {
+        if (lanes >> elected() & 1) return elected();
+        return kind_ == Kind::forward ? unsigned(__builtin_ctz(lanes)) : 31 - unsigned(__builtin_clz(lanes));
+    }
+
     bool is_seeded() const { return kind_ == Kind::seeded; }
 
     // The position-th block to start, out of `total`.

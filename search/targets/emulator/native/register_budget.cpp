@@ -7,13 +7,13 @@
 namespace gf_emulator {
 
 namespace {
-constexpr unsigned registers_of_multiprocessor = 65536, most_of_thread = 255;
+constexpr unsigned registers_of_multiprocessor = 65536, most_of_thread = 255, warps_of_group = 4;
 }
 
 void RegisterBudget::start_block(unsigned thread_count) {
     const unsigned share = std::min(registers_of_multiprocessor / std::max(thread_count, 1u), most_of_thread) / 8 * 8;
     of_warp_.fill(share);
-    is_set_.fill(false);
+    for (auto& calls : calls_) calls.clear();
     grown_ = nullptr;
     share_ = share;
     warps_ = (thread_count + 31) / 32;
@@ -22,16 +22,39 @@ void RegisterBudget::start_block(unsigned thread_count) {
 void RegisterBudget::set(Block& block, unsigned warp, unsigned registers, bool grow, const void* site) {
     Worker& worker = block.worker();
     // The compiler may have given the kernel less than its share, so only a warp's own call tells what it has.
-    if (is_set_[warp] && (grow ? registers < of_warp_[warp] : registers > of_warp_[warp]))
+    if (!calls_[warp].empty() && (grow ? registers < of_warp_[warp] : registers > of_warp_[warp]))
         worker.fail("device_fault", site,
                     format("warp %u %s its registers to %u, and has %u a thread", warp, grow ? "grows" : "shrinks",
                            registers, of_warp_[warp]));
     of_warp_[warp] = registers;
-    is_set_[warp] = true;
+    calls_[warp].push_back({registers, grow, site});
     grown_ = grow ? site : grown_;
 }
 
+// PTX ISA, "setmaxnreg": .aligned asks it of all threads of the warpgroup.
+bool RegisterBudget::whole_warpgroups(Block& block) const {
+    for (unsigned warp = 0; warp < warps_; warp++) {
+        const unsigned first = warp / warps_of_group * warps_of_group;
+        const std::vector<Call>&calls = calls_[warp], &others = calls_[first];
+        std::size_t same = 0;
+        while (same < calls.size() && same < others.size() && calls[same].same_as(others[same])) same++;
+        if (same == calls.size() && same == others.size()) continue;
+        const bool first_calls = same < others.size();
+        const Call& call = first_calls ? others[same] : calls[same];
+        const unsigned caller = first_calls ? first : warp, other = first_calls ? warp : first;
+        Fault fault{"divergence",
+                    format("warp %u sets its registers to %u, and warp %u of the same warpgroup does not: all its warps run "
+                           "the same gf::register_%s", caller, call.registers, other, call.grow ? "grow" : "shrink"),
+                    block.block_index()};
+        fault.site = call.site;
+        block.worker().record(std::move(fault));
+        return false;
+    }
+    return true;
+}
+
 void RegisterBudget::finish(Block& block) {
+    if (!whole_warpgroups(block)) return;
     unsigned all = 0;
     for (unsigned warp = 0; warp < warps_; warp++) all += of_warp_[warp];
     if (all <= share_ * warps_ || !grown_) return;

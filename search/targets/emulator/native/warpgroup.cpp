@@ -418,4 +418,15 @@ bool gf_emulator_elect() {
     return Worker::current().fiber().result != 0;
 }
 
+bool gf_emulator_elect_of(unsigned lanes) {
+    Fiber& self = Worker::current().fiber();
+    const auto answer = [](Worker& worker, Warp& warp, std::uint32_t arrived, Collective) {
+        const unsigned named = worker.launch().order.elected_of(arrived);
+        for (unsigned lane = 0; lane < 32; lane++)
+            if (arrived >> lane & 1) warp.lane(lane).result = lane == named;
+    };
+    self.warp->meet(self, lanes, Collective::elect, answer, __builtin_return_address(0));
+    return self.result != 0;
+}
+
 }  // extern "C"

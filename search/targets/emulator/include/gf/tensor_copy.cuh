@@ -91,14 +91,14 @@ __device__ __forceinline__ void bulk_store(void* global, const void* shared, uns
 __device__ __forceinline__ void bulk_commit() { gf_emulator_bulk_commit(); }
 template <int groups_left_in_flight>
 __device__ __forceinline__ void bulk_wait() {
-    gf_emulator_bulk_wait(groups_left_in_flight);
+    gf_emulator_bulk_wait(groups_left_in_flight, false);
 }
 template <int groups_left_in_flight>
 __device__ __forceinline__ void bulk_wait_read() {
-    gf_emulator_bulk_wait(groups_left_in_flight);
+    gf_emulator_bulk_wait(groups_left_in_flight, true);
 }
 
-__device__ __forceinline__ void proxy_fence_shared() { gf_emulator_proxy_fence(); }
-__device__ __forceinline__ void proxy_fence() { gf_emulator_proxy_fence(); }
+__device__ __forceinline__ void proxy_fence_shared() { gf_emulator_proxy_fence(true, false); }
+__device__ __forceinline__ void proxy_fence() { gf_emulator_proxy_fence(true, true); }
 
 }  // namespace gf

@@ -100,6 +100,8 @@ void gf_emulator_fence(bool device_wide);
 // Before a load of these bytes through the read-only path, in a checked build.
 void gf_emulator_reads_only(const void* address, unsigned bytes);
 void gf_emulator_yield();
+void gf_emulator_dependent_launch_wait();
+void gf_emulator_dependent_launch_allow();
 
 void gf_emulator_atomic(void* address, const void* operand, const void* compared, void* before,
                         gf_emulator::AtomicOperation operation, gf_emulator::AtomicType type);
@@ -155,7 +157,7 @@ void gf_emulator_async_copy_arrive(void* barrier, bool adds);
 void gf_emulator_mbarrier_expect(void* barrier, unsigned bytes, bool arrives);
 bool gf_emulator_mbarrier_try_wait(void* barrier, unsigned parity);
 void gf_emulator_mbarrier_wait(void* barrier, unsigned parity);
-void gf_emulator_proxy_fence();
+void gf_emulator_proxy_fence(bool of_shared, bool of_global);
 
 // `at` holds `rank` coordinates. `rank_mask`: blocks of the cluster; null: the own block.
 void gf_emulator_tensor_load(void* shared, const void* map, void* barrier, const unsigned* rank_mask, int rank,
@@ -164,7 +166,8 @@ void gf_emulator_tensor_store(const void* map, const void* shared, int rank, con
 void gf_emulator_bulk_load(void* shared, const void* global, unsigned bytes, void* barrier);
 void gf_emulator_bulk_store(void* global, const void* shared, unsigned bytes);
 void gf_emulator_bulk_commit();
-void gf_emulator_bulk_wait(int groups_left_in_flight);
+// `for_reads`: until the groups have read shared memory. Their writes may come later.
+void gf_emulator_bulk_wait(int groups_left_in_flight, bool for_reads);
 
 // A product of a warpgroup; `a_registers` is null where A lies in shared memory. `flags`: 1 accumulate, 2 and 4 A and B
 // are transposed.
@@ -174,6 +177,8 @@ void gf_emulator_wgmma_fence();
 void gf_emulator_wgmma_commit();
 void gf_emulator_wgmma_wait(int groups_left_in_flight);
 bool gf_emulator_elect();
+// The same among the lanes of a mask, which all run it.
+bool gf_emulator_elect_of(unsigned lanes);
 void gf_emulator_set_registers(unsigned registers, bool grow);
 
 void* gf_emulator_dynamic_shared();

@@ -21,6 +21,8 @@ __forceinline__ void __threadfence() { gf_emulator_fence(true); }
 __forceinline__ void __threadfence_block() { gf_emulator_fence(false); }
 __forceinline__ void __threadfence_system() { gf_emulator_fence(true); }
 __forceinline__ void __nanosleep(unsigned) { gf_emulator_yield(); }
+__forceinline__ void cudaGridDependencySynchronize() { gf_emulator_dependent_launch_wait(); }
+__forceinline__ void cudaTriggerProgrammaticLaunchCompletion() { gf_emulator_dependent_launch_allow(); }
 __forceinline__ long long clock64() { return gf_emulator_clock(); }
 // The C library has this name, too.
 __forceinline__ long gf_emulator_cycles() { return long(gf_emulator_clock()); }

@@ -1,0 +1,23 @@
+// check --entry k --grid 2 --block 64 --arg x:float32[64] --arg work:float32[64]:workspace --arg flag:int32[1]=0 --arg y:float32[64]:out
+#include "gf/tensor_copy.cuh"
+extern "C" __global__ void k(const float* x, float* work, int* flag, float* y) {
+  __shared__ alignas(128) float tile[64];
+  const int t = threadIdx.x;
+  if (blockIdx.x == 0) {
+    tile[t] = 2 * x[t];
+    gf::proxy_fence_shared();
+    __syncthreads();
+    if (t == 0) {
+      gf::bulk_store(work, tile, 256);
+      gf::bulk_commit();
+      gf::bulk_wait<0>();
+      __threadfence();
+      atomicExch(flag, 1);
+    }
+    __syncthreads();
+  } else {
+    if (t == 0) { while (atomicAdd(flag, 0) == 0) {} __threadfence(); }
+    __syncthreads();
+    y[t] = work[t];
+  }
+}
