@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
-from conftest import ALBUM
 from contexts import plan_context
 from test_run import ListSink
 
@@ -17,6 +17,7 @@ from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.launching import launch_of
 from greenfast.search.targets import TargetSettings, open_target
 
+ALBUM = Path(__file__).parents[1] / "kernels"
 TEMPLATE = """
 name = "right"
 kernel = "axpy"
