@@ -60,6 +60,7 @@ def test_sizes_and_strides_may_differ_from_the_buffers(written):
         ("box = [64, 32]", "box = [128, 32]", "tensor_map", "the swizzle spans 128"),
         ("box = [64, 32]", "box = [64, 32]\nstrides = [63]", "tensor_map", "126 bytes"),
         ("box = [64, 32]", "box = [64]", "tensor_map", "a box of 1 sizes"),
+        ("box = [64, 32]", "box = []", "tensor_map", "a box of 0 sizes"),
         ("box = [64, 32]", "box = [64, -1]", "bad_spec", "whole numbers"),
         ("box = [64, 32]", 'box = [64, "32"]', "bad_spec", "whole numbers"),
         ("box = [64, 32]", "box = [64, true]", "bad_spec", "whole numbers"),
@@ -89,3 +90,14 @@ def test_a_device_without_tma_is_refused_with_a_target_that_has_it(written, arti
         check_file(services, launch.with_name("k.cu"), launch, device("l4").name, PlainOptions())
     assert refused.value.code == "unsupported_device"
     assert "emulator:h200" in str(refused.value)
+
+
+def test_more_shared_memory_than_the_device_has_is_refused(written, artifacts):
+    target = EmulatorTarget("h200", artifacts, (), 1, 1.0)
+    services = SimpleNamespace(
+        target=lambda name, deadline_s=None: target, catalogue=SimpleNamespace(include_dirs=())
+    )
+    launch = written("smem_dynamic_bytes = 4096", "smem_dynamic_bytes = 300000")
+    with pytest.raises(SpecError, match=r"300000 bytes .* h200 has 232448") as refused:
+        check_file(services, launch.with_name("k.cu"), launch, "emulator:h200", PlainOptions())
+    assert refused.value.code == "bad_launch"

@@ -31,7 +31,7 @@ def test_what_is_explained_is_an_entry_of_the_album():
 def test_the_stored_judgements_agree_or_are_explained():
     summary, *rows = read_result("order_apart")["rows"]
     names = {row["name"] for row in rows if not row["agrees"]}
-    assert names == set(EXPLAINED)
+    assert names <= set(EXPLAINED)  # an entry may be younger than the file
     assert all(group["judged"] for group in summary["groups"].values())
     wrong = [row for row in rows if row["group"] == "album, wrong"]
     assert sum(bool(row["second"]) for row in wrong) > 70
