@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from greenfast.app.bundle.launch_data import launch_texts
 from greenfast.app.bundle.launch_header import launch_header
 from greenfast.app.history import measured_device
 from greenfast.app.views.confirmations import confirmation_out, peer_out
@@ -25,9 +26,7 @@ from greenfast.search.devices.facts import Device
 from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.errors import UsageError
 from greenfast.search.json_values import json_text
-from greenfast.search.kernels.expressions import Expression
 from greenfast.search.kernels.spec import KernelSpec, TemplateScalar, TemplateSpec
-from greenfast.search.kernels.tensor_map_spec import TensorMapSpec
 from greenfast.search.kernels.workloads import Workload
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory, lay_out
@@ -184,46 +183,12 @@ def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -
         "source_digest": trial.source_digest,
         "arch": compiled_arch(template, measured_arch(row.target, trial.environment)),
         "sm_count": ran_on.multiprocessors,
-        "launches": [
-            {
-                "entry": launch.entry,
-                "grid": [size.text for size in launch.grid],
-                "block": [size.text for size in launch.block],
-                "cluster": [size.text for size in launch.cluster],
-                "smem_dynamic_bytes": launch.smem_dynamic_bytes.text,
-            }
-            for launch in template.launched(point.values)
-        ],
-        **_tensor_maps(template.mapped(point.values)),
+        **launch_texts(template, point.values),
         "workloads": [
             workload_description(kernel, template, kernel.workload(name), trial.parameters, ran_on)
             for name in row.workloads
         ],
     }
-
-
-def _tensor_maps(maps: tuple[TensorMapSpec, ...]) -> dict[str, Any]:
-    """The entry `tensor_maps`, with expressions; none for a kernel without maps."""
-
-    def texts(expressions: tuple[Expression, ...]) -> list[str]:
-        return [expression.text for expression in expressions]
-
-    entries = [
-        {
-            "name": each.name,
-            "tensor": each.tensor,
-            "dtype": each.dtype,
-            "sizes": texts(each.sizes),
-            "axes": list(each.axes),
-            "strides": texts(each.strides),
-            "box": texts(each.box),
-            "swizzle_bytes": each.swizzle_bytes.text,
-            "fill": each.fill,
-            "l2_promotion_bytes": each.l2_promotion_bytes.text,
-        }
-        for each in maps
-    ]
-    return {"tensor_maps": entries} if entries else {}
 
 
 def compiled_arch(template: TemplateSpec, arch: str) -> str:

@@ -18,6 +18,7 @@ from greenfast.app.bundle.download import (
     launch_description,
     zip_bytes,
 )
+from greenfast.app.bundle.launch_data import launch_numbers
 from greenfast.app.bundle.verify import as_text
 from greenfast.app.history import measured_device
 from greenfast.app.wiring import Services
@@ -38,10 +39,8 @@ from greenfast.search.dispatch.table import (
 )
 from greenfast.search.dispatch.times import is_servable, measured_trials
 from greenfast.search.errors import Fault, UsageError
-from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec
-from greenfast.search.kernels.tensor_map_spec import TensorMapSpec, whole
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
@@ -213,78 +212,10 @@ def launch_data(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -> dict[
     device = measured_device(row.target, trial.environment)
     parameters = complete_parameters(template, trial.parameters, compiled)
     values = resolve(template, parameters, compiled, device).values
-    options = dict(compiled)
     return {
         **launch_description(kernel, row, trial),
-        "compiled": options,
-        "constants": {**values, "sm_count": device.multiprocessors},
-        "interface": [
-            *(_argument(argument, options) for argument in kernel.arguments),
-            *(
-                {
-                    "name": scalar.name,
-                    "kind": "scalar",
-                    "dtype": scalar.dtype,
-                    "value": scalar.value.text,
-                }
-                for scalar in template.own_scalars(values)
-            ),
-            *(
-                {
-                    "name": workspace.name,
-                    "kind": "workspace",
-                    "bytes": workspace.bytes.text,
-                    "zero_fill": workspace.zero_fill,
-                }
-                for workspace in template.scratch(values)
-            ),
-            *(_tensor_map(each, values, options) for each in template.mapped(values)),
-        ],
-        "entries": [
-            {
-                "entry": launch.entry,
-                "grid": [size.text for size in launch.grid],
-                "block": [int(size(values)) for size in launch.block],
-                "cluster": [int(size(values)) for size in launch.cluster],
-                "smem_dynamic_bytes": int(launch.smem_dynamic_bytes(values)),
-            }
-            for launch in template.launched(values)
-        ],
-    }
-
-
-def _tensor_map(
-    spec: TensorMapSpec, values: Mapping[str, Value], options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """A map that the caller encodes; only its sizes and strides depend on the call."""
-    return {
-        "name": spec.name,
-        "kind": "tensor_map",
-        "tensor": spec.tensor,
-        "dtype": str(options["dtype"]) if spec.dtype == "dtype" else spec.dtype,
-        "sizes": [size.text for size in spec.sizes],
-        "axes": list(spec.axes),
-        "strides": [stride.text for stride in spec.strides],
-        "box": [whole(size, values) for size in spec.box],
-        "swizzle_bytes": whole(spec.swizzle_bytes, values),
-        "fill": spec.fill,
-        "l2_promotion_bytes": whole(spec.l2_promotion_bytes, values),
-    }
-
-
-def _argument(argument: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    if argument.kind == "scalar":
-        scalar = {"name": argument.name, "kind": "scalar", "dtype": argument.dtype}
-        if argument.stride_of is not None:
-            return {**scalar, "stride_of": list(argument.stride_of)}
-        return {**scalar, "value": argument.value.text}
-    return {
-        "name": argument.name,
-        "kind": argument.kind,
-        "dtype": str(options["dtype"]) if argument.dtype == "dtype" else argument.dtype,
-        "shape": list(argument.shape),
-        "contiguous": argument.contiguous,
-        "optional": argument.optional,
+        "compiled": dict(compiled),
+        **launch_numbers(kernel, template, values, dict(compiled)),
     }
 
 

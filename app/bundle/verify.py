@@ -17,6 +17,7 @@ from typing import Any
 
 from greenfast.app.bundle.machine_code import compared_code
 from greenfast.app.bundle.opened import OpenedBundle, kernel_of, open_bundle
+from greenfast.app.bundle.verify_launch import wrong_launch
 from greenfast.app.wiring import Services
 from greenfast.runtime.archive import MALFORMED, bad_bundle
 from greenfast.search.acceptance import weights_of
@@ -217,6 +218,10 @@ def rechecked(
         items.append(code)
         if code.finding is Finding.DISAGREES:
             return items
+    if why := wrong_launch(kernel, bundle.launch, context.compiled, target.device):
+        return [*items, Item("launch", Finding.DISAGREES, why)]
+    sentence = "launch.json has the launches that kernel.toml and template.toml give"
+    items.append(Item("launch", Finding.AGREES, sentence))
     for gate in (CorrectnessGate(), SafetyGate()):
         if gate.name == "safety" and target.measures:
             items.append(

@@ -25,7 +25,7 @@ def launch_of(kernel: KernelSpec, candidate: Candidate) -> Launch:
 
 
 def _launch_parameters(template: TemplateSpec) -> frozenset[str]:
-    """Parameters on which grids, blocks, shared memory, workspaces or maps depend."""
+    """Parameters on which grids, blocks, shared memory, scalars, workspaces or maps depend."""
     names = {name for each in _launch_expressions(template) for name in each.names}
     for name, local in reversed(template.locals):
         if name in names:
@@ -38,6 +38,9 @@ def _launch_expressions(template: TemplateSpec) -> Iterator[Expression]:
     for launch in template.launches:
         yield from (*launch.grid, *launch.block, *launch.cluster, launch.smem_dynamic_bytes)
         conditions.append(launch.when)
+    for scalar in template.scalars:
+        yield scalar.value
+        conditions.append(scalar.when)
     for workspace in template.workspaces:
         yield workspace.bytes
         conditions.append(workspace.when)

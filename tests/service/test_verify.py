@@ -72,6 +72,7 @@ def test_a_bundle_agrees_on_new_seeds_without_a_database(home, bundle):
     } == {
         "files": "agrees",
         "compile": "agrees",
+        "launch": "agrees",
         "correctness": "agrees",
         "safety": "agrees",
         "time": "not_rechecked",
@@ -91,6 +92,19 @@ def test_a_kernel_that_is_wrong_disagrees(home, bundle):
     assert ended.code == 1, ended.out + ended.err
     assert ended.json["finding"] == "disagrees" and ended.json["items"][-1]["name"] == "correctness"
     assert "within" in ended.json["items"][-1]["sentence"]
+
+
+@pytest.mark.parametrize("key", ["block", "smem_dynamic_bytes", "sm_count"])
+def test_a_launch_that_the_template_does_not_give_disagrees(home, bundle, key):
+    """It is what programs launch that load the bundle, and whoever changed it wrote its hash."""
+    launch = json.loads(bundle["launch.json"])
+    changed = {"block": ["7", "1", "1"], "smem_dynamic_bytes": "64", "sm_count": 0}[key]
+    (launch if key == "sm_count" else launch["launches"][0])[key] = changed
+    other = summed({**bundle, "launch.json": json.dumps(launch).encode()})
+    ended = verify(home, zip_bytes(other), "--json")
+    assert ended.code == 1, ended.out + ended.err
+    assert ended.json["items"][-1]["name"] == "launch"
+    assert "launch.json has" in ended.json["items"][-1]["sentence"]
 
 
 def test_a_template_that_gives_another_text_cannot_be_told(home, bundle):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
-from conftest import ALBUM
 from contexts import plan_context
 from test_run import ListSink
 
@@ -17,6 +17,7 @@ from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.launching import launch_of
 from greenfast.search.targets import TargetSettings, open_target
 
+ALBUM = Path(__file__).parents[1] / "kernels"
 TEMPLATE = """
 name = "right"
 kernel = "axpy"
@@ -70,6 +71,15 @@ def test_what_a_launch_depends_on_is_found_through_locals(kernels):
         for threads, unused in ((32, 1), (32, 2), (64, 1))
     )
     assert first == same != other
+
+
+def test_a_scalar_of_the_template_is_part_of_a_launch(kernels):
+    folder = kernels.kernel("axpy").folder
+    scalar = '[[scalars]]\nname = "given"\ndtype = "int32"\nvalue = "unused_here"\n'
+    (folder / "right.toml").write_text(TEMPLATE + scalar)
+    kernel = Catalogue([REPOSITORY_TEMPLATES, folder.parent]).kernel("axpy")
+    first, other = (launch_of(kernel, candidate(threads=32, unused_here=each)) for each in (1, 2))
+    assert first != other
 
 
 def test_candidates_with_one_text_and_different_blocks_are_all_tried(kernels, artifacts, toolchain):
