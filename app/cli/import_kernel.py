@@ -43,7 +43,7 @@ from greenfast.app.cli.import_tune_file import read_tune_file
 from greenfast.app.cli.imported import Imported
 from greenfast.app.cli.new import Folder
 from greenfast.app.cli.new_files import (
-    checked_new_name,
+    checked_kernel_name,
     path_advice,
     shown,
     target_root,
@@ -98,7 +98,7 @@ def import_(
     """
     from greenfast.app.cli.import_files import imported_files
 
-    new_name = checked_new_name(name or cuda_file.stem.lower(), "kernel")
+    new_name = checked_kernel_name(name or cuda_file.stem.lower())
     file = visible(cuda_file)
     if cuda_file.suffix == ".py":
         script = script_kernel(cuda_file)

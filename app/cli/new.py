@@ -10,6 +10,7 @@ import typer
 from greenfast.app.cli.new_files import (
     SCAFFOLD,
     add_files,
+    checked_kernel_name,
     checked_new_name,
     own_kernel_folder,
     path_advice,
@@ -92,7 +93,7 @@ def new(
 
 def _new_kernel(name: str, given: Path | None) -> tuple[list[Path], list[str]]:
     root = target_root(given)
-    checked_new_name(name, "kernel")
+    checked_kernel_name(name)
     folder = write_kernel(root, name, kernel_files_of(name))
     advice = path_advice(root)
     commands = [

@@ -31,6 +31,18 @@ def checked_new_name(name: str, kind: str) -> str:
     return name
 
 
+def checked_kernel_name(name: str) -> str:
+    """The name, if a new kernel may have it: none of greenfast's own, which it would hide."""
+    checked_new_name(name, "kernel")
+    if (REPOSITORY_TEMPLATES / name).is_dir():
+        raise UsageError(
+            f"{name} is a kernel of greenfast; one of yours with this name would hide it",
+            code="name_taken",
+            mend="choose another name",
+        )
+    return name
+
+
 def target_root(given: Path | None) -> Path:
     """Where new kernels go: the given folder, the first on the template path, or ./kernels."""
     if given is not None:

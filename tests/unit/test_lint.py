@@ -161,6 +161,7 @@ class TestCommands:
             (("kernel", "include"), "have a meaning already"),
             (("kernel", "\x1b[31m"), "names are small letters"),
             (("kernel", "vecsum"), "exists already"),
+            (("kernel", "gemm"), "is a kernel of greenfast; one of yours with this name"),
             (("template", "vecsum", "block"), "exists already"),
             (("template", "vecsum", "kernel"), "have a meaning already"),
             (("template", "attention", "mine"), "is a shipped kernel"),
