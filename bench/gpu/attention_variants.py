@@ -117,17 +117,7 @@ def large_heads() -> list[Row]:
         *points({**alone, **PARTED}, lazy_rescale=BOTH, tile_n=(128, 160, 176)),
         *points({**stays, **PARTED, "q_buffers": 1}, lazy_rescale=BOTH, tile_n=(160, 176)),
         *points({**stays, "scheduler": "persistent_all"}, ordered=(True,), lazy_rescale=(True,)),
-        *in_registers({**stays, "q_buffers": 1}),
-        *in_registers(alone),
     ]
-
-
-def in_registers(base: Row) -> Iterator[Row]:
-    """Q in registers: whose place is free again at once where O leaves from them, too."""
-    query = {**base, "query": "registers"}
-    yield from points(query, lazy_rescale=BOTH)
-    yield from points({**query, "ordered": True}, ordered_part=("all", "half"), lazy_rescale=BOTH)
-    yield from points({**query, **PARTED}, stages=(3,))
 
 
 def large_heads_causal() -> list[Row]:
@@ -136,7 +126,6 @@ def large_heads_causal() -> list[Row]:
     return [
         *points(mixed, turns=(True,), ordered=BOTH, lazy_rescale=BOTH, tile_n=tiles),
         *points(mixed, turns=(False,), ordered=BOTH, lazy_rescale=BOTH, tile_n=(64, 128)),
-        *in_registers({**mixed, "turns": True}),
         *points({**mixed, **PARTED}, turns=BOTH, lazy_rescale=BOTH, tile_n=(128, 160, 176)),
         *points({**mixed, "overlap": False, "consumers": 3}, lazy_rescale=BOTH, tile_n=(96, 128)),
         *points(design(2, 128, q_buffers=2, **ALL), turns=BOTH, ordered=BOTH, tile_n=(64, 128)),

@@ -163,19 +163,6 @@ def test_a_block_that_keeps_its_first_tiles_batch_is_wrong_at_the_next_batch(sub
     assert result.outcome is Outcome.FAILED and "one_key_on_1_multiprocessor" in result.sentence
 
 
-def test_q_that_is_free_before_it_is_read_is_a_race(subject):
-    """Q in registers frees its place at once, and the next row tile's may arrive there."""
-    changes = {**ALL, "query": "registers", "q_buffers": 1, "epilogue": "direct"}
-    of_template = ("attention", "wgmma", "persistent_short", changes)
-    right = subject(*of_template, compiled=LAST)
-    assert SafetyGate().judge(right).outcome is Outcome.PASSED
-    early = "if (lane == 0) gf::mbarrier_arrive(&barriers.q_empty[q_place.slot]); __syncwarp();"
-    load = "load_query(query, q_tile);"
-    wrong = subject(*of_template, f"        {load}", f"        {early} {load}", LAST)
-    result = SafetyGate().judge(wrong)
-    assert result.outcome is Outcome.FAILED and "_on_1_multiprocessor" in result.sentence
-
-
 def test_q_of_the_next_batch_that_comes_before_this_one_is_read_is_a_race(subject):
     """Two places for Q, whose third tile overwrites the first when nobody waits for its readers."""
     wait = "    gf::mbarrier_wait(&shared.barriers->q_empty[loads.q.slot], loads.q.parity ^ 1);\n"
