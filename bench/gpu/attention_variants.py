@@ -132,7 +132,6 @@ def large_heads_causal() -> list[Row]:
         *points(design(2, 128, **ALL), turns=(True,), lazy_rescale=BOTH, tile_n=(160, 176)),
         *points(design(2, 128, turns=True, **ALL, **PARTED), q_buffers=(1, 2), lazy_rescale=BOTH),
         *points(design(2, 128, turns=True, **ALL, **PARTED), tile_n=(160, 176), lazy_rescale=BOTH),
-        *in_registers(design(2, 128, turns=True, **ALL)),
     ]
 
 

@@ -170,13 +170,13 @@ std::function<void()> store_back(bool fenced, bool met, bool waited, bool fence_
     return [=] {
         for (unsigned round = 0; round < 2; round++) {
             store(slot(0) + thread(), 7 + thread() + round);
-            if (fenced) gf_emulator_proxy_fence();
+            if (fenced) gf_emulator_proxy_fence(true, true);
             if (met) barrier(1);
             if (thread() == 0) {
-                if (fence_by_the_storer) gf_emulator_proxy_fence();
+                if (fence_by_the_storer) gf_emulator_proxy_fence(true, true);
                 gf_emulator_bulk_store(target, slot(0), 4 * 64);
                 gf_emulator_bulk_commit();
-                if (waited) gf_emulator_bulk_wait(0);
+                if (waited) gf_emulator_bulk_wait(0, false);
             }
             barrier(2);
         }
@@ -229,7 +229,7 @@ CASE(a_flag_hands_on_a_proxy_fence_as_well) {
             };
             if (thread() == 32) {
                 for (unsigned i = 0; i < words; i++) store(slot(0) + i, i);
-                if (fenced) gf_emulator_proxy_fence();
+                if (fenced) gf_emulator_proxy_fence(true, true);
                 gf_emulator_fence(false);
                 add(increment);
             }
@@ -239,7 +239,7 @@ CASE(a_flag_hands_on_a_proxy_fence_as_well) {
                 gf_emulator_fence(false);
                 gf_emulator_bulk_store(source, slot(0), 4 * words);
                 gf_emulator_bulk_commit();
-                gf_emulator_bulk_wait(0);
+                gf_emulator_bulk_wait(0, false);
             }
         };
     };

@@ -152,7 +152,7 @@ std::function<void()> pipeline(Wrong wrong) {
             put(shared() + 4 * i, 0x3c003c00);
             put(shared() + b_offset + 4 * i, 0x3c003c00);
         }
-        if (wrong != Wrong::unfenced_operand) gf_emulator_proxy_fence();
+        if (wrong != Wrong::unfenced_operand) gf_emulator_proxy_fence(true, true);
         if (wrong != Wrong::unmet_operand) barrier();
         float acc[32], other[32];
         for (unsigned i = 0; i < 32; i++) set(acc + i, 0), set(other + i, 0);
