@@ -22,16 +22,18 @@ from tempfile import TemporaryDirectory
 from bench.command_line import script_parser
 from bench.gpu import grid_set
 from bench.gpu.grid_shapes import Place, cells, key, place_of
-from bench.gpu.grid_times import FALLBACK, result_of
+from bench.gpu.grid_times import FALLBACK
+from bench.gpu.measured_gpu import GPU_NAMES, result_of, set_name
 from bench.gpu.rule_regret import DTYPES
 from bench.gpu.runtime_pool import Design, Point, design, stored_points
-from bench.gpu.runtime_set import SET, stored_form
+from bench.gpu.runtime_set import stored_form
 from bench.gpu.runtime_shapes import shapes
 from bench.gpu.set_files import sealed
 from bench.gpu.tuned_set import SETS, Part, moved, read_part, renumbered
 from bench.results import Row, find_result, read_result, write_result
 
-GPU_NAME = "NVIDIA H200"
+GPU = "h200"
+SET = set_name(GPU)
 BEFORE = " (before)"  # behind a label that stands for another kernel in the newer run
 
 
@@ -44,25 +46,25 @@ def main() -> int:
     if options.times:
         for dtype in DTYPES:
             for name, value in joined_times(dtype, options.folder).items():
-                write_result(f"h200/{name}", value, options.folder)
+                write_result(name, value, options.folder)
         return 0
-    older = {name: find_result(f"h200/{name}") for dtype in DTYPES for name in tables_of(dtype)}
+    older = {name: find_result(name) for dtype in DTYPES for name in tables_of(dtype)}
     drawn_before = find_result("h200/drawn_calls")
     for dtype in DTYPES:
         for name, value in joined_times(dtype, options.folder).items():
-            write_result(f"h200/{name}", value)
+            write_result(name, value)
     make_set(options.folder / SET, options.kept)
     for dtype in DTYPES:
         for name in tables_of(dtype):
-            newer = stored_form(read_result(f"h200/{name}", options.folder))
-            write_result(f"h200/{name}", joined_table(newer, older[name], dtype))
+            newer = stored_form(read_result(name, options.folder))
+            write_result(name, joined_table(newer, older[name], dtype))
     newer = read_result("h200/drawn_calls", options.folder)
     write_result("h200/drawn_calls", joined_drawn(newer, drawn_before))
     return 0
 
 
 def tables_of(dtype: str) -> tuple[str, ...]:
-    return (result_of("runtime_table", dtype),)
+    return (result_of("runtime_table", dtype, GPU),)
 
 
 # ---- times of cells ----
@@ -70,9 +72,11 @@ def tables_of(dtype: str) -> tuple[str, ...]:
 
 def joined_times(dtype: str, folder: Path) -> dict[str, Row]:
     """The results of a type, by name."""
-    names = [result_of(name, dtype) for name in ("runtime_pool", "runtime_grid", "runtime_between")]
-    newer = {name: read_result(f"h200/{name}", folder) for name in names}
-    older = {name: find_result(f"h200/{name}") for name in names}
+    names = [
+        result_of(name, dtype, GPU) for name in ("runtime_pool", "runtime_grid", "runtime_between")
+    ]
+    newer = {name: read_result(name, folder) for name in names}
+    older = {name: find_result(name) for name in names}
     points: dict[str, Point] = {}
     for result in newer.values():
         points |= stored_points(result)
@@ -206,7 +210,9 @@ def kernel_of(dims: Row, dtype: str, mask: str) -> str | None:
     import greenfast
 
     sizes: Iterable[tuple[str, int]] = dims.items()
-    answer = greenfast.explain("attention", gpu=GPU_NAME, dtype=dtype, mask=mask, **dict(sizes))
+    answer = greenfast.explain(
+        "attention", gpu=GPU_NAMES[GPU], dtype=dtype, mask=mask, **dict(sizes)
+    )
     return answer.kernel
 
 
