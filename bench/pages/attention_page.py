@@ -85,7 +85,8 @@ def checked() -> str:
                 )
             )
     return table(
-        ("target", "presets", "presets and groups", "seeds", "judged", "not right", "from"), lines
+        ("target", "presets", "presets and groups", "random seeds", "runs", "wrong", "result"),
+        lines,
     )
 
 
