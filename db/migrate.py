@@ -127,7 +127,7 @@ def _check_file(path: Path, busy_s: float) -> str | None:
         )
     if path.stat().st_size < dialects.SQLITE_HEADER_BYTES:
         raise UsageError(
-            f"{path} is no database: it holds {path.stat().st_size} bytes",
+            f"{path} is not a database: it holds {path.stat().st_size} bytes",
             code="database_unreadable",
             mend="name another file, or move this one away",
         )

@@ -242,8 +242,8 @@ def _check_size(size: str, name: str, scalars: Mapping[str, int]) -> None:
     words = [] if size.isidentifier() else re.findall(r"[A-Za-z_]\w*", size)
     if not words or not scalars.keys() >= set(words):
         raise UsageError(
-            f"--arg {name}: the size {visible(size)!r} is no number, no scalar, and no expression "
-            "over scalars",
+            f"--arg {name}: the size {visible(size)!r} is neither a number nor a scalar, nor an "
+            "expression over scalars",
             code="bad_argument",
             mend="known: " + (", ".join(sorted(scalars)) or "none"),
         )
@@ -294,7 +294,7 @@ def _scalar(text: str, match: re.Match[str], dtype: str) -> int | float:
         value = float(match["value"]) if dtype.startswith("float") else int(match["value"])
     except ValueError as error:
         raise UsageError(
-            f"--arg {visible(text)!r}: {visible(match['value'])} is no {dtype}",
+            f"--arg {visible(text)!r}: {visible(match['value'])} is not of type {dtype}",
             code="bad_argument",
         ) from error
     if not abs(value) < 2**31:
@@ -316,7 +316,7 @@ def _check_type(declared: Declared, argument: ImportedArgument, file: str) -> No
         )
     if declared.is_pointer and declared.is_const and argument.role in ("output", "inout"):
         raise UsageError(
-            f"--arg {argument.name}: {file} declares it const, so it is no output",
+            f"--arg {argument.name}: {file} declares it const, so it is not an output",
             code="bad_argument",
         )
 

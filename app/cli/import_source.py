@@ -387,7 +387,7 @@ def checked_restrictions(texts: Sequence[str], names: Sequence[str], where: str)
         unknown = sorted(checked.names - set(names))
         if unknown:
             raise UsageError(
-                f"{where}: {visible(text)!r} uses {unknown[0]!r}, which is no parameter",
+                f"{where}: {visible(text)!r} uses {unknown[0]!r}, which is not a parameter",
                 code="bad_restriction",
                 mend="known: " + ", ".join(names),
             )

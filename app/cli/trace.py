@@ -88,7 +88,7 @@ def traced_command(program: list[str], result: Path) -> list[str]:
         words.insert(0, "python3")
     if not words or "python" not in Path(words[0]).name or not shutil.which(words[0]):
         raise UsageError(
-            f"{(words or [''])[0]!r} is no Python interpreter",
+            f"{(words or [''])[0]!r} is not a Python interpreter",
             code="bad_program",
             mend="write for example `greenfast trace -- python model.py`",
         )

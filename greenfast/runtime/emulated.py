@@ -121,7 +121,7 @@ def _unfit(framework: Framework, tensors: Mapping[str, Any]) -> str:
         if framework_of(tensor) is not framework:
             return f"{name} is {type(tensor).__name__}, and another input is not"
         if framework.name == "numpy" and not isinstance(tensor, np.ndarray):
-            return f"{name} is {type(tensor).__name__}, which is no array"
+            return f"{name} is {type(tensor).__name__}, which is not an array"
         if isinstance(tensor, np.ma.MaskedArray):
             return f"{name} has a mask, which no kernel knows"
     if framework.name == "numpy":

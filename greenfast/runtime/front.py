@@ -321,7 +321,7 @@ def _complete(kernels: KernelSet, settings: Mapping[str, Any]) -> dict[str, Any]
         size = values[dim.name]
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= LARGEST_DIM:
             raise UsageError(
-                f"{dim.name}={shortened(repr(size), 40)} is no size",
+                f"{dim.name}={shortened(repr(size), 40)} is not a size",
                 code="bad_call",
                 mend=f"sizes are whole numbers from 0 to {LARGEST_DIM}",
             )

@@ -167,7 +167,7 @@ class LoadedKernels:
         known = [argument.name for argument in self.operation.tensors if argument.optional]
         wanted = (optional,) if isinstance(optional, str) else optional or ()
         if not isinstance(wanted, Collection):
-            raise UsageError(f"optional={optional!r} is no list of outputs", code="bad_call")
+            raise UsageError(f"optional={optional!r} is not a list of outputs", code="bad_call")
         if unknown := [name for name in wanted if name not in known]:
             raise UsageError(
                 f"{self.operation.name} has no optional output {unknown[0]!r}",

@@ -65,7 +65,7 @@ def attention_call(
     if heads != key[1] and not grouped:
         return Refused("k has other heads than q, and enable_gqa is off", always=True)
     if heads % key[1]:
-        return Refused(f"{heads} query heads are no multiple of {key[1]} key heads", always=True)
+        return Refused(f"{heads} query heads are not a multiple of {key[1]} key heads", always=True)
     if scale is not None and (why := untried_constant("attention", {"scale": scale})):
         return Refused(why, always=True)
     if mask == "causal_bottom_right" and rows in (1, key[2]):

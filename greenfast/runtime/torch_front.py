@@ -323,7 +323,7 @@ def prepared_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Prepare
     if len({tensor.get_device() for tensor in tensors.values()}) > 1:
         return Refused("the tensors are on different devices")
     if x.shape != residual.shape or x.dim() < 1 or weight.dim() != 1:
-        return Refused("x and residual differ in shape, or the weights are no vector")
+        return Refused("x and residual differ in shape, or the weights are not a vector")
     facts = {"weight": TENSORS.facts(weight)}
     for name in ("x", "residual"):
         rows = rows_of(TENSORS.facts(tensors[name]))

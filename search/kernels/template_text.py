@@ -75,7 +75,7 @@ def _included(folder: Path, text: str, line: Line, name: str) -> str | None:
     part = alone.group(1)
     if not (re.fullmatch(f"{name}/{_PART_NAME}", part) or _is_foreign(folder, part)):
         raise SpecError(
-            f"{line.file}: line {line.number}: {part!r} is no part of template {name}",
+            f"{line.file}: line {line.number}: {part!r} is not part of template {name}",
             code="bad_include",
             mend=f"parts are {name}/NAME.cu.j2, in small letters, digits and _, and "
             "KERNEL/TEMPLATE/NAME.cu.j2 of another kernel",

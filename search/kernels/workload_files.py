@@ -80,7 +80,7 @@ def workload_of(row: Mapping[str, Any], kernel: KernelSpec, where: str) -> Weigh
         if isinstance(part, Mapping):
             values.update(part)
         else:
-            faults.append(f"{key} is no table")
+            faults.append(f"{key} is not a table")
     name, weight = str(row.get("name") or ""), row.get("weight", 1.0)
     if (
         isinstance(weight, bool)

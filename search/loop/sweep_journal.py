@@ -70,7 +70,7 @@ def finish(out: Path) -> Recording:
         heading = heading_of(path.name, json.loads(lines[0])["heading"])
     except (ValueError, KeyError, TypeError):
         raise UsageError(
-            f"{path} is no journal of a sweep", code="no_journal", mend="sweep first"
+            f"{path} is not a journal of a sweep", code="no_journal", mend="sweep first"
         ) from None
     rows = _rows(lines)
     if not rows:

@@ -60,7 +60,7 @@ REFUSED = {
     ),
     "a budget of no trials": (("search", "axpy", "--trials", "0"), "bad_budget", "1 to"),
     "a budget of no seconds": (("search", "axpy", "--seconds", "0"), "bad_budget", "more than 0"),
-    "a budget that is no number": (
+    "a budget that is not a number": (
         ("search", "axpy", "--seconds", "nan"),
         "bad_budget",
         "more than 0",

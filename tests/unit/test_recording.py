@@ -79,7 +79,7 @@ def test_the_note_of_a_version_1_file_names_the_mode_and_another_word_is_damage(
         heading = json.dumps({**json.loads(first), "version": 1})
         path.write_bytes(gzip.compress("\n".join([heading, *lines, end]).encode()))
         if word == "lukewarm":
-            with pytest.raises(UsageError, match="'lukewarm' is no mode of a time"):
+            with pytest.raises(UsageError, match="'lukewarm' is not a cache mode"):
                 read(path)
             continue
         again = read(path)

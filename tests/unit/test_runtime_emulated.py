@@ -75,7 +75,7 @@ def test_a_call_of_another_type_is_refused():
         ({"scale": 10**400}, "scale is not finite, or too large"),
         ({"mask": ["none"]}, "mask is list, and no option"),
         ({"optional": ("x",)}, "no optional output 'x'"),
-        ({"optional": 5}, "optional=5 is no list"),
+        ({"optional": 5}, "optional=5 is not a list"),
         ({"optional": [["lse"]]}, "no optional output"),
     ],
     ids=lambda value: str(value)[:40],
@@ -112,7 +112,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_kernel_runs(rmsn
 
 @pytest.mark.parametrize("size", ["x", None, 1.5, True, -1, 2**31, [1]], ids=str)
 def test_explain_takes_whole_numbers_as_sizes(size):
-    with pytest.raises(UsageError, match="is no size") as refused:
+    with pytest.raises(UsageError, match="is not a size") as refused:
         greenfast.explain("attention", B=size, H=8, S_q=256, D=64)
     assert refused.value.code == "bad_call"
 

@@ -247,7 +247,7 @@ def test_a_part_lies_in_the_folder_of_its_template(written, tmp_path, name):
     ):
         (tmp_path / "k" / place).parent.mkdir(exist_ok=True)
         (tmp_path / "k" / place).write_text("")
-    says = f"k/one.cu.j2: line 1: {name!r} is no part of template one (parts are one/NAME.cu.j2"
+    says = f"k/one.cu.j2: line 1: {name!r} is not part of template one (parts are one/NAME.cu.j2"
     with pytest.raises(SpecError, match=re.escape(says)):
         written(f'{{% include "{name}" %}}')
 
