@@ -192,7 +192,7 @@ def _make_folder(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the folder {path.parent} cannot be made: {error.strerror}",
+            f"the folder {path.parent} cannot be created: {error.strerror}",
             code="database_unreadable",
             mend="name another folder",
         ) from error

@@ -88,11 +88,10 @@ def import_(
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Make a kernel of a plain CUDA file whose tunable values are #defines.
+    """Convert a plain CUDA file with #defines for its tunable values into a kernel.
 
-    What the unmodified file computes at its default values, on the emulator, is taken as the
-    truth: candidates that differ are wrong. Replace reference.py by a float64 computation to find
-    mistakes of the plain kernel too.
+    The reference is the output of the unmodified file with its default values, on the emulator.
+    To find mistakes of the plain kernel, too, replace reference.py by a float64 computation.
 
     Exit codes: 0 written, 2 something does not fit.
     """
@@ -379,7 +378,7 @@ def _default_block(tuning: Tuning) -> list[str]:
 def _three(option: str, texts: list[str], names: tuple[str, ...]) -> list[str]:
     if not 0 < len(texts) <= 3:
         raise UsageError(
-            f"{option} is given {len(texts)} times, and it is needed once to three times",
+            f"{option} is given {len(texts)} times, but must be given one to three times",
             code="bad_command_line",
             mend=f'for example {option} "ceil_div(n, block_size_x)"',
         )

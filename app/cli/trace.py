@@ -37,16 +37,17 @@ def trace(
             "--output",
             "-o",
             metavar="FILE",
-            help="The .toml, .json or .csv file to write. With several kernels their names are "
-            "added to it.",
+            help="The .toml, .json or .csv file to write. With several kernels, there is "
+            "one file per kernel, with its name added.",
         ),
     ] = Path("workloads.toml"),
     as_json: AsJson = False,
 ) -> int:
-    """Run a PyTorch program, and write which shapes it calls attention, rms_norm and linear with.
+    """Run a PyTorch program, and record the shapes of its calls of attention, rms_norm and linear.
 
     The file is for `greenfast tune`. Weights are shares of the GPU's time, or numbers of calls
-    without a GPU. Calls inside of torch.compile are seen because compilation is off while tracing.
+    without a GPU. Calls inside torch.compile are recorded, because compilation is off while
+    tracing.
 
     Exit codes: 0 written, 1 the program failed or called nothing that a kernel covers.
     """

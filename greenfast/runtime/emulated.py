@@ -251,7 +251,7 @@ def _target() -> Any:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the cache {folder} cannot be made: {error.strerror}",
+            f"the cache {folder} cannot be created: {error.strerror}",
             code="bad_cache",
             mend=f"set {CACHE_VARIABLE} to a folder that can be written",
         ) from None

@@ -208,7 +208,7 @@ def through_dlpack(tensor: Any) -> Any:
             continue
         return library.from_dlpack(tensor)
     raise UsageError(
-        f"{type(tensor).__name__} is taken through DLPack, which needs PyTorch or CuPy",
+        f"{type(tensor).__name__} is converted through DLPack, which needs PyTorch or CuPy",
         code="missing_package",
     )
 

@@ -194,7 +194,7 @@ def prepared_attention(given: AttentionArguments, mask: str) -> Prepared | Refus
     call = attention_call(facts, mask, given.scale, grouped=given.enable_gqa, lse=given.return_lse)
     state = served("attention", call, TENSORS.device(given.q))
     if isinstance(state, Prepared) and any(tensor.data_ptr() % 16 for tensor in tensors.values()):
-        return Refused("a tensor begins at no multiple of 16 bytes")
+        return Refused("a tensor is not aligned to 16 bytes")
     return state
 
 
@@ -337,7 +337,7 @@ def prepared_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Prepare
         call = Call({**call.tensors, "h": dense, "y": dense}, call.options, call.constants)
     state = served("rmsnorm", call, TENSORS.device(x))
     if isinstance(state, Prepared) and any(tensor.data_ptr() % 16 for tensor in tensors.values()):
-        return Refused("a tensor begins at no multiple of 16 bytes")
+        return Refused("a tensor is not aligned to 16 bytes")
     return state
 
 

@@ -77,7 +77,7 @@ def _programs(
     programs: dict[str, Program] = {}
     for row in rows:
         if str(row["id"]) in programs:
-            raise ValueError(f"kernel {row['id']} is there twice")
+            raise ValueError(f"kernel {row['id']} occurs twice")
         programs[str(row["id"])] = _program(files, operation, row)
     return programs
 

@@ -175,7 +175,7 @@ class RayCluster(Cluster):
             alone_since = alone_since or time.monotonic()
             if time.monotonic() - alone_since > ALONE_S:
                 self._ray.cancel(reference, force=True)
-                raise Fault("no machine of the cluster is left to work", code="no_machines")
+                raise Fault("no machine of the cluster is left", code="no_machines")
         try:
             reply: Parcel = self._ray.get(reference)
             return reply

@@ -129,7 +129,7 @@ def _part(folder: Path, part: str, place: Line) -> list[tuple[str, Line]]:
     for text, line in lines:
         if _INCLUDE_TAG.search(text):
             raise SpecError(
-                f"{line.file}: line {line.number}: a part includes no other part",
+                f"{line.file}: line {line.number}: a part cannot include another part",
                 code="bad_include",
                 mend=f"include it in {place.file}",
             )

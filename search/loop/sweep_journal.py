@@ -63,7 +63,7 @@ def finish(out: Path) -> Recording:
     path = journal_path(out)
     if out.exists():
         raise UsageError(
-            f"{out} is there already", code="output_exists", mend="choose another file with --out"
+            f"{out} already exists", code="output_exists", mend="choose another file with --out"
         )
     lines = path.read_text("utf-8", "replace").split("\n") if path.exists() else [""]
     try:

@@ -379,7 +379,7 @@ def _assembled(
         )
         key = tuple((type(value), value) for value in values)
         if results.get(key, result) != result:
-            raise bad(path, f"configuration {number} is there twice, with different results")
+            raise bad(path, f"configuration {number} occurs twice, with different results")
         results[key] = result
     if all(result.figure is None for result in results.values()):
         raise bad(path, f"no configuration has a valid {objective}")

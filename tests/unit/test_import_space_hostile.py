@@ -97,7 +97,7 @@ UNIT = (*VALUE[:-1], "unit")
         (_changed(T4, "results", 0, "configuration", "a", value="\udfff"), "not valid Unicode"),
         (_changed(T4, "results", 0, "configuration", "a", value=float("nan")), "a is nan"),
         (_changed(T4, "results", 1, "configuration", value={"a": 1}), "other parameters"),
-        (_changed(T4, "results", 1, "configuration", value={"a": 1, "b": 4}), "there twice"),
+        (_changed(T4, "results", 1, "configuration", value={"a": 1, "b": 4}), "occurs twice"),
     ],
 )
 def test_an_inconsistent_file_is_refused(read, content, part):

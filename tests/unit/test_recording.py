@@ -187,7 +187,7 @@ def test_a_journal_of_another_sweep_is_refused_and_kept(sweep, tmp_path):
 def test_an_existing_file_is_never_overwritten(sweep, tmp_path):
     out = tmp_path / f"a{SUFFIX}"
     out.write_text("mine")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         sweep(DrawnGpu()).run(out, 1)
     assert out.read_text() == "mine"
 
@@ -195,7 +195,7 @@ def test_an_existing_file_is_never_overwritten(sweep, tmp_path):
 def test_a_wrong_baseline_is_refused_with_its_reason(sweep, tmp_path):
     recorder = sweep(DrawnGpu())
     baseline = recorder._context.render(recorder._baseline).digest
-    with pytest.raises(UsageError, match="right:plain is not right here: correctness") as refused:
+    with pytest.raises(UsageError, match="right:plain is not correct here: correctness") as refused:
         sweep(DrawnGpu(wrong=[baseline])).run(tmp_path / f"a{SUFFIX}", 1)
     assert refused.value.code == "baseline_rejected"
 

@@ -204,12 +204,12 @@ def test_where_lines_stand_is_no_part_of_an_identity(catalogue, tmp_path, name):
         (
             '{% include "one/p.cu.j2" %}',
             {"p": 'x\n{% include "one/p.cu.j2" %}\n'},
-            "k/one/p.cu.j2: line 2: a part includes no other part (include it in k/one.cu.j2)",
+            "k/one/p.cu.j2: line 2: a part cannot include another part (include it in k/one.cu.j2)",
         ),
         (
             '{% include "one/p.cu.j2" %}',
             {"p": 'x {%+ include "one/q.cu.j2" %}\n', "q": ""},
-            "k/one/p.cu.j2: line 1: a part includes no other part",
+            "k/one/p.cu.j2: line 1: a part cannot include another part",
         ),
     ],
     ids=["missing", "none_at_all", "other_text", "trimmed", "quotes", "words", "itself", "nested"],

@@ -174,7 +174,7 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
         "D=65 is not",
         "the weight -1",
         "row 4: a cell without a column",
-        "a(B=1,H=2,S_q=3,D=64,dtype=bf16) is there twice",
+        "a(B=1,H=2,S_q=3,D=64,dtype=bf16) occurs twice",
     ):
         assert part in sentence
 
@@ -191,8 +191,8 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
         ("mine.json", b'[{"dims": {}, "weight": NaN}]', "the weight nan"),
         ("mine.json", b'[{"weight": 1' + b"0" * 400 + b"}]", "above 0, at most 1e+15"),
         ("mine.json", b'[{"dims": {"B": "8"}}]', "B=8 is not a whole number, but text"),
-        ("mine.json", b'[{"dims": {"B": 1, "B": 2}}]', "B is there twice"),
-        ("mine.csv", b"B,H,S_q,D, B\n1,2,3,64,5\n", "B is there twice"),
+        ("mine.json", b'[{"dims": {"B": 1, "B": 2}}]', "B occurs twice"),
+        ("mine.csv", b"B,H,S_q,D, B\n1,2,3,64,5\n", "B occurs twice"),
         ("mine.json", b"[]", "no workload is in it"),
         ("mine.json", b'{"dims": {}}', 'needed, written [{"dims": {...}}, ...]'),
         ("mine.json", b'[{"B": 1, "H": 2, "S_q": 3, "D": 64}]', "row 1: B belongs under dims"),
