@@ -76,4 +76,4 @@ def show(explanation: ExplanationOut) -> None:
     for finding in explanation.findings:
         out.print(text(f"- {explanation.findings_of}: {finding}"))
     for problem in explanation.problems:
-        out.print(text(f"could not be looked into: {problem}"))
+        out.print(text(f"could not be explained: {problem}"))

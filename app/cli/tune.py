@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from greenfast.db.rows import SearchRow, TuningRow
 
 MODELLED = (
-    "The times are modelled, not measured: closer than a factor of 2 they are not told apart, so "
+    "The times are modelled: within a factor of 2 they cannot be distinguished, so "
     "tune again on the GPU before you use the table."
 )
 TrialsOption = Annotated[
