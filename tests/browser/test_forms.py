@@ -124,7 +124,7 @@ def test_workloads_that_do_not_go_together_are_said_at_the_workloads(page, probl
     page.goto("/new")
     page.locator("[name=workloads][value=mission_bf16]").check()
     start(page)
-    assert "one search for each" in page.locator("#error-workloads").inner_text()
+    assert "a search for each" in page.locator("#error-workloads").inner_text()
     problems.clear()
 
 

@@ -71,7 +71,7 @@ REFUSED = {
     "workloads that need different sources": (
         ("search", "attention", "--workload", "mission", "--workload", "mission_bf16"),
         "mixed_workloads",
-        "one search for each",
+        "a search for each",
     ),
     "no kernel and nothing to resume": (("search",), "bad_command_line", "--resume"),
     "an unknown search": (("pause", "s_aaaaaaaaaaaa"), "unknown_search", ""),
