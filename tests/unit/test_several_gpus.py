@@ -111,7 +111,7 @@ def test_gpus_are_named_by_numbers_or_all(which):
 
 @pytest.mark.parametrize("which", ["0,1", "all"])
 def test_work_for_one_gpu_refuses_several(which):
-    with pytest.raises(UsageError, match="greenfast record runs on one GPU") as refused:
+    with pytest.raises(UsageError, match="greenfast record uses one GPU") as refused:
         require_one_device(f"cuda:{which}", "greenfast record")
     assert refused.value.code == "one_gpu_only"
     require_one_device("cuda:1", "greenfast record")
