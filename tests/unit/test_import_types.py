@@ -93,9 +93,8 @@ def test_the_truth_of_bytes_flags_and_doubles_is_what_numpy_computes(run):
 
 
 @pytest.mark.slow
-def test_a_kernel_of_bytes_flags_and_doubles_is_right_on_the_emulator(run, monkeypatch):
+def test_a_kernel_of_bytes_flags_and_doubles_is_right_on_the_emulator(run):
     run(TYPES, *ARGUMENTS, *LAUNCH)
-    monkeypatch.setenv("GREENFAST_TEMPLATE_PATH", str(Path("kernels").absolute()))
     assert main.run(("lint", "mixed")) == 0
     assert main.run(("trial", "mixed", "--template", "plain", "--set", "threads=32")) == 0
 
