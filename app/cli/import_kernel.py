@@ -102,13 +102,14 @@ def import_(
     file = visible(cuda_file)
     if cuda_file.suffix == ".py":
         script = script_kernel(cuda_file)
-        text, file = script.text, script.file
+        source, file = script.source, script.file
         entry, tune_file = entry or script.entry, tune_file or cuda_file
     else:
-        text = read_cuda(cuda_file)
-        entry = entry or _entry_of(tune_file, text)
+        source = read_cuda(cuda_file)
+        entry = entry or _entry_of(tune_file, source.text)
+    text = source.text
     tuning = _tuning(tune or [], tune_file, restrict or [])
-    function = read_entry(text, entry, file)
+    function = read_entry(source, entry, file)
     told = _told_by(tune_file, function, text, argument or [])
     arguments = _arguments([*(argument or []), *told], function, file)
     given = Given(grid or [], block or [], smem, tolerance)

@@ -9,7 +9,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from greenfast.app.cli.import_source import read_cuda, read_cuda_text
+from greenfast.app.cli.import_source import CudaText, read_cuda, read_cuda_text
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.text import visible
@@ -24,7 +24,7 @@ class ScriptKernel:
     """What a script tunes."""
 
     entry: str | None
-    text: str
+    source: CudaText
     file: str  # the script's, or that of the kernel that it names
 
 

@@ -160,7 +160,9 @@ def test_a_verdicts_sentence_names_the_line_and_no_caller_of_the_entry(emulator)
     )
     result = kernel({}, {"y": np.zeros(2, np.float32)}, block=1)
     failure = failure_of(result, 60.0)
-    assert failure is not None and failure.sentence.endswith("past the end of 'y' (test.cu:3)"), failure
+    assert failure is not None and failure.sentence.endswith("past the end of 'y' (test.cu:3)"), (
+        failure
+    )
 
 
 def test_a_write_just_outside_a_buffer_damages_its_canary(emulator):

@@ -12,7 +12,7 @@ from greenfast.app.cli.import_kernel import import_
 from greenfast.app.cli.import_point import first_point
 from greenfast.app.cli.import_script import script_entry, script_kernel
 from greenfast.app.cli.import_script_arguments import script_arguments
-from greenfast.app.cli.import_source import read_entry
+from greenfast.app.cli.import_source import CudaText, read_entry
 from greenfast.app.cli.import_tune_file import read_tune_file
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.expressions import expression
@@ -24,6 +24,7 @@ __global__ void add(float *c, float *a, int n) {
     if (i < n) c[i] = a[i] + rows * 0.0f;
 }
 """
+ENTRY = read_entry(CudaText(ADD, ()), None, "add.cu")
 CALL = 'tune_kernel("add", SOURCE, size, args, tune_params, restrictions=restrict)\n'
 SCRIPT = (
     f"size = 1000\nkernel_string = '''{ADD}'''\n"
@@ -70,7 +71,7 @@ def test_a_script_names_a_file_beside_it(folder, call):
     (folder / "add.cu").write_text(ADD)
     (folder / "s.py").write_text(call)
     kernel = script_kernel(folder / "s.py")
-    assert kernel.entry == "add" and kernel.text.strip() == ADD.strip()
+    assert kernel.entry == "add" and kernel.source.text.strip() == ADD.strip()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_a_script_names_a_file_beside_it(folder, call):
 )
 def test_a_script_tells_the_arguments_that_numpy_makes_of_constants(lines, told):
     tree = ast.parse(f"size = 1000\n{lines}\n{CALL}")
-    assert list(script_arguments(tree, read_entry(ADD, None, "add.cu"), ADD).values()) == told
+    assert list(script_arguments(tree, ENTRY, ADD).values()) == told
 
 
 def test_a_script_is_read_up_to_its_first_tuning(folder):
@@ -141,7 +142,7 @@ def test_a_script_of_a_host_program_and_of_constant_memory_says_what_to_change(f
 def test_what_a_script_compares_is_an_output(folder):
     call = CALL.replace("restrictions=restrict", "answer=[None, x, None]")
     tree = ast.parse(f"x = np.ones(8)\nargs = [x, x, n]\n{call}")
-    told = script_arguments(tree, read_entry(ADD, None, "add.cu"), ADD)
+    told = script_arguments(tree, ENTRY, ADD)
     assert list(told.values()) == ["c:float64[8]:input", "a:float64[8]:output"]
     (folder / "s.py").write_text(call)
     assert script_entry(folder / "s.py") == "add"

@@ -121,6 +121,16 @@ def test_what_a_launch_cannot_pass_is_refused(run, old, new, sentence):
     assert Path("kernels").exists() is not bool(sentence)
 
 
+def test_a_line_behind_an_include_is_named_as_its_own_file_counts_it(run):
+    Path("sizes.h").write_text("#pragma once\n\n\n#include <cfloat>\n")
+    host = "int main() { return 0; }\n"
+    _, err = run(f'#include "sizes.h"\n#include <climits>\n{host}{TYPES}', *ARGUMENTS, *LAUNCH)
+    assert "mixed.cu:3: this is code of a host" in err
+    Path("sizes.h").write_text(f"#pragma once\n#include <cfloat>\n{host}")
+    _, err = run(f'#include "sizes.h"\n{TYPES}', *ARGUMENTS, *LAUNCH)
+    assert "sizes.h:3: this is code of a host" in err
+
+
 @pytest.mark.parametrize(
     ("argument", "sentence"),
     [
