@@ -20,7 +20,7 @@ import numpy as np
 from greenfast.search import compute_turns
 from greenfast.search.cores import usable_cores
 from greenfast.search.digest import text_digest
-from greenfast.search.errors import Fault, SpecError
+from greenfast.search.errors import Fault, GreenfastError, SpecError
 from greenfast.search.kernels.reference_text import file_and_function, importable_name
 from greenfast.search.kernels.spec import Argument, KernelSpec
 from greenfast.search.oracle.cases import Case
@@ -434,7 +434,8 @@ def _raised(kernel: KernelSpec, case: Case, error: BaseException) -> SpecError:
 
 def raised(file: str, case_label: str, error: BaseException) -> str:
     """The sentence about an error of the author's code, with its line."""
-    return f"{place_of(error, file)}: case {case_label}: {type(error).__name__}: {error}"
+    kind = "" if isinstance(error, GreenfastError) else f"{type(error).__name__}: "
+    return f"{place_of(error, file)}: case {case_label}: {kind}{error}"
 
 
 def guard_of(kernel: KernelSpec) -> GuardedReferences | None:
