@@ -108,7 +108,7 @@ def import_(
         source = read_cuda(cuda_file)
         entry = entry or _entry_of(tune_file, source.text)
     text = source.text
-    tuning = _tuning(tune or [], tune_file, restrict or [])
+    tuning = _tuning(tune or [], tune_file, restrict or [], has_grid=bool(grid))
     function = read_entry(source, entry, file)
     told = _told_by(tune_file, function, text, argument or [])
     arguments = _arguments([*(argument or []), *told], function, file)
@@ -196,8 +196,12 @@ def _report(imported: Imported, written: Path, told: list[str], root: Path, as_j
         print(f"  {command}")
 
 
-def _tuning(tune: list[str], tune_file: Path | None, restrict: list[str]) -> Tuning:
-    from_file = read_tune_file(tune_file) if tune_file is not None else Tuning({}, ())
+def _tuning(
+    tune: list[str], tune_file: Path | None, restrict: list[str], *, has_grid: bool
+) -> Tuning:
+    from_file = Tuning({}, ())
+    if tune_file is not None:
+        from_file = read_tune_file(tune_file, has_grid=has_grid)
     parameters = {**from_file.parameters, **parsed_tune(tune)}
     if not parameters:
         raise UsageError(

@@ -39,6 +39,14 @@ def script_kernel(path: Path) -> ScriptKernel:
             code="bad_tune_file",
             mend=f"greenfast import {visible(files[-1])} --tune-file {file}",
         )
+    given = None if call is None else given_argument(call, "kernel_source")
+    if given is not None and source is None:
+        raise UsageError(
+            f"{file}:{given.lineno}: the kernel's source is neither a text nor a file's name, and "
+            "the script is not run",
+            code="bad_tune_file",
+            mend=f"save the text as FILE.cu, and greenfast import FILE.cu --tune-file {file}",
+        )
     if call is None or source is None:
         raise UsageError(
             f"{file} has no call of tune_kernel with a CUDA text or the name of a file",

@@ -148,12 +148,29 @@ def test_what_a_script_compares_is_an_output(folder):
     assert script_entry(folder / "s.py") == "add"
 
 
-@pytest.mark.parametrize("text", ["x = 1\n", "tune_kernel('add', get_source())\n", "def (\n"])
-def test_a_script_without_a_readable_kernel_is_refused(folder, text):
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("x = 1\n", "has no call of tune_kernel"),
+        ("\ntune_kernel('add', get_source())\n", "s.py:2: the kernel's source is neither"),
+        ("def (\n", "not valid Python"),
+    ],
+)
+def test_a_script_without_a_readable_kernel_is_refused(folder, text, sentence):
     (folder / "s.py").write_text(text)
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match=sentence) as error:
         script_kernel(folder / "s.py")
     assert error.value.code == "bad_tune_file"
+
+
+def test_a_size_that_only_running_the_script_tells_is_needed_without_a_grid_alone(folder):
+    size = "lambda p: (9 // p['tile'],)"
+    call = f"tune_kernel('a', 'a.cu', {size})\n"
+    (folder / "s.py").write_text("tune_params = {'tile': [1, 2]}\n" + call)
+    with pytest.raises(UsageError, match="s.py:2: the problem's size") as error:
+        read_tune_file(folder / "s.py")
+    assert "--grid" in error.value.mend
+    assert read_tune_file(folder / "s.py", has_grid=True).parameters == {"tile": (1, 2)}
 
 
 def _restricted(*texts):
