@@ -167,7 +167,7 @@ def test_a_size_that_only_running_the_script_tells_is_needed_without_a_grid_alon
     size = "lambda p: (9 // p['tile'],)"
     call = f"tune_kernel('a', 'a.cu', {size})\n"
     (folder / "s.py").write_text("tune_params = {'tile': [1, 2]}\n" + call)
-    with pytest.raises(UsageError, match="s.py:2: the problem's size") as error:
+    with pytest.raises(UsageError, match=r"s\.py:2: the problem's size") as error:
         read_tune_file(folder / "s.py")
     assert "--grid" in error.value.mend
     assert read_tune_file(folder / "s.py", has_grid=True).parameters == {"tile": (1, 2)}
