@@ -168,13 +168,13 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
         read_workloads(path, attention)
     sentence = str(refusal.value)
     for part in (
-        "row 2: B=0 is not",
-        "row 3: the name 'C!'",
+        "line 3: B=0 is not",
+        "line 4: the name 'C!'",
         "S_q=x is not",
         "D=65 is not",
         "the weight -1",
-        "row 4: a cell without a column",
-        "a(B=1,H=2,S_q=3,D=64,dtype=bf16) is there twice",
+        "line 5: a cell without a column",
+        "line 6: a(B=1,H=2,S_q=3,D=64,dtype=bf16) is in line 2 already",
     ):
         assert part in sentence
 
@@ -193,6 +193,8 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
         ("mine.json", b'[{"dims": {"B": "8"}}]', "B=8 is not a whole number, but text"),
         ("mine.json", b'[{"dims": {"B": 1, "B": 2}}]', "B is there twice"),
         ("mine.csv", b"B,H,S_q,D, B\n1,2,3,64,5\n", "B is there twice"),
+        ("mine.json", b'[{"dims": {"B": 0}}, "mission"]', "; row 2: 'mission' is no table with"),
+        ("mine.json", b'{"workloads": [], "B": 3}', "unknown key 'B' beside the workloads"),
         ("mine.json", b"[]", "no workload is in it"),
         ("mine.json", b'{"dims": {}}', 'needed, written [{"dims": {...}}, ...]'),
         ("mine.json", b'[{"B": 1, "H": 2, "S_q": 3, "D": 64}]', "row 1: B belongs under dims"),
