@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from greenfast.app.cli import main
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.identity import kernel_identity
@@ -210,3 +211,11 @@ def test_a_file_that_is_no_list_of_workloads_is_refused(attention, tmp_path, nam
     with pytest.raises(UsageError) as refusal:
         read_workloads(tmp_path / name, attention)
     assert part in str(refusal.value)
+
+
+def test_all_workloads_that_no_memory_holds_are_named_at_once(tmp_path, capsys):
+    path = tmp_path / "mine.csv"
+    path.write_text("B,H,S_q,D\n1,1,1,64\n2147483647,1,1,64\n2147483647,2,1,64\n")
+    assert main.run(("workloads", "attention", str(path))) == 2
+    err = capsys.readouterr().err
+    assert err.count("elements, which take more than") == 2 and "H=1" in err and "H=2" in err
