@@ -74,7 +74,7 @@ def refuse_host_code(bare: str, places: Sequence[str]) -> None:
     if match is not None:
         place = places[bare.count("\n", 0, match.start())]
         raise UsageError(
-            f"{place}: this is code of a host, and a template holds the device's only",
+            f"{place}: this is host code, but a template can hold only device code",
             code="bad_source",
             mend="leave the kernel and what it calls in the file, or put it inside "
             "#ifndef __CUDACC_RTC__ ... #endif",

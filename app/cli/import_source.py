@@ -221,7 +221,7 @@ def _with_include(line: str, place: str, path: Path, known: list[Path]) -> list[
     sentence = f"{place}: it includes {visible(local[1])!r}"
     if not included.is_file():
         raise UsageError(
-            f"{sentence}, which does not lie beside it",
+            f"{sentence}, which is not in the same folder",
             code="local_include",
             mend="put the file there, or paste its text in the line's place",
         )
@@ -401,7 +401,7 @@ def checked_restrictions(texts: Sequence[str], names: Sequence[str], where: str)
         unknown = sorted(checked.names - set(names))
         if unknown:
             raise UsageError(
-                f"{where}: {visible(text)!r} uses {unknown[0]!r}, which is no parameter",
+                f"{where}: {visible(text)!r} uses {unknown[0]!r}, which is not a parameter",
                 code="bad_restriction",
                 mend="known: " + ", ".join(names),
             )

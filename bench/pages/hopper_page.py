@@ -94,7 +94,7 @@ def beside() -> str:
 
 
 def behind() -> str:
-    """For each row behind its aim, what its tiles allow."""
+    """For each row behind its goal, what its tiles allow."""
     lines = []
     for row in rows(RESULT):
         aim = AIMS.get(row["workload"].removesuffix(",dtype=bf16"))
@@ -113,7 +113,7 @@ def behind() -> str:
                 f"{row['time_median_us']:.1f}",
             )
         )
-    titles = ("workload", "ratio, aim", "row tiles in waves", "useful scores")
+    titles = ("workload", "ratio, goal", "row tiles in waves", "useful scores")
     return table((*titles, "products alone, us", "exponentials alone, us", "ours, us"), lines)
 
 

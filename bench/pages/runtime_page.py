@@ -38,7 +38,8 @@ def overhead() -> str:
     above_us = host_us["greenfast.attention"] - host_us["bare launch and torch.empty_like"]
     return (
         f"{text}\n\n`greenfast.attention` costs {above_us:.1f} us more than a bare launch through "
-        "ctypes together with\n`torch.empty_like`, which makes its output; the aim is 3."
+        "ctypes together with\n`torch.empty_like`, which makes its output; the goal is at most "
+        "3 us."
     )
 
 
@@ -59,8 +60,8 @@ def _ended(died: int) -> str:
     assert all(call["kernel"] is None for call in find_result(CALLS)["died"])
     return (
         f" In {died} of the calls that it served, PyTorch read misaligned addresses, which ended "
-        "their process:\nrows began at no multiple of 16 bytes. The fallback has copied such "
-        "tensors since."
+        "their process:\ntheir rows were not aligned to 16 bytes. The fallback now copies such "
+        "tensors."
     )
 
 
@@ -90,7 +91,9 @@ def _shapes(name: str) -> str:
         )
     titles = ("shapes", "number", "by a kernel", "time / best peer, geometric mean", "worst")
     others = ", ".join(row["shape"] for row in measured if "other_kernel" in row)
-    note = f" Left out, because the set has another kernel now: {others}." if others else ""
+    note = (
+        f" Left out, because the set now has another kernel for them: {others}." if others else ""
+    )
     return f"{table(titles, lines)}\n\n{_peers(timed)}{note} {_from(name)}"
 
 
@@ -102,7 +105,7 @@ def _peers(timed: list[Row]) -> str:
         for row in timed
     )
     parts = [f"{peer} {served[peer]} ({best[peer]})" for peer in PEERS if served[peer]]
-    said = "Shapes that a peer served, and in brackets those on which it was the best: "
+    said = "Number of shapes that each peer served (and on which it was the fastest): "
     return f"{said}{', '.join(parts)}."
 
 

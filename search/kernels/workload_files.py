@@ -71,7 +71,7 @@ def read_workloads(path: Path, kernel: KernelSpec) -> tuple[WeightedWorkload, ..
 def workload_of(row: object, kernel: KernelSpec, where: str) -> WeightedWorkload:
     """The workload of a row with ROW_KEYS; UsageError that begins with `where`."""
     if not isinstance(row, Mapping):
-        raise UsageError(f"{where}: {_short(row)} is no table with dims", code="bad_workload")
+        raise UsageError(f"{where}: {_short(row)} is not a table with dims", code="bad_workload")
     faults: list[str] = []
     values: dict[str, object] = {}
     for key in row:
@@ -85,7 +85,7 @@ def workload_of(row: object, kernel: KernelSpec, where: str) -> WeightedWorkload
         if isinstance(part, Mapping):
             values.update(part)
         else:
-            faults.append(f"{key} is no table")
+            faults.append(f"{key} is not a table")
     name, weight = str(row.get("name") or ""), row.get("weight", 1.0)
     if (
         isinstance(weight, bool)
@@ -160,7 +160,7 @@ def _json(text: str) -> Any:
 def _require_once(names: Iterable[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if name and count > 1]
     if repeated:
-        raise ValueError(f"{repeated[0]} is there twice")
+        raise ValueError(f"{repeated[0]} occurs twice")
 
 
 def _csv_rows(text: str) -> list[tuple[str, dict[str, Any]]]:

@@ -182,9 +182,9 @@ ANOTHERS = [KERNELS[0] | {"cubins": {"sm_90": "kernels/k1/kernel.sm_90.cubin"}}]
         ("manifest.json", {"format": "other"}, "has format 'other'"),
         ("manifest.json", {"kernels": []}, "contradicts itself"),
         ("manifest.json", {"kernels": [{"id": "../x"}]}, "contradicts itself"),
-        ("manifest.json", {"kernels": TWICE}, "kernel k0 is there twice"),
-        ("manifest.json", {"kernels": RENAMED}, "is no machine code of kernels/k0/ for sm_80"),
-        ("manifest.json", {"kernels": ANOTHERS}, "is no machine code of kernels/k0/ for sm_90"),
+        ("manifest.json", {"kernels": TWICE}, "kernel k0 occurs twice"),
+        ("manifest.json", {"kernels": RENAMED}, "is not machine code of kernels/k0/ for sm_80"),
+        ("manifest.json", {"kernels": ANOTHERS}, "is not machine code of kernels/k0/ for sm_90"),
         ("dispatch.json", {"schema": 2}, "greenfast-dispatch, schema 1"),
     ],
 )
