@@ -74,10 +74,11 @@ def dispatch_table(
             mend=f"`greenfast tune --resume {tuning.id}` continues it",
         )
     share = check_within(tuning.within_percent)
+    weights = dict(zip(tuning.workloads, tuning.weights, strict=True))
     groups: list[DispatchGroup] = []
     kernels: list[ServedKernel] = []
     for search in tuning.searches:
-        group = dispatch_group(group_times(services, search), share)
+        group = dispatch_group(group_times(services, search, weights), share)
         ids = {}
         for number in sorted(map(int, group.kernels)):
             ids[str(number)] = f"k{len(kernels)}"
@@ -89,8 +90,11 @@ def dispatch_table(
     return table, tuple(kernels)
 
 
-def group_times(services: Services, search: SearchRow) -> GroupTimes:
-    """The times of a search's correct candidates that a bundle may hold."""
+def group_times(services: Services, search: SearchRow, weights: Mapping[str, float]) -> GroupTimes:
+    """The times of a search's correct candidates that a bundle may hold.
+
+    `weights` are the tuning's: a search keeps none where those of its own workloads are equal.
+    """
     kernel = services.catalogue_of(search.id).kernel(search.kernel)
     trials = [
         trial
@@ -99,18 +103,17 @@ def group_times(services: Services, search: SearchRow) -> GroupTimes:
     ]
     measured = measured_trials(trials, search.workloads)
     baseline = next((each for each in measured if each.name == "0"), None)
-    weights = search.weights or (1.0,) * len(search.workloads)
     run_dims = [dim.name for dim in kernel.dims if dim.time == "run"]
     peers = _peers(services, search)
     workloads = []
-    for at, (name, weight) in enumerate(zip(search.workloads, weights, strict=True)):
+    for at, name in enumerate(search.workloads):
         dims = kernel.workload(name).dims
         workloads.append(
             TimedWorkload(
                 name,
                 dims,
                 {each: int(dict(dims)[each]) for each in run_dims},
-                weight,
+                weights[name],
                 baseline.times_us[at] if baseline is not None else None,
                 peers.get(name, ()),
             )

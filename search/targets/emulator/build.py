@@ -77,6 +77,7 @@ log = logging.getLogger("greenfast.emulator")
 HERE = Path(__file__).resolve().parent
 DEFAULT_ARCH = "sm_90"
 REFUSED = "refused"  # the reason of a ModuleFailed
+CALLS = "/gf_emulator/entries"  # absolute, as no file of an author's is
 # What decides which texts and objects are refused, and how objects lie: a cached library was made
 # by the same rules.
 RULES = (
@@ -195,7 +196,11 @@ class EmulatorBuild:
         if sentence := refused_include(translation_unit, "kernel.cu"):
             return ModuleFailed("compile", sentence, 0.0)
         self.prepare()
-        key = (translation_unit, *entries, arch, str(is_examined), *_contents(self.include_dirs))
+        # These lines are none of the author's: a call from them is not named in a finding.
+        calls = f'#line 1 "{CALLS}"\n' + "".join(
+            f"GF_EMULATOR_ENTRY({entry})\n" for entry in entries
+        )
+        key = (translation_unit, calls, arch, str(is_examined), *_contents(self.include_dirs))
         digest = _digest((self.digest, flavour, *key))
         path = self.folder / "modules" / f"{digest[:32]}.so"
         clusters = declared_clusters(translation_unit, entries)
@@ -210,7 +215,6 @@ class EmulatorBuild:
         if isinstance(text, CompilerFailed):
             return ModuleFailed(text.reason, text.log, time.monotonic() - begin)
         with self._work_folder() as work:
-            calls = "".join(f"GF_EMULATOR_ENTRY({entry})\n" for entry in entries)
             (work / "kernel.cu").write_text(f"{text}\n{calls}")
             deadline = Deadline.of(deadline_s)
             failed = beside_others(
