@@ -34,7 +34,7 @@ def test_a_thread_that_waits_too_long_is_told_who_writes(store):
 
 @pytest.mark.parametrize("store", [60.0], indirect=True)
 def test_no_thread_asks_for_the_databases_lock_while_another_has_it(store):
-    """SQLite's own waiting is unfair: it looks again at intervals, and may find others each time."""
+    """SQLite's own waiting is unfair: it looks again at intervals and may meet others each time."""
     writing, met, counting = 0, [], threading.Lock()
 
     @event.listens_for(store._database.engine, "before_cursor_execute")
