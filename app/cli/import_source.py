@@ -13,6 +13,8 @@ from greenfast.app.cli.import_headers import device_lines, refuse_host_code
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.expressions import Value, expression
+from greenfast.search.kernels.template_text import ENDS_RAW_TEXT
+from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.text import shortened, visible
 from greenfast.search.toolchain.includes import is_allowed
 
@@ -20,6 +22,10 @@ MOST_VALUES = 4096
 NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,47}\Z", re.ASCII)
 MOST_INCLUDES = 32
+# A stranger's file may name any file, and what it names becomes part of a kernel that is shared.
+SOURCE_SUFFIXES = word_set(
+    ".h .hh .hpp .hxx .cuh .cu .c .cc .cpp .cxx .inl .ipp .tpp .inc .def .impl"
+)
 _LOCAL_INCLUDE = re.compile(r'\s*#\s*include\s+"(?!gf/)([^"]*)"')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 ENTRY = re.compile(
@@ -170,11 +176,10 @@ def read_cuda(path: Path) -> str:
 def read_cuda_text(text: str, path: Path) -> str:
     """A CUDA text that a file holds or is, with the local files that it includes."""
     text = _without_entry_macros(_with_includes(text, path, visible(path), [path.resolve()]))
-    for word in ("{% endraw", "{%- endraw", "{%endraw"):
-        if word in text:
-            raise UsageError(
-                f"{visible(path)} holds {word!r}, which a template cannot hold", code="bad_source"
-            )
+    if match := ENDS_RAW_TEXT.search(text):
+        raise UsageError(
+            f"{visible(path)} holds {match[0]!r}, which a template cannot hold", code="bad_source"
+        )
     return text
 
 
@@ -210,6 +215,12 @@ def _with_includes(text: str, path: Path, file: str, known: list[Path]) -> str:
                 f"{place}, which does not lie beside it",
                 code="local_include",
                 mend="put the file there, or paste its text in the line's place",
+            )
+        if included.suffix not in SOURCE_SUFFIXES:
+            raise UsageError(
+                f"{place}, which is no source file by its name",
+                code="local_include",
+                mend="the template would hold its text; paste it yourself if you want that",
             )
         if included in known:
             lines.append(f"// {line.strip()}  (above)")
