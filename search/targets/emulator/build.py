@@ -33,6 +33,7 @@ from greenfast.search.targets.emulator.compiler_process import (
     require_space,
     run_compiler,
 )
+from greenfast.search.targets.emulator.control_edges import with_checked_edges
 from greenfast.search.targets.emulator.device_preprocessor import (
     HOST_MACROS,
     MACROS,
@@ -81,6 +82,7 @@ REFUSED = "refused"  # the reason of a ModuleFailed
 # by the same rules.
 RULES = (
     "class_bodies",
+    "control_edges",
     "device_preprocessor",
     "dynamic_shared",
     "early_macros",
@@ -323,7 +325,8 @@ class EmulatorBuild:
             if failed is not None:
                 return failed
             with open(work / "plain.s") as plain, open(work / "kernel.s", "w") as spaced:
-                spaced.writelines(with_gaps(with_own_frames_passed(plain)))
+                edged = with_checked_edges(plain)
+                spaced.writelines(with_gaps(with_own_frames_passed(edged)))
             compiled, source = [self.compiler.path], ["kernel.s"]
         command = [
             *compiled,
