@@ -16,7 +16,8 @@ __attribute__((no_sanitize("thread"))) __forceinline__ void invoke(void (*kernel
 template <class... Parameters>
 __attribute__((no_sanitize("thread"))) __forceinline__ void invoke(void (*kernel)(Parameters...),
                                                                    void** arguments) {
-    invoke(kernel, arguments, std::index_sequence_for<Parameters...>());
+    // Qualified: a text could have an `invoke` of its own beside the type of a parameter.
+    gf_emulator::invoke(kernel, arguments, std::index_sequence_for<Parameters...>());
 }
 
 }  // namespace gf_emulator
