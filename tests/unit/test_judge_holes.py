@@ -61,6 +61,31 @@ def test_a_function_beside_a_parameters_type_is_not_run_in_the_kernels_place(emu
     assert values(Kernel(emulator, text)(INPUTS, OUTPUTS, block=1), "c")[0] == 1
 
 
+OTHERS = """
+namespace real { extern "C" __global__ void k(const float* a, float* c) { c[0] = 1; } }
+namespace shown { __device__ void k(const float* a, float* c) { c[0] = 2; } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "is_built"),
+    [
+        (f"{OTHERS}using shown::k;", False),
+        (f"{OTHERS}using namespace shown;", False),
+        (OTHERS.replace("void k(const float* a, float* c) { c[0] = 2; }", "void x(const float*, "
+         "float* c) { c[0] = 2; } constexpr auto& k = x;") + "using shown::k;", False),
+        (f"{OTHERS}using real::k;", True),
+    ],
+    ids=["declaration", "directive", "reference", "the kernel itself"],
+)  # fmt: skip
+def test_the_kernel_that_runs_is_the_one_that_a_gpu_launches(emulator, text, is_built):
+    """A GPU finds a kernel by its symbol, and a name may find another function in C++."""
+    built = emulator.build_module(text, ("k",), flavour="plain", deadline_s=60)
+    assert isinstance(built, ModuleFailed) is not is_built
+    if is_built:
+        assert values(Kernel(emulator, text)(INPUTS, OUTPUTS, block=1), "c")[0] == 1
+
+
 def test_objects_that_fill_the_memory_are_refused_and_no_fault(emulator):
     text = "__device__ float big[1 << 28];\n" + HEAD + "big[threadIdx.x] = 1; c[0] = big[1];\n}\n"
     failed = emulator.build_module(text, ("k",), flavour="plain", deadline_s=60)

@@ -25,6 +25,7 @@ from pathlib import Path
 from greenfast.search.cpu_time import Deadline, beside_others
 from greenfast.search.devices.clusters import declared_clusters
 from greenfast.search.errors import Fault
+from greenfast.search.kernels.tables import ENTRY_ALIAS
 from greenfast.search.targets.emulator.compiler_folders import compiler_folders
 from greenfast.search.targets.emulator.compiler_process import (
     CompilerFailed,
@@ -212,7 +213,7 @@ class EmulatorBuild:
         if isinstance(text, CompilerFailed):
             return ModuleFailed(text.reason, text.log, time.monotonic() - begin)
         with self._work_folder() as work:
-            calls = "".join(f"GF_EMULATOR_ENTRY({entry})\n" for entry in entries)
+            calls = "".join(map(_entry_call, entries))
             (work / "kernel.cu").write_text(f"{text}\n{calls}")
             deadline = Deadline.of(deadline_s)
             failed = beside_others(
@@ -366,6 +367,12 @@ def _no_full_disk(folder: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise disk_full(folder) from error
         raise
+
+
+def _entry_call(entry: str) -> str:
+    """The line that makes an entry callable. An alias is a reference, others are symbols."""
+    macro = "GF_EMULATOR_ALIAS" if entry.startswith(ENTRY_ALIAS) else "GF_EMULATOR_ENTRY"
+    return f"{macro}({entry})\n"
 
 
 def object_failure(path: Path, entries: Sequence[str], text: str) -> CompilerFailed | None:
