@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from greenfast import __version__
+from greenfast.app.bundle.callers import callers
 from greenfast.app.bundle.download import (
     Bundle,
     candidate_files,
@@ -23,8 +24,6 @@ from greenfast.app.bundle.verify import as_text
 from greenfast.app.history import measured_device
 from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow, TrialDetail, TuningRow
-from greenfast.runtime.cpp_header import cpp_files
-from greenfast.runtime.read_bundle import kernel_set
 from greenfast.search.dispatch.build import (
     GroupTimes,
     TimedWorkload,
@@ -151,8 +150,8 @@ def tuning_bundle(services: Services, tuning_id: str) -> Bundle:
         files |= {f"{folder}/{name}": data for name, data in own.items()}
         described.append(_described(kernel, served, folder, cubins))
     manifest = json_of(_manifest(kernel, tuning, kernels, described, files))
-    if callers := _callers({**files, "manifest.json": manifest}):
-        files |= callers
+    if programs := callers({**files, "manifest.json": manifest}):
+        files |= programs
         manifest = json_of(_manifest(kernel, tuning, kernels, described, files))
     files["manifest.json"] = manifest
     return Bundle(
@@ -161,16 +160,6 @@ def tuning_bundle(services: Services, tuning_id: str) -> Bundle:
         tuple(sorted(files)),
         str(kernels[0].trial.source_digest),
     )
-
-
-def _callers(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The C++ header and the TVM-FFI module; none for kernels that these do not launch."""
-    try:
-        kernels = kernel_set(files, "this bundle")
-        texts = cpp_files(kernels)
-    except UsageError:
-        return {}
-    return {f"cpp/{name}": text.encode() for name, text in texts.items()}
 
 
 def _kernel_files(

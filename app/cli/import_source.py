@@ -13,6 +13,8 @@ from greenfast.app.cli.import_headers import device_lines, refuse_host_code
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.expressions import Value, expression
+from greenfast.search.kernels.template_text import ENDS_RAW_TEXT
+from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.text import shortened, visible
 from greenfast.search.toolchain.includes import is_allowed
 
@@ -21,6 +23,10 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,47}\Z", re.ASCII)
 MOST_INCLUDES = 32
 PlacedLine = tuple[str, str]  # a line, and `FILE:LINE` of the file that it is from
+# A stranger's file may name any file, and what it names becomes part of a kernel that is shared.
+SOURCE_SUFFIXES = word_set(
+    ".h .hh .hpp .hxx .cuh .cu .c .cc .cpp .cxx .inl .ipp .tpp .inc .def .impl"
+)
 _LOCAL_INCLUDE = re.compile(r'\s*#\s*include\s+"(?!gf/)([^"]*)"')
 _PRAGMA_ONCE = re.compile(r"(?m)^[ \t]*#[ \t]*pragma[ \t]+once\b.*$")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -181,11 +187,10 @@ def read_cuda_text(whole: str, path: Path) -> CudaText:
     """A CUDA text that a file holds or is, with the local files that it includes."""
     lines = _with_includes(whole, path, visible(path), [path.resolve()])
     text = _without_entry_macros("\n".join(line for line, _ in lines))
-    for word in ("{% endraw", "{%- endraw", "{%endraw"):
-        if word in text:
-            raise UsageError(
-                f"{visible(path)} holds {word!r}, which a template cannot hold", code="bad_source"
-            )
+    if match := ENDS_RAW_TEXT.search(text):
+        raise UsageError(
+            f"{visible(path)} holds {match[0]!r}, which a template cannot hold", code="bad_source"
+        )
     return CudaText(text, tuple(place for _, place in lines))
 
 
@@ -224,6 +229,12 @@ def _with_include(line: str, place: str, path: Path, known: list[Path]) -> list[
             f"{sentence}, which is not in the same folder",
             code="local_include",
             mend="put the file there, or paste its text in the line's place",
+        )
+    if included.suffix not in SOURCE_SUFFIXES:
+        raise UsageError(
+            f"{sentence}, which is no source file by its name",
+            code="local_include",
+            mend="the template would hold its text; paste it yourself if you want that",
         )
     if included in known:
         return [(f"// {line.strip()}  (above)", place)]
