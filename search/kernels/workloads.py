@@ -205,7 +205,7 @@ class WorkloadForm:
             if not 0 <= int(size) <= LARGEST_DIM
         ]
         faults += [
-            f"{name}={values[name]} is no multiple of {multiple}, as the stride of a row has to be "
+            f"{name}={values[name]} is not a multiple of {multiple}, as a row's stride must be "
             "(stride_elements in kernel.toml)"
             for name, multiple in self.row_dims
             if int(values[name]) % multiple

@@ -64,7 +64,7 @@ def text_of(path: Path) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise bad(path, "it is no UTF-8 text") from error
+        raise bad(path, "it is not UTF-8 text") from error
     if not text.strip():
         raise bad(path, "it is empty")
     if text[:200].lstrip().lower().startswith(PAGES):

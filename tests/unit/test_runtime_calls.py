@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from runtime_bundles import RECORDED, SETS, built_stub, files_of, use
+from runtime_bundles import RECORDED, SETS, built_stub, files_of, forget_driver, use
 
 import greenfast
 from greenfast.runtime import nvrtc
@@ -76,6 +76,18 @@ def test_a_launch_has_the_addresses_strides_and_scale_of_its_call(stub, attentio
     assert words[13:16] == words[16:19] == [4 * 130 * 64, 130 * 64, 64]
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("NVIDIA H100 80GB HBM3", "of attention-h100,"), ("NVIDIA L4", "no tuned set for NVIDIA L4")],
+)
+def test_a_shape_alone_is_explained_for_the_gpu_of_this_machine(stub, monkeypatch, name, words):
+    monkeypatch.setenv("STUB_GPU_NAME", name)
+    forget_driver()
+    shape = {"B": 2, "H": 8, "S_q": 256, "D": 64}
+    assert words in str(greenfast.explain("attention", **shape))
+    assert "of attention-h200," in str(greenfast.explain("attention", gpu="NVIDIA H200", **shape))
+
+
 def test_shared_memory_is_allowed_even_where_it_is_little(stub, attention):
     """A kernel with 48 KB of its own and a little more at launch needs consent for the little."""
     program = next(iter(attention.programs.values()))
@@ -125,7 +137,7 @@ def test_what_the_kernels_cannot_take_has_a_reason(stub, attention, q, settings,
         (((2, 8, 256, 64), (1, 8, 256, 64), (1, 8, 256, 64)), {}, "need broadcasting"),
         (((2, 0, 256, 64),) * 3, {}, "empty"),
         (((2, 8, 256, 64), (2, 4, 256, 64), (2, 4, 256, 64)), {}, "enable_gqa is off"),
-        (((2, 8, 256, 64), (2, 3, 9, 64), (2, 3, 9, 64)), {"grouped": True}, "no multiple of 3"),
+        (((2, 8, 256, 64), (2, 3, 9, 64), (2, 3, 9, 64)), {"grouped": True}, "not a multiple of 3"),
         (((2, 8, 256, 64),) * 3, {"scale": 0.0}, "the scale is 0.0"),
         (((2, 8, 256, 64),) * 3, {"scale": float("nan")}, "the scale is nan"),
     ],
