@@ -53,7 +53,8 @@ def test_a_recording_is_exported_and_read_back(tmp_path, capsys, monkeypatch):
         assert sum(result.figure is not None for result in space.results) > 100
     assert run(["export", target]) == 2
     error = capsys.readouterr().err
-    assert "cannot be exported as json (give --format t4" in error and "--strategy exhaustive" in error
+    assert "cannot be exported as json (give --format t4" in error
+    assert "--strategy exhaustive" in error
 
 
 def test_an_imported_space_is_exported_with_the_names_values_and_times_of_its_file(
