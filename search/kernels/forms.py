@@ -374,8 +374,8 @@ KERNEL = Form(
             "reference_uses",
             STRINGS,
             "the modules that reference.py imports: `KERNEL` for another kernel's reference, "
-            "imported as `KERNEL_reference`, or `MODULE:FUNCTION` for a function in MODULE.py beside "
-            "it, in the folder above, or shipped (`greenfast_bounds:summed`)",
+            "imported as `KERNEL_reference`, or `MODULE:FUNCTION` for a function in MODULE.py "
+            "beside it, in the folder above, or shipped (`greenfast_bounds:summed`)",
             "[]",
         ),
         Key("empty_dims", STRINGS, "dims that may be 0", "[]"),
