@@ -307,14 +307,14 @@ def test_explain_tells_the_rule_the_measurement_and_the_way_back():
     assert "255 < S_q <= 256" in said.why
     outside = greenfast.explain("attention", B=2, H=8, S_q=40960, D=64, dtype="bf16")
     assert outside.kernel is None
-    assert "which was measured" in str(outside)
+    assert "outside the measured range" in str(outside)
     half = greenfast.explain("attention", B=2, H=8, S_q=256, D=64, dtype="fp16")
     assert half.kernel is not None and half.kernel != said.kernel
     for settings in ({"D": 96}, {"D": 64, "dtype": "fp8"}):
         other = greenfast.explain("attention", B=2, H=8, S_q=256, **settings)
         assert other.kernel is None
     elsewhere = greenfast.explain("attention", gpu="NVIDIA L4", B=2, H=8, S_q=256, D=64)
-    assert "there is one for NVIDIA H200" in elsewhere.why
+    assert "NVIDIA H200" in elsewhere.why
     with pytest.raises(UsageError, match="the dim S_q is missing"):
         greenfast.explain("attention", B=1, H=1, D=64)
     with pytest.raises(UsageError, match="unknown operation 'softmax'"):
