@@ -25,7 +25,7 @@ TRY = {
     "uninitialised": "write this memory before it is read, on every path and by every thread",
     "in_flight_read": "wait for the copy (and pass a barrier) before reading its destination",
     "unwaited_copy": "wait for every copy before the kernel ends",
-    "out_of_bounds": "mask the access with the tensor's size; sizes need not be multiples of a tile",
+    "out_of_bounds": "mask the access with the tensor's size, which may not be a tile's multiple",
     "misaligned": "align the address to the size of the access, or use a narrower one",
     "deadlock": "let every thread of the block or warp reach the same barrier",
     "divergence": "let every thread of the block or warp reach the same barrier",

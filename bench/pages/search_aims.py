@@ -11,6 +11,7 @@ from bench.pages.sections import rows, source_of, table
 from bench.results import Row, find_result
 
 QUALITY, RATE, TWO = "search_quality", "h200/search_rate", "h200/two_gpus"
+TWO_RESULTS = (TWO, "h100/two_gpus")
 BOOKS = "bookkeeping"
 # Kernel Tuner's rate was measured on these templates, as far as there are results.
 TUNER_RATES = (
@@ -79,7 +80,9 @@ def _fastest() -> Row:
 def _rates() -> Iterable[Line]:
     name = f"trials a minute, one H200, {_cores(RATE)} cores, first search of a process"
     yield _line(name, 1000.0, _fastest()["trials_per_minute"], RATE, least=True)
-    yield _line("two GPUs against one", 1.8, find_result(TWO)["gain"], TWO, least=True)
+    for result in TWO_RESULTS:
+        name = f"two GPUs against one, {_workload(result)}"
+        yield _line(name, 1.8, find_result(result)["gain"], result, least=True)
 
 
 def _tuner() -> Iterable[Line]:
@@ -91,8 +94,16 @@ def _tuner() -> Iterable[Line]:
 
 def _idle() -> Iterable[Line]:
     yield _line("idle share of one GPU", 0.2, _largest_idle(_fastest()), RATE, least=False)
-    (row,) = (row for row in rows(TWO) if row["search"] == "several")
-    yield _line("idle share of each of two GPUs", 0.2, _largest_idle(row), TWO, least=False)
+    for result in TWO_RESULTS:
+        (row,) = (row for row in rows(result) if row["search"] == "several")
+        name = f"idle share of each of two GPUs, {_workload(result)}"
+        yield _line(name, 0.2, _largest_idle(row), result, least=False)
+
+
+def _workload(result: str) -> str:
+    """The workload that the searches of a result had."""
+    (name,) = find_result(result)["plan"]["workloads"]
+    return f"`{name}`"
 
 
 def _largest_idle(row: Row) -> float:

@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from runtime_bundles import RECORDED, SETS, built_stub, files_of, use
+from runtime_bundles import RECORDED, SETS, built_stub, files_of, forget_driver, use
 
 import greenfast
 from greenfast.runtime import nvrtc
@@ -74,6 +74,18 @@ def test_a_launch_has_the_addresses_strides_and_scale_of_its_call(stub, attentio
     assert struct.unpack("<f", struct.pack("<I", words[9]))[0] == 0.125
     assert words[10:13] == [8 * 200 * 64, 200 * 64, 64]
     assert words[13:16] == words[16:19] == [4 * 130 * 64, 130 * 64, 64]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("NVIDIA H100 80GB HBM3", "of attention-h100,"), ("NVIDIA L4", "no tuned set for NVIDIA L4")],
+)
+def test_a_shape_alone_is_explained_for_the_gpu_of_this_machine(stub, monkeypatch, name, words):
+    monkeypatch.setenv("STUB_GPU_NAME", name)
+    forget_driver()
+    shape = {"B": 2, "H": 8, "S_q": 256, "D": 64}
+    assert words in str(greenfast.explain("attention", **shape))
+    assert "of attention-h200," in str(greenfast.explain("attention", gpu="NVIDIA H200", **shape))
 
 
 def test_shared_memory_is_allowed_even_where_it_is_little(stub, attention):
