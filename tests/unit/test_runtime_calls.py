@@ -116,7 +116,7 @@ def test_outputs_follow_the_memory_order_of_the_queries(stub, attention):
     [
         (tensor(2, 8, 256, 64, dtype="fp16"), {}, "no kernel for D=64, dtype=fp16"),
         (tensor(2, 8, 256, 128), {}, "no kernel for D=128"),
-        (tensor(2, 8, 2048, 64), {}, "S_kv=2048 is outside of 128 to 512"),
+        (tensor(2, 8, 2048, 64), {}, "S_kv=2048 is outside the measured range 128 to 512"),
         (tensor(2, 8, 256, 64, strides=(8 * 256 * 65, 256 * 65, 65, 1)), {}, "the stride 65"),
         (tensor(2, 8, 256, 64, strides=(131072, 16384, 1, 256)), {}, "the stride 256 in dim 3"),
         (tensor(2, 8, 256, 64, strides=(131072, 16384, -64, 1)), {}, "multiples of 8"),
@@ -343,7 +343,7 @@ def test_a_bundle_is_called_on_the_emulator(emulator_cache):
         kernels(x, residual, weight, gain=1.0)
     with pytest.raises(UsageError, match="N is 4096 in x and 4000 in weight"):
         kernels(x, residual, weight[:4000])
-    with pytest.raises(UsageError, match="outside of 1 to 4096"):
+    with pytest.raises(UsageError, match="outside the measured range 1 to 4096"):
         kernels(np.zeros((5000, 4096), "f2"), np.zeros((5000, 4096), "f2"), weight)
 
 
