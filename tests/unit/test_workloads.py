@@ -45,6 +45,11 @@ def test_a_workload_has_one_name_from_which_it_is_read_again(attention, text, na
     assert attention.workload(workload.name) == workload
 
 
+def test_a_dim_takes_each_value_that_its_kernel_lists_zero_too(catalogue):
+    workload = catalogue.kernel("gemm").workload("M=16,N=8,K=8,turned_a=0,turned_b=1")
+    assert workload.name == "M=16,N=8,K=8,turned_b=1"
+
+
 @pytest.mark.parametrize(
     ("text", "part"),
     [
