@@ -71,7 +71,7 @@ enum class Rounding : int { to_zero, up, down };
 
 enum class TileShape : int { m16n16k16, m32n8k16, m8n32k16, m16n8k16, m16n16k8, m16n8k8, m16n8k32 };
 enum class TileUse : int { matrix_a, matrix_b, accumulator };
-enum class Element : int { float16, bfloat16, float32, tf32, float8_e4m3, float8_e5m2 };
+enum class Element : int { float16, bfloat16, float32, tf32, float8_e4m3, float8_e5m2, int8, uint8, int32 };
 // What gf_emulator_plain_product and gf_emulator_integer_product multiply.
 enum class PlainOperand : int { int8, uint8, float64, bits, uint4, int4 };
 
@@ -170,9 +170,13 @@ void gf_emulator_bulk_commit();
 void gf_emulator_bulk_wait(int groups_left_in_flight, bool for_reads);
 
 // A product of a warpgroup; `a_registers` is null where A lies in shared memory. `flags`: 1 accumulate, 2 and 4 A and B
-// are transposed.
+// are transposed, 8 and 16 A and B are negated, 32 integer sums saturate.
 void gf_emulator_wgmma(float* d, unsigned long long a, const unsigned* a_registers, unsigned long long b, int columns,
                        gf_emulator::Element element, unsigned flags);
+// The same with a type for each matrix: D of float32, float16 (two in a word) or int32.
+void gf_emulator_wgmma_mixed(void* d, unsigned long long a, const unsigned* a_registers, unsigned long long b, int columns,
+                             gf_emulator::Element of_d, gf_emulator::Element of_a, gf_emulator::Element of_b,
+                             unsigned flags);
 void gf_emulator_wgmma_fence();
 void gf_emulator_wgmma_commit();
 void gf_emulator_wgmma_wait(int groups_left_in_flight);

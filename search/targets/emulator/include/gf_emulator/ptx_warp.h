@@ -36,9 +36,10 @@ __forceinline__ u32 block_of_grid() {
 }
 
 // The accumulators of a product that is under way are watched where they lie, so they must lie in one array.
-template <class... Places>
-__forceinline__ float* one_array(float& first, Places&... others) {
-    const float* const all[] = {&first, &others...};
+template <class Place, class... Places>
+__forceinline__ Place* one_array(Place& first, Places&... others) {
+    static_assert(sizeof(Place) == 4, "an accumulator of inline wgmma has 32 bits");
+    const Place* const all[] = {&first, &others...};
     for (int i = 0; i < int(sizeof...(others)) + 1; i++)
         if (all[i] != &first + i) gf_emulator_trap("the accumulators of inline wgmma must be one array, in order");
     return &first;
