@@ -1,4 +1,4 @@
-"""Where dynamic shared memory begins behind the static arrays, as ptxas 13.0 was seen to place it."""
+"""Where dynamic shared memory begins behind the static arrays: where ptxas 13.0 places it."""
 
 from __future__ import annotations
 
