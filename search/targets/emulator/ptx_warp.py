@@ -14,6 +14,7 @@ from greenfast.search.targets.emulator.ptx_values import (
     Values,
     needs,
     pair,
+    space_of,
     type_of,
     vector,
 )
@@ -161,7 +162,7 @@ def _barrier(instruction: Instruction, values: Values) -> str:
         needs(instruction, 1)
         return f"__syncwarp({values.read('u32', operands[0])});"
     if "red" in modifiers:
-        raise Unsupported("with a reduction; use __syncthreads_count and its kin")
+        return _barrier_reduction(instruction, values)
     waits = "sync" in modifiers
     if not waits and "arrive" not in modifiers:
         raise Unsupported("of that form")
@@ -180,6 +181,18 @@ def _barrier(instruction: Instruction, values: Values) -> str:
                 f"__syncthreads(); else gf_emulator_named_barrier({number}, {count}, true);"
             )
     return f"gf_emulator_named_barrier({number}, {count}, {'true' if waits else 'false'});"
+
+
+def _barrier_reduction(instruction: Instruction, values: Values) -> str:
+    """Of the block's own barrier: what __syncthreads_count and its kin are."""
+    modifiers, operands = instruction.modifiers, instruction.operands
+    calls = {"popc": "count", "and": "and", "or": "or"}
+    name = next((calls[m] for m in modifiers if m in calls), "")
+    number = operands[1] if len(operands) == 3 else None
+    if not name or not isinstance(number, Number) or immediate(number) != 0:
+        raise Unsupported("with a reduction at a barrier other than the whole block's")
+    call = f"__syncthreads_{name}({values.read('pred', operands[2])})"
+    return values.write(operands[0], call if name == "count" else f"bool({call})")
 
 
 def _array(kind: str, name: str, operands: tuple[Operand, ...], values: Values) -> str:
@@ -265,7 +278,10 @@ def _matrix_move(instruction: Instruction, values: Values) -> str:
     parts = vector(registers)
     if len(parts) != count:
         raise NotPtx(f"`{instruction}` moves {count} registers, not {len(parts)}")
-    address, turned = values.address(place, "shared"), "true" if "trans" in modifiers else "false"
+    address, turned = (
+        values.address(place, space_of(instruction)),
+        "true" if "trans" in modifiers else "false",
+    )
     if loads:
         lines = [f"{{ unsigned gf_emulator_all[{count}];"]
         lines.append(f"gf_emulator_ldmatrix(gf_emulator_all, {address}, {count}, {turned});")
@@ -273,6 +289,14 @@ def _matrix_move(instruction: Instruction, values: Values) -> str:
         return " ".join((*lines, "}"))
     array = _array("u32", "gf_emulator_all", parts, values)
     return f"{{ {array} gf_emulator_stmatrix({address}, gf_emulator_all, {count}, {turned}); }}"
+
+
+def _matrix_turn(instruction: Instruction, values: Values) -> str:
+    if instruction.modifiers != ("sync", "aligned", "m8n8", "trans", "b16"):
+        raise Unsupported("of that shape")
+    needs(instruction, 2)
+    target, source = instruction.operands
+    return values.write(target, f"{PTX}turned_matrix({values.read('u32', source)})")
 
 
 def _dependent_launch(instruction: Instruction, values: Values) -> str:
@@ -380,6 +404,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("bar", "barrier"), _barrier),
     "mma": _product,
     **dict.fromkeys(("ldmatrix", "stmatrix"), _matrix_move),
+    "movmatrix": _matrix_turn,
     "wgmma": _warpgroup,
     "setmaxnreg": _register_budget,
     "griddepcontrol": _dependent_launch,

@@ -160,7 +160,7 @@ Warpgroups::Group& Warpgroups::group(Block& block, Warpgroup& warpgroup, std::si
     while (warpgroup.groups.size() <= number) {
         Group fresh;
         if (block.checker().enabled()) {
-            fresh.completion = std::make_shared<Completion>(block.thread_count());
+            fresh.completion = std::make_shared<Completion>(block.checker(), block.thread_count());
             if (!warpgroup.groups.empty()) warpgroup.groups.back().completion->later = fresh.completion;
         }
         warpgroup.groups.push_back(std::move(fresh));

@@ -155,6 +155,8 @@ unsigned gf_emulator_mbarrier_parity(void* barrier);
 // The arrival comes when the thread's copies until now are done. `adds`: beyond those that the barrier expects.
 void gf_emulator_async_copy_arrive(void* barrier, bool adds);
 void gf_emulator_mbarrier_expect(void* barrier, unsigned bytes, bool arrives);
+// Bytes that no copy brings have come. `releases`: with what the thread did before, as a store that it has made.
+void gf_emulator_mbarrier_complete(void* barrier, unsigned bytes, bool releases);
 bool gf_emulator_mbarrier_try_wait(void* barrier, unsigned parity);
 void gf_emulator_mbarrier_wait(void* barrier, unsigned parity);
 void gf_emulator_proxy_fence(bool of_shared, bool of_global);
@@ -163,8 +165,16 @@ void gf_emulator_proxy_fence(bool of_shared, bool of_global);
 void gf_emulator_tensor_load(void* shared, const void* map, void* barrier, const unsigned* rank_mask, int rank,
                              const int* at);
 void gf_emulator_tensor_store(const void* map, const void* shared, int rank, const int* at);
+// `reduction` is an operation of atomics, on the elements of the map's type.
+void gf_emulator_tensor_reduce(const void* map, const void* shared, int rank, const int* at,
+                               gf_emulator::AtomicOperation reduction);
 void gf_emulator_bulk_load(void* shared, const void* global, unsigned bytes, void* barrier);
+void gf_emulator_bulk_multicast(void* shared, const void* global, unsigned bytes, void* barrier, unsigned ranks);
+// From the own shared memory to that of a block of the cluster, where the barrier lies, too.
+void gf_emulator_bulk_move(void* to, const void* from, unsigned bytes, void* barrier);
 void gf_emulator_bulk_store(void* global, const void* shared, unsigned bytes);
+void gf_emulator_bulk_reduce(void* global, const void* shared, unsigned bytes, gf_emulator::AtomicOperation reduction,
+                             gf_emulator::AtomicType type);
 void gf_emulator_bulk_commit();
 // `for_reads`: until the groups have read shared memory. Their writes may come later.
 void gf_emulator_bulk_wait(int groups_left_in_flight, bool for_reads);

@@ -16,6 +16,14 @@ __forceinline__ u32 shuffled(u32 value, Collective kind, u32 b, u32 c, u32 lanes
                                                 : true;
     return u32(gf_emulator_warp_collective(lanes, kind, value, argument, width));
 }
+// movmatrix: lane 4 r + c holds columns 2 c and 2 c + 1 of row r of 8, and gets them of the transposed matrix.
+__forceinline__ u32 turned_matrix(u32 value) {
+    const int lane = int(gf_emulator_lane()), row = lane / 4, column = lane % 4 * 2;
+    const u32 first = __shfl_sync(~0u, value, column * 4 + row / 2);
+    const u32 second = __shfl_sync(~0u, value, (column + 1) * 4 + row / 2);
+    const int half = row % 2 * 16;
+    return (first >> half & 0xffffu) | (second >> half & 0xffffu) << 16;
+}
 __forceinline__ u32 lanes_in_order(int which) {
     const u32 own = 1u << gf_emulator_lane();
     switch (which) {
