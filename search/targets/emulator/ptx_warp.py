@@ -337,8 +337,9 @@ def _warpgroup_product(instruction: Instruction, values: Values) -> str:
     parts = vector(d)
     if len(parts) != columns // (4 if of_d == "f16" else 2):
         raise NotPtx(f"`{instruction}` has {len(parts)} accumulators")
-    first = f"{PTX}one_array({', '.join(values.own_place(part) for part in parts)})"
-    registers, lines, descriptor = "nullptr", ["{"], "0ull"
+    places = ", ".join(values.own_place(part) for part in parts)
+    registers, descriptor = "nullptr", "0ull"
+    lines = [f"{{ const {PTX}Accumulators gf_emulator_d({places});"]
     from_registers = len(vector(a)) > 1
     if from_registers:
         lines.append(_array("u32", "gf_emulator_a", vector(a), values))
@@ -346,13 +347,10 @@ def _warpgroup_product(instruction: Instruction, values: Values) -> str:
     else:
         descriptor = values.read("u64", a)
     element = "gf_emulator::Element::"
-    kinds = f"{element}{_ELEMENTS[of_a]}"
-    mixed = of_d != "f32" or of_a != of_b or of_a == "tf32"
-    if mixed:
-        kinds = ", ".join(f"{element}{_ELEMENTS[kind]}" for kind in (of_d, of_a, of_b))
+    kinds = ", ".join(f"{element}{_ELEMENTS[kind]}" for kind in (of_d, of_a, of_b))
     flags = _product_flags(instruction, numbers, from_registers, accumulates, values)
     lines.append(
-        f"gf_emulator_wgmma{'_mixed' if mixed else ''}({first}, {descriptor}, {registers}, "
+        f"gf_emulator_wgmma_mixed(gf_emulator_d.places, {descriptor}, {registers}, "
         f"{values.read('u64', b)}, {columns}, {kinds}, {flags}); }}"
     )
     return " ".join(lines)

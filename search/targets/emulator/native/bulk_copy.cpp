@@ -18,9 +18,11 @@ constexpr unsigned most_box_elements = 256;  // elements along an axis (CUDA Dri
 void check_box(Worker& worker, const Block& block, const CopiedBox& box, const void* site, bool store) {
     const EmulatedTensorMap& map = box.map;
     const char* what = store ? "a bulk store" : "a bulk load";
+    const bool is_tensor = map.tag == tensor_map_tag;
     if (box.row_bytes() % chunk_bytes)
         worker.fail("misaligned", site,
-                    format("%s of rows of %zu bytes, which is not a multiple of 16", what, box.row_bytes()));
+                    format("%s of %s%zu bytes, which is not a multiple of 16", what, is_tensor ? "rows of " : "",
+                           box.row_bytes()));
     if (map.swizzle_bytes && box.row_bytes() > map.swizzle_bytes)
         worker.fail("misaligned", site,
                     format("%s of rows of %zu bytes, and its swizzle has %u", what, box.row_bytes(), map.swizzle_bytes));
@@ -33,6 +35,9 @@ void check_box(Worker& worker, const Block& block, const CopiedBox& box, const v
                            shared.offset(box.shared)));
     bool strides_fit = std::uintptr_t(map.base) % chunk_bytes == 0;
     for (unsigned axis = 1; axis < map.rank; axis++) strides_fit &= map.strides_bytes[axis - 1] % chunk_bytes == 0;
+    if (!strides_fit && !is_tensor)
+        worker.fail("misaligned", site,
+                    format("%s an address that is not a multiple of 16", store ? "a bulk store to" : "a bulk load from"));
     if (!strides_fit)
         worker.fail("misaligned", site, format("%s of a tensor whose address or strides are no multiples of 16", what));
 }

@@ -174,8 +174,7 @@ Warpgroups::Accumulator& Warpgroups::accumulator(Block& block, Warpgroup& warpgr
     const WgmmaOperands& operands = operands_of(warp, 0);
     Accumulator* known = nullptr;
     for (auto& one : warpgroup.accumulators[w])
-        if (one->lanes[0] == operands.d && one->columns == operands.columns && one->element == operands.of_d)
-            known = one.get();
+        if (one->lies_at(operands)) known = one.get();
     if (!known) {
         warpgroup.accumulators[w].push_back(std::make_unique<Accumulator>());
         known = warpgroup.accumulators[w].back().get();
@@ -183,7 +182,12 @@ Warpgroups::Accumulator& Warpgroups::accumulator(Block& block, Warpgroup& warpgr
         known->words = operands.words();
         known->element = operands.of_d;
         known->changed = !warpgroup.fenced[w];
-        for (unsigned lane = 0; lane < 32; lane++) known->lanes[lane] = operands_of(warp, lane).d;
+        for (unsigned lane = 0; lane < 32; lane++) {
+            const WgmmaOperands& own = operands_of(warp, lane);
+            known->lanes[lane] = own.d;
+            for (unsigned i = 0; own.places && i < known->words; i++)
+                known->places.push_back(static_cast<std::uint32_t*>(own.places[i]));
+        }
     }
     if (!known->sums.empty()) return *known;  // in flight, or done and not waited for by this warp
     if (block.checker().enabled() && known->changed) {
@@ -199,18 +203,26 @@ Warpgroups::Accumulator& Warpgroups::accumulator(Block& block, Warpgroup& warpgr
     return *known;
 }
 
+// The first lane speaks for its warp.
+bool Warpgroups::Accumulator::lies_at(const WgmmaOperands& operands) const {
+    if (lanes[0] != operands.d || columns != operands.columns || element != operands.of_d) return false;
+    if (places.empty() || !operands.places) return places.empty() == !operands.places;
+    return std::equal(places.begin(), places.begin() + words, operands.places);
+}
+
 void Warpgroups::Accumulator::take_registers() {
     const bool halves = element == Element::float16;
     for (unsigned lane = 0; lane < 32; lane++)
         for (unsigned i = 0; i < columns / 2; i++) {
             std::uint32_t& sum = sums[accumulator_place(lane, i, columns)];
-            const std::uint32_t word = lanes[lane][halves ? i / 2 : i];
+            const std::uint32_t word = at(lane, halves ? i / 2 : i);
             sum = halves ? bits_of(HalfFormat::to_float(std::uint16_t(word >> i % 2 * 16))) : word;
         }
 }
 
 void Warpgroups::Accumulator::poison_registers() {
-    for (std::uint32_t* const lane : lanes) std::fill_n(lane, words, accumulator_poison);
+    for (unsigned lane = 0; lane < 32; lane++)
+        for (unsigned i = 0; i < words; i++) at(lane, i) = accumulator_poison;
 }
 
 void Warpgroups::Accumulator::hand_over() {
@@ -220,7 +232,7 @@ void Warpgroups::Accumulator::hand_over() {
             const auto half = [&](unsigned number) {
                 return std::uint32_t(HalfFormat::from_float(float_from_bits(sum(number))));
             };
-            lanes[lane][i] = element == Element::float16 ? half(2 * i) | half(2 * i + 1) << 16 : sum(i);
+            at(lane, i) = element == Element::float16 ? half(2 * i) | half(2 * i + 1) << 16 : sum(i);
         }
     sums.clear();
 }
@@ -381,11 +393,11 @@ void Warpgroups::own_access(Block& block, Fiber& fiber, const void* address, std
     Warpgroup& warpgroup = of(*fiber.warp);
     for (auto& one : warpgroup.accumulators[fiber.warp->index() % warps]) {
         const char* last = static_cast<const char*>(address) + bytes - 1;
-        if (!one->holds(fiber.lane, address) && !one->holds(fiber.lane, last)) continue;
+        const long offset = std::max(one->offset(fiber.lane, address), one->offset(fiber.lane, last));
+        if (offset < 0) continue;
         if (write) one->changed = true;
         if (one->sums.empty()) continue;
-        Finding finding{write ? "race" : "in_flight_read", "local:accumulators",
-                        static_cast<const char*>(address) - reinterpret_cast<const char*>(one->lanes[fiber.lane]),
+        Finding finding{write ? "race" : "in_flight_read", "local:accumulators", std::max(offset - long(bytes) + 1, 0l),
                         unsigned(bytes), block.checker().party_of(fiber, write ? Action::write : Action::read, site),
                         one->issued};
         finding.detail = "async:while {other} is under way: no gf::wgmma_wait() for its group lies between";
@@ -446,12 +458,16 @@ extern "C" {
 
 void gf_emulator_wgmma(float* d, unsigned long long a, const unsigned* a_registers, unsigned long long b, int columns,
                        Element element, unsigned flags) {
-    issue_as_warp({reinterpret_cast<std::uint32_t*>(d), a, a_registers, b, unsigned(columns), Element::float32, element,
+    issue_as_warp({reinterpret_cast<std::uint32_t*>(d), nullptr, a, a_registers, b, unsigned(columns), Element::float32, element,
                    element, flags}, __builtin_return_address(0));
 }
-void gf_emulator_wgmma_mixed(void* d, unsigned long long a, const unsigned* a_registers, unsigned long long b, int columns,
-                             Element of_d, Element of_a, Element of_b, unsigned flags) {
-    issue_as_warp({static_cast<std::uint32_t*>(d), a, a_registers, b, unsigned(columns), of_d, of_a, of_b, flags},
+void gf_emulator_wgmma_mixed(void* const* d, unsigned long long a, const unsigned* a_registers, unsigned long long b,
+                             int columns, Element of_d, Element of_a, Element of_b, unsigned flags) {
+    const unsigned words = unsigned(columns) / (of_d == Element::float16 ? 4 : 2);
+    auto* const first = static_cast<std::uint32_t*>(d[0]);
+    bool is_array = true;
+    for (unsigned i = 1; i < words; i++) is_array &= d[i] == first + i;
+    issue_as_warp({first, is_array ? nullptr : d, a, a_registers, b, unsigned(columns), of_d, of_a, of_b, flags},
                   __builtin_return_address(0));
 }
 

@@ -23,6 +23,7 @@ class Warp;
 // What each lane brings.
 struct WgmmaOperands {
     std::uint32_t* d;
+    void* const* places;  // of D's words; null: `d` is an array of them
     std::uint64_t a;
     const unsigned* a_registers;  // null: A lies in shared memory
     std::uint64_t b;
@@ -67,6 +68,7 @@ private:
     // One warp's part of an accumulator, by its lanes' addresses.
     struct Accumulator {
         std::array<std::uint32_t*, 32> lanes{};
+        std::vector<std::uint32_t*> places;  // of all lanes' words; empty: each lane has an array
         unsigned columns = 0, words = 0;
         Element element = Element::float32;
         bool changed = true;     // by its threads, since their last fence
@@ -75,12 +77,22 @@ private:
         std::vector<std::uint32_t> sums;  // while in flight: 16 rows of floats, or of integers
         Party issued{};
 
-        bool holds(unsigned lane, const void* address) const {
-            return std::uintptr_t(address) - std::uintptr_t(lanes[lane]) < words * sizeof(std::uint32_t);
+        // The byte of the lane's part that lies at the address; -1: none does.
+        long offset(unsigned lane, const void* address) const {
+            constexpr std::size_t word = sizeof(std::uint32_t);
+            const auto from = [&](const void* start) { return std::uintptr_t(address) - std::uintptr_t(start); };
+            if (places.empty()) return from(lanes[lane]) < words * word ? long(from(lanes[lane])) : -1;
+            for (unsigned i = 0; i < words; i++)
+                if (const std::size_t byte = from(places[lane * words + i]); byte < word) return long(i * word + byte);
+            return -1;
         }
-        void take_registers();       // the sums that its lanes hold
+        std::uint32_t& at(unsigned lane, unsigned i) const {
+            return places.empty() ? lanes[lane][i] : *places[lane * words + i];
+        }
+        bool lies_at(const WgmmaOperands& operands) const;
+        void take_registers();  // the sums that its lanes hold
         void poison_registers();
-        void hand_over();            // the sums to its lanes
+        void hand_over();  // the sums to its lanes
     };
     struct Product {
         WgmmaOperands operands;

@@ -183,9 +183,9 @@ void gf_emulator_bulk_wait(int groups_left_in_flight, bool for_reads);
 // are transposed, 8 and 16 A and B are negated, 32 integer sums saturate.
 void gf_emulator_wgmma(float* d, unsigned long long a, const unsigned* a_registers, unsigned long long b, int columns,
                        gf_emulator::Element element, unsigned flags);
-// The same with a type for each matrix: D of float32, float16 (two in a word) or int32.
-void gf_emulator_wgmma_mixed(void* d, unsigned long long a, const unsigned* a_registers, unsigned long long b, int columns,
-                             gf_emulator::Element of_d, gf_emulator::Element of_a, gf_emulator::Element of_b,
+// The same with a type for each matrix: D of float32, float16 (two in a word) or int32. `d` holds a place for each word.
+void gf_emulator_wgmma_mixed(void* const* d, unsigned long long a, const unsigned* a_registers, unsigned long long b,
+                             int columns, gf_emulator::Element of_d, gf_emulator::Element of_a, gf_emulator::Element of_b,
                              unsigned flags);
 void gf_emulator_wgmma_fence();
 void gf_emulator_wgmma_commit();

@@ -43,15 +43,13 @@ __forceinline__ u32 block_of_grid() {
     return (at.z * grid.y + at.y) * grid.x + at.x;
 }
 
-// The accumulators of a product that is under way are watched where they lie, so they must lie in one array.
-template <class Place, class... Places>
-__forceinline__ Place* one_array(Place& first, Places&... others) {
-    static_assert(sizeof(Place) == 4, "an accumulator of inline wgmma has 32 bits");
-    const Place* const all[] = {&first, &others...};
-    for (int i = 0; i < int(sizeof...(others)) + 1; i++)
-        if (all[i] != &first + i) gf_emulator_trap("the accumulators of inline wgmma must be one array, in order");
-    return &first;
-}
+// A place for each accumulator of a product: it is watched there while the product is under way.
+template <class... Places>
+struct Accumulators {
+    static_assert(((sizeof(Places) == 4) && ...), "an accumulator of inline wgmma has 32 bits");
+    void* places[sizeof...(Places)];
+    __forceinline__ explicit Accumulators(Places&... all) : places{&all...} {}
+};
 
 }  // namespace ptx
 }  // namespace gf_emulator
