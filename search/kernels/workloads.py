@@ -203,16 +203,17 @@ class WorkloadForm:
             for name, size in dims
             if not 0 <= int(size) <= LARGEST_DIM
         ]
-        faults += [
+        # An author's sentence says more than the derived dims behind it.
+        faults = faults or [
+            filled(requirement.because, values)
+            for requirement in self.requirements
+            if not requirement.expression(values)
+        ]
+        faults = faults or [
             f"{name}={values[name]} is no multiple of {multiple}, as the stride of a row has to be "
             "(stride_elements in kernel.toml)"
             for name, multiple in self.row_dims
             if int(values[name]) % multiple
-        ]
-        faults += [
-            filled(requirement.because, values)
-            for requirement in self.requirements
-            if not faults and not requirement.expression(values)
         ]
         if faults:
             raise self._refusal(where, faults)
