@@ -247,7 +247,7 @@ class Settings:
             writable = os.access(self.data, os.W_OK | os.X_OK)
         except OSError as error:
             raise UsageError(
-                f"the data folder {self.data} cannot be made: {error.strerror}",
+                f"the data folder {self.data} cannot be created: {error.strerror}",
                 code="bad_data_folder",
                 mend="set GREENFAST_DATA to a folder that can be written",
             ) from error

@@ -363,7 +363,7 @@ def _member(cls: type[M], value: Any) -> M:
     try:
         return cls(value)
     except ValueError:
-        raise _unreadable(f"{value!r} is no {cls.__name__}") from None
+        raise _unreadable(f"{value!r} is not a {cls.__name__}") from None
 
 
 def _plain(value: Any) -> Any:

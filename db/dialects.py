@@ -91,7 +91,7 @@ def parse_url(url: str) -> URL:
         )
     if family == "sqlite" and (parsed.database or ":memory:").startswith((":memory:", "file:")):
         raise UsageError(
-            "an SQLite database has to be a plain file",
+            "an SQLite database must be a plain file",
             code="database_url",
             mend="for example sqlite:///greenfast.sqlite",
         )

@@ -51,7 +51,7 @@ class Figures:
     time_mode: str | None = _figure(
         "of a measured or replayed time: hot (data in L2), cold, or both of several workloads"
     )
-    time_band: float | None = _figure("a factor: times closer than this are not told apart")
+    time_band: float | None = _figure("a factor: times closer than this cannot be distinguished")
     ratio_to_baseline: float | None = _figure("below 1 is faster")
     registers: int | None = _figure(sortable=True)
     spill_bytes: int | None = _figure()

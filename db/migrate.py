@@ -127,7 +127,7 @@ def _check_file(path: Path, busy_s: float) -> str | None:
         )
     if path.stat().st_size < dialects.SQLITE_HEADER_BYTES:
         raise UsageError(
-            f"{path} is no database: it holds {path.stat().st_size} bytes",
+            f"{path} is not a database: it holds {path.stat().st_size} bytes",
             code="database_unreadable",
             mend="name another file, or move this one away",
         )
@@ -192,7 +192,7 @@ def _make_folder(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the folder {path.parent} cannot be made: {error.strerror}",
+            f"the folder {path.parent} cannot be created: {error.strerror}",
             code="database_unreadable",
             mend="name another folder",
         ) from error

@@ -91,7 +91,7 @@ class Recording(Part):
             begun = connection.execute(_BEGUN, {"key": key, "at": number}).one()
             if begun.verdict is not None:
                 raise Fault(
-                    f"trial {number} of search {claim.search_id} is recorded already",
+                    f"trial {number} of search {claim.search_id} is already recorded",
                     code="trial_recorded",
                 )
             if begun.fence != claim.fence:

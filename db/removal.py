@@ -164,7 +164,7 @@ def _remove_trial(session: Session, record: SearchRecord, number: int) -> Remova
     trial = trial_record(session, record.id, number)
     if record.status not in ENDED:
         raise UsageError(
-            f"search {record.id} is {record.status}, and may go on with what its trials taught it",
+            f"search {record.id} is {record.status}, and may continue from its trials",
             code="search_not_ended",
             mend=f"`greenfast cancel {record.id}` ends it",
         )
@@ -177,7 +177,7 @@ def _remove_trial(session: Session, record: SearchRecord, number: int) -> Remova
     else:
         return Removal(trials=_delete_trials(session, record, [number]))
     raise UsageError(
-        f"trial {number} of search {record.id} stays: {why}",
+        f"trial {number} of search {record.id} cannot be removed: {why}",
         code="trial_kept",
         mend=f"`greenfast rm {record.id}` removes the whole search",
     )

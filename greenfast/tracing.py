@@ -244,7 +244,7 @@ def _stride_reason(strides: Sequence[tuple[str, tuple[int, ...]]]) -> str:
         if each and each[-1] != 1:
             return f"the last dim of {name} has stride {each[-1]}"
         if any(stride % STRIDE_ELEMENTS for stride in each[:-1]):
-            return f"strides of {name} are no multiples of {STRIDE_ELEMENTS} elements"
+            return f"strides of {name} are not multiples of {STRIDE_ELEMENTS} elements"
     return ""
 
 

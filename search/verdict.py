@@ -372,7 +372,7 @@ GateResult = Passed[Evidence] | Failed[Evidence] | Unavailable[Evidence] | Skipp
 
 def _require_own_evidence(gate: str, evidence: Evidence | None) -> None:
     if evidence is not None and not isinstance(evidence, EVIDENCE.get(gate, ())):
-        raise ValueError(f"a {type(evidence).__name__} is no evidence of gate {gate}")
+        raise ValueError(f"a {type(evidence).__name__} is not evidence of gate {gate}")
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def _compiled_of(
     for kernel in kernels:
         name = str(kernel.get("id")) if isinstance(kernel, dict) else ""
         if not _KERNEL_ID.match(name) or name in compiled:
-            raise bad_bundle(f"{path}: {name[:40]!r} is no id of a kernel, or is there twice")
+            raise bad_bundle(f"{path}: {name[:40]!r} is not the id of a kernel, or occurs twice")
         folder = f"kernels/{name}/"
         if missing := [each for each in NEEDED_FOR_KERNELS if folder + each not in files]:
             raise bad_bundle(f"{path}: kernel {name} lacks {', '.join(missing)}")

@@ -360,7 +360,7 @@ def recorded_runs(bundle: OpenedBundle) -> list[tuple[Timing, ...]]:
 def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = data.get(name, {})
     if not isinstance(value, dict):
-        raise bad_bundle(f"environment.json: {name} is no JSON object")
+        raise bad_bundle(f"environment.json: {name} is not a JSON object")
     return value
 
 

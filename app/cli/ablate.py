@@ -24,7 +24,7 @@ def ablate(
         str,
         typer.Argument(
             metavar="SEARCH[/TRIAL]",
-            help="A trial, such as s_abc/7 or last/baseline; a search stands for its best.",
+            help="A trial, such as s_abc/7 or last/baseline; a search means its best trial.",
         ),
     ],
     retune: Annotated[
@@ -34,25 +34,26 @@ def ablate(
             metavar="N",
             min=0,
             max=50,
-            help="Points tried again for a change that matters; 0: only the change itself.",
+            help="Trials that tune again after a change that matters; 0: only the change itself.",
         ),
     ] = RETUNED,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Measure every arm again, also stored ones.")
+        bool,
+        typer.Option("--fresh", help="Measure every change again, even if its result is stored."),
     ] = False,
     stored: Annotated[
-        bool, typer.Option("--stored", help="Show what is stored, and measure nothing.")
+        bool, typer.Option("--stored", help="Show stored results, and measure nothing.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Switch each feature of a winner off, and step each of its numbers, one at a time.
 
     Every change goes through all gates. On a GPU it is timed in turns with the winner, and the
-    intervals are corrected for the number of changes. Where a change matters, the other values are
-    tuned again for a few trials. On an emulator or a recording, changes within the band of the
-    times stay unclear.
+    intervals are corrected for the number of changes. If a change matters, a few trials tune the
+    other values again. On an emulator or a recording, changes smaller than the error of the times
+    stay unclear.
 
-    Results are stored one by one: the same command goes on after an interruption.
+    Each result is stored at once, so the same command continues after an interruption.
     """
     from greenfast.app.views.ablations import run_ablation, stored_ablation
 

@@ -33,7 +33,7 @@ def album(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run the album: small kernels that are wrong in one way each, and correct ones.
+    """Run the album: small kernels, each wrong in one way, and correct ones.
 
     Each wrong kernel must be caught by the gate that its entry names, and each correct one must
     pass. Exit codes: 0 all entries end as expected, 1 at least one does not.

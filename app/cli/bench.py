@@ -36,16 +36,23 @@ def bench(
     seed: Seed = None,
     mode: Annotated[
         str | None,
-        typer.Option("--mode", metavar="MODE", help="Of measured times: hot, cold or auto."),
+        typer.Option(
+            "--mode",
+            metavar="MODE",
+            help="The state of the caches for measured times: hot, cold or auto.",
+        ),
     ] = None,
     repeat: Annotated[
-        int, typer.Option("--repeat", metavar="N", min=1, max=1000, help="Rounds over all.")
+        int,
+        typer.Option(
+            "--repeat", metavar="N", min=1, max=1000, help="Repeat the measurement N times."
+        ),
     ] = 1,
     as_json: AsJson = False,
 ) -> int:
-    """Time candidates again, side by side; the first is what the others are compared with.
+    """Time candidates again, side by side. The others are compared with the first.
 
-    Each goes through all gates, so that no wrong candidate is timed. A trial runs with the files of
+    Each passes through all gates, so no wrong candidate is timed. A trial runs with the files of
     its search, and by default on its workloads and target. Nothing is stored.
 
     Example: `greenfast bench attention/wmma:stage2 attention/wmma:flashcore_a --target cuda:0`.

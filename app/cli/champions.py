@@ -32,7 +32,7 @@ COLUMNS = (
 
 def champions(
     kernel: Annotated[
-        str | None, typer.Argument(metavar="KERNEL", help="List this kernel's champions only.")
+        str | None, typer.Argument(metavar="KERNEL", help="List only this kernel's champions.")
     ] = None,
     replaced: Annotated[
         bool, typer.Option("--replaced", help="Also list champions that were replaced.")

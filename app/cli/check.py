@@ -119,7 +119,7 @@ StrictOption = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Report writes of one value by several threads, too, where nothing orders them.",
+        help="Also report unordered writes of the same value by several threads.",
     ),
 ]
 FormOption = Annotated[
@@ -158,7 +158,7 @@ def check(
     not all threads reach, and deadlocks. Every finding names its lines. The report also lists the
     lines that cost the most memory traffic.
 
-    Only executed schedules and inputs are observed: a clean report is no proof.
+    Only executed schedules and inputs are observed, so a clean report is not a proof.
 
     Exit codes: 0 clean, 1 findings.
     """

@@ -89,7 +89,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
         Command("trial", "trial", "Take one candidate through all gates."),
         Command("evolve", "evolve", "Let a program write sources; keep the fastest correct one."),
         Command("mcp", "mcp", "Serve judging and reading to an agent over MCP."),
-        Command("judge", "judge", "Take a source of your own through all gates of a kernel."),
+        Command("judge", "judge", "Test your own source with all gates of a kernel."),
         Command("check", "check", "Look for races and bad memory accesses, also in your own .cu."),
         Command("explain", "explain", "Tell why a trial is wrong: stage, step, and error."),
         Command("probe", "probe", "Find the stage at which a candidate's values go wrong."),
@@ -108,7 +108,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
         Command(
             "import-space",
             "import_space",
-            "Make a target of a space that another tuner measured.",
+            "Make a target from a space that another tuner measured.",
             "import_space",
         ),
     ),

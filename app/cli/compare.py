@@ -22,7 +22,7 @@ NameArgument = Annotated[
     str,
     typer.Argument(
         metavar="SEARCH[/TRIAL]",
-        help="A trial, such as s_abc/7 or last/baseline; a search stands for its best.",
+        help="A trial, such as s_abc/7 or last/baseline; a search means its best trial.",
     ),
 ]
 
@@ -37,8 +37,8 @@ def compare(
 ) -> int:
     """Compare two trials: parameters, times, ptxas figures, counters and sources.
 
-    Times are compared only where they were taken under the same conditions. A ratio has an interval
-    only where both were measured against the same baseline, or against each other.
+    Times are compared only if they were taken under the same conditions. A ratio has an interval
+    only if both were measured against the same baseline, or against each other.
     """
     from greenfast.app.views.comparing import compare as compared
 

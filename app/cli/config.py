@@ -21,7 +21,7 @@ FURTHER = (
 
 
 def config(as_json: AsJson = False) -> int:
-    """Show every setting with its value and where it comes from.
+    """Show every setting with its value and its origin.
 
     Settings are environment variables; options of a command override them for that command. Secrets
     are not shown.

@@ -15,10 +15,10 @@ EXIT_WORKS, EXIT_LACKS = 0, 3
 
 
 def doctor(as_json: AsJson = False) -> int:
-    """Check what this machine has, what it lacks, and what to do about that.
+    """Check what is installed, what is missing, and how to fix it.
 
-    Searches on the emulator need every row that is not marked optional. The optional ones add
-    measured times, profiling and comparisons. A second table lists the settings in force.
+    Searches on the emulator need every row that is not marked optional. The optional rows add
+    measured times, profiling and comparisons. A second table lists the current settings.
 
     Exit codes: 0 the emulator works, 3 something that it needs is missing.
     """

@@ -310,7 +310,7 @@ def _problem_of(interpreter: str) -> tuple[str, str]:
         version, packages = probe.stdout.splitlines()
         is_old = tuple(map(int, version.split("."))) < LEAST_PYTHON
     except (OSError, subprocess.TimeoutExpired, ValueError):
-        return "is no working Python", f"install {_least_python()} there"
+        return "is not a working Python", f"install {_least_python()} there"
     if is_old:
         return f"is Python {version}, which is too old", f"install {_least_python()}"
     if packages:

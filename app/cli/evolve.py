@@ -59,12 +59,12 @@ def evolve(
     seed: RunSeed = 0,
     as_json: AsJson = False,
 ) -> int:
-    """Let a program of yours write sources, and keep the fastest correct one.
+    """Let your program write sources, and keep the fastest correct one.
 
-    greenfast owns the population, the gates, the budget and the memory. The first trial is the best
-    source that is known. Parents are chosen by tournaments among correct sources by time, which an
-    emulator models and does not measure. Every source is stored; `--run NAME` continues a run.
-    `python -m greenfast.propose_mutation` is a proposer without a model.
+    greenfast keeps the population, runs the gates and counts the budget. The first trial is the
+    best known source. Parents are chosen by tournaments among correct sources: the faster one
+    wins. On an emulator these times are modelled. Every source is stored; `--run NAME` continues a
+    run. `python -m greenfast.propose_mutation` is a proposer that uses no language model.
 
     Exit codes: 0 a correct source is known, 1 none is, 2 a mistake or a proposer that fails 10
     times in a row, 3 a fault, 130 Ctrl-C.

@@ -29,9 +29,7 @@ TOURNAMENT = 3
 PARENTS = 2  # of a prompt: the tournament's winner first
 RECENT = 3  # of a prompt: the latest attempts, also wrong ones
 FAILURES_IN_A_ROW = 10  # proposals without a trial, after which the run ends
-MODELLED = (
-    "Times are modelled on an emulator, not measured: closer than the band they are not told apart."
-)
+MODELLED = "On an emulator times are modelled: those within the band cannot be distinguished."
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def _read(reply: bytes) -> Proposed | NotProposed:
     try:
         text = reply.decode("utf-8")
     except UnicodeDecodeError:
-        return NotProposed("the reply is no UTF-8 text")
+        return NotProposed("the reply is not UTF-8 text")
     if not text.strip():
         return NotProposed("the reply is empty")
     if not text.lstrip().startswith("{"):
@@ -167,7 +167,7 @@ def _read(reply: bytes) -> Proposed | NotProposed:
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return NotProposed(shortened(f"the reply is no JSON: {error}"))
+        return NotProposed(shortened(f"the reply is not JSON: {error}"))
     if not isinstance(given, dict):
         return NotProposed("the reply is JSON, but no object")
     known = {name: given[name] for name in FIELDS if name in given}

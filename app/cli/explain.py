@@ -22,14 +22,14 @@ def explain(
         typer.Argument(metavar="SEARCH/TRIAL", help="A rejected trial, such as s_abc/7 or last/3."),
     ],
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Look into it again, also where an answer is stored.")
+        bool, typer.Option("--fresh", help="Explain it again, even if an answer is stored.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Look into a wrong trial: the first wrong stage, the first failing step, the error's shape.
+    """Explain a wrong trial: the first wrong stage, the first failing step, the error's pattern.
 
-    Probes compare each stage of the computation with a reference. A ladder walks from the nearest
-    correct preset to the trial, one parameter a step. A checked run looks for races and bad
+    Probes compare each stage of the computation with a reference. A ladder goes from the nearest
+    correct preset to the trial, one parameter at a time. A checked run looks for races and bad
     accesses. The answer is stored, and shown on the trial's page.
     """
     from greenfast.app.views.explanations import explained
@@ -76,4 +76,4 @@ def show(explanation: ExplanationOut) -> None:
     for finding in explanation.findings:
         out.print(text(f"- {explanation.findings_of}: {finding}"))
     for problem in explanation.problems:
-        out.print(text(f"could not be looked into: {problem}"))
+        out.print(text(f"could not be explained: {problem}"))

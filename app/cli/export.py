@@ -50,19 +50,19 @@ def export(
         Format,
         typer.Option(
             "--format",
-            help="json: everything; csv: one row a trial; t4 and kernel-tuner: for other tuners.",
+            help="json: everything; csv: one row per trial; t4 and kernel-tuner: for other tuners.",
         ),
     ] = Format.JSON,
     evidence: Annotated[
-        bool, typer.Option("--evidence", help="In JSON, also the gates' evidence of each trial.")
+        bool, typer.Option("--evidence", help="In JSON, include the gates' evidence of each trial.")
     ] = False,
     optuna: Annotated[
         str | None,
         typer.Option(
             "--optuna",
             metavar="URL",
-            help="Write an Optuna storage instead, such as sqlite:///study.db, with one study a "
-            "template; optuna-dashboard opens it.",
+            help="Write an Optuna storage instead, such as sqlite:///study.db, with one study "
+            "per template; optuna-dashboard opens it.",
         ),
     ] = None,
     output: Output = None,
@@ -134,7 +134,7 @@ def _of_recording(target: str, form: Format, evidence: bool, optuna: str | None)
         content = json_text(cache_document(rows, heading.kernel, heading.device.title)) + "\n"
     else:
         raise UsageError(
-            f"a recording is not exported as {form}",
+            f"a recording cannot be exported as {form}",
             code="bad_format",
             mend=f"give --format t4, --format kernel-tuner or --optuna, or search {heading.kernel} "
             f"with --target {target} --strategy exhaustive and export that",

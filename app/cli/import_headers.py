@@ -70,7 +70,7 @@ def refuse_host_code(bare: str, file: str) -> None:
     if match is not None:
         line = bare.count("\n", 0, match.start()) + 1
         raise UsageError(
-            f"{file}:{line}: this is code of a host, and a template holds the device's only",
+            f"{file}:{line}: this is host code, but a template can hold only device code",
             code="bad_source",
             mend="leave the kernel and what it calls in the file, or put it inside "
             "#ifndef __CUDACC_RTC__ ... #endif",

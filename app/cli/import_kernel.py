@@ -88,11 +88,10 @@ def import_(
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Make a kernel of a plain CUDA file whose tunable values are #defines.
+    """Convert a plain CUDA file with #defines for its tunable values into a kernel.
 
-    What the unmodified file computes at its default values, on the emulator, is taken as the
-    truth: candidates that differ are wrong. Replace reference.py by a float64 computation to find
-    mistakes of the plain kernel too.
+    The reference is the output of the unmodified file with its default values, on the emulator.
+    To find mistakes of the plain kernel, too, replace reference.py by a float64 computation.
 
     Exit codes: 0 written, 2 something does not fit.
     """
@@ -242,8 +241,8 @@ def _check_size(size: str, name: str, scalars: Mapping[str, int]) -> None:
     words = [] if size.isidentifier() else re.findall(r"[A-Za-z_]\w*", size)
     if not words or not scalars.keys() >= set(words):
         raise UsageError(
-            f"--arg {name}: the size {visible(size)!r} is no number, no scalar, and no expression "
-            "over scalars",
+            f"--arg {name}: the size {visible(size)!r} is neither a number nor a scalar, nor an "
+            "expression over scalars",
             code="bad_argument",
             mend="known: " + (", ".join(sorted(scalars)) or "none"),
         )
@@ -294,7 +293,7 @@ def _scalar(text: str, match: re.Match[str], dtype: str) -> int | float:
         value = float(match["value"]) if dtype.startswith("float") else int(match["value"])
     except ValueError as error:
         raise UsageError(
-            f"--arg {visible(text)!r}: {visible(match['value'])} is no {dtype}",
+            f"--arg {visible(text)!r}: {visible(match['value'])} is not of type {dtype}",
             code="bad_argument",
         ) from error
     if not abs(value) < 2**31:
@@ -316,7 +315,7 @@ def _check_type(declared: Declared, argument: ImportedArgument, file: str) -> No
         )
     if declared.is_pointer and declared.is_const and argument.role in ("output", "inout"):
         raise UsageError(
-            f"--arg {argument.name}: {file} declares it const, so it is no output",
+            f"--arg {argument.name}: {file} declares it const, so it is not an output",
             code="bad_argument",
         )
 
@@ -379,7 +378,7 @@ def _default_block(tuning: Tuning) -> list[str]:
 def _three(option: str, texts: list[str], names: tuple[str, ...]) -> list[str]:
     if not 0 < len(texts) <= 3:
         raise UsageError(
-            f"{option} is given {len(texts)} times, and it is needed once to three times",
+            f"{option} is given {len(texts)} times, but must be given one to three times",
             code="bad_command_line",
             mend=f'for example {option} "ceil_div(n, block_size_x)"',
         )

@@ -29,7 +29,9 @@ TuneFile = Annotated[
 ]
 Restrict = Annotated[
     list[str] | None,
-    typer.Option("--restrict", metavar="EXPR", help="What must hold; repeated."),
+    typer.Option(
+        "--restrict", metavar="EXPR", help="A constraint on the parameters; may be repeated."
+    ),
 ]
 GivenArguments = Annotated[
     list[str] | None,
@@ -68,7 +70,7 @@ Tolerance = Annotated[
     typer.Option(
         "--tolerance",
         metavar="T",
-        help="How far an output may be from the plain kernel's: T (|value| + their root mean "
+        help="The largest difference from the plain kernel's output: T (|value| + their root mean "
         "square).",
     ),
 ]

@@ -207,7 +207,7 @@ def _with_includes(text: str, path: Path, file: str, known: list[Path]) -> str:
             continue
         if not included.is_file():
             raise UsageError(
-                f"{place}, which does not lie beside it",
+                f"{place}, which is not in the same folder",
                 code="local_include",
                 mend="put the file there, or paste its text in the line's place",
             )
@@ -387,7 +387,7 @@ def checked_restrictions(texts: Sequence[str], names: Sequence[str], where: str)
         unknown = sorted(checked.names - set(names))
         if unknown:
             raise UsageError(
-                f"{where}: {visible(text)!r} uses {unknown[0]!r}, which is no parameter",
+                f"{where}: {visible(text)!r} uses {unknown[0]!r}, which is not a parameter",
                 code="bad_restriction",
                 mend="known: " + ", ".join(names),
             )

@@ -87,11 +87,11 @@ def import_space(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Make a target of a space that another tuner measured.
+    """Make a target from a space that another tuner measured.
 
     `greenfast search NAME --target replay:NAME` then searches it. The file's configurations are the
     whole space; those that failed are rejected with the file's reason. Nothing is compiled or
-    checked: there is no code.
+    checked, because there is no code.
     """
     from greenfast.search.recordings.imported import imported_recording
 
@@ -161,7 +161,7 @@ def require_free(name: str, folder: Path, replace: bool) -> None:
         return
     if name in Catalogue.from_environment().names() or name in recording_names():
         raise UsageError(
-            f"there is a kernel or recording called {name} already",
+            f"a kernel or recording called {name} already exists",
             code="name_taken",
             mend="give --replace to import it again" if imported else "give another --name",
         )

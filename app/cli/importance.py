@@ -23,8 +23,8 @@ BAR = 20  # characters of the largest share
 def importance(search: SearchName, as_json: AsJson = False) -> int:
     """Show which parameters the times of a search depend on.
 
-    Each share is of the variance of log time that an additive model of all parameters attributes to
-    one. The model's own quality stands beside: where it predicts nothing, shares mean nothing.
+    An additive model explains the variance of log time by the parameters; each parameter's share
+    is shown. The model's quality is shown, too: if it predicts nothing, the shares mean nothing.
     Interactions are not modelled, and a strategy does not try all values evenly.
     """
     from greenfast.app.views.importances import METHOD, importances

@@ -18,7 +18,10 @@ from greenfast.search.text import one_line
 
 EXIT_CODES = {"accepted": 0, "green": 0, "rejected": 1}
 Entry = Annotated[
-    str, typer.Option("--entry", metavar="NAME", help="The kernel function, for launches without.")
+    str,
+    typer.Option(
+        "--entry", metavar="NAME", help="The kernel function, for launches that name none."
+    ),
 ]
 Launch = Annotated[
     Path,
@@ -64,10 +67,10 @@ def judge(
     hypothesis: Hypothesis = "",
     as_json: AsJson = False,
 ) -> int:
-    """Take a source of your own through all gates of a kernel, with feedback by line.
+    """Test your own source with all gates of a kernel, with feedback by line.
 
-    The trial is stored like any other. The same source with the same launches is not run twice in
-    one scope: the stored verdict answers.
+    The trial is stored like any other. The same source with the same launches is judged only once
+    in a scope; later, the stored verdict is returned.
 
     Exit codes: 0 correct, 1 rejected, 2 the source or its launches cannot be judged, 3 a fault of
     greenfast or of the machine, 130 Ctrl-C.

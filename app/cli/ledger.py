@@ -40,10 +40,13 @@ def ledger(
     ] = None,
     search: Annotated[
         list[str] | None,
-        typer.Option("--search", metavar="SEARCH", help="Export this one only; may be repeated."),
+        typer.Option(
+            "--search", metavar="SEARCH", help="Export only this search; may be repeated."
+        ),
     ] = None,
     kernel: Annotated[
-        str | None, typer.Option("--kernel", metavar="KERNEL", help="List records of it only.")
+        str | None,
+        typer.Option("--kernel", metavar="KERNEL", help="List only records of this kernel."),
     ] = None,
     output: Output = None,
     as_json: AsJson = False,
@@ -51,7 +54,7 @@ def ledger(
     """Exchange the ledger as JSON lines, with provenance and digests.
 
     Imported records are kept apart: they are listed as foreign, and no search, time or champion
-    ever uses them. A file that is foreign, newer or changed is refused with its line, as a whole.
+    uses them. A file that is not a ledger, newer or changed is refused as a whole, with the line.
 
     Examples: `greenfast ledger export --output ours.jsonl`, `greenfast ledger import theirs.jsonl`.
     """

@@ -37,7 +37,7 @@ def lint(
         ),
     ] = None,
     gpu: Annotated[
-        str, typer.Option("--device", metavar="NAME", help="The GPU whose limits hold.")
+        str, typer.Option("--device", metavar="NAME", help="The GPU whose limits apply.")
     ] = "h200",
     as_json: AsJson = False,
 ) -> int:
@@ -96,7 +96,7 @@ def _folders(names: list[str], catalogue: Catalogue) -> tuple[Path, ...]:
         ]
         if not own:
             raise UsageError(
-                "there is no kernel of your own",
+                "there are no kernels of your own",
                 code="no_kernels",
                 mend="`greenfast new kernel NAME` writes one; or name a kernel or folder",
             )

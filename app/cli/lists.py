@@ -59,7 +59,7 @@ def targets(as_json: AsJson = False) -> int:
 
 def templates(
     kernel: Annotated[
-        str | None, typer.Argument(metavar="KERNEL", help="List this kernel's templates only.")
+        str | None, typer.Argument(metavar="KERNEL", help="List only this kernel's templates.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:

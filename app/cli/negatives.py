@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 KernelOption = Annotated[str | None, typer.Option("--kernel", metavar="KERNEL")]
 SearchOption = Annotated[
-    str | None, typer.Option("--search", metavar="SEARCH", help="Of one search, with its themes.")
+    str | None,
+    typer.Option(
+        "--search", metavar="SEARCH", help="Only negatives of this search, with its themes."
+    ),
 ]
 ReasonOption = Annotated[
     str | None, typer.Option("--reason", metavar="REASON", help="Such as slower or race.")
@@ -54,8 +57,8 @@ def negatives(
 ) -> int:
     """List ideas that were tried and did not help, newest first.
 
-    A negative whose kernel, toolchain or driver has changed since is marked as expired: it is still
-    a record, and no longer advice. `greenfast recheck` evaluates it again.
+    If the kernel, toolchain or driver has changed since, a negative is marked as expired: it is
+    still a record, but no longer advice. `greenfast recheck` evaluates it again.
     """
     from greenfast.app.views.negatives import negatives_out, themes_of
     from greenfast.db.trial_filters import parameter_filters

@@ -56,7 +56,7 @@ def new(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="[KERNEL] NAME", help="The new name; for a template after its kernel's."
+            metavar="[KERNEL] NAME", help="The new name; for a template, after the kernel's name."
         ),
     ],
     folder: Folder = None,
@@ -64,7 +64,7 @@ def new(
 ) -> int:
     """Write a kernel or a template to start from: `new kernel NAME`, `new template KERNEL NAME`.
 
-    A new kernel adds two matrices and sums the rows. It passes all checks as it is: change it step
+    A new kernel adds two matrices and sums the rows. It passes all checks at once. Change it step
     by step, and run `greenfast lint NAME` after each step. A new template has the kernel's
     arguments and an empty body.
 

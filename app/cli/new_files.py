@@ -59,7 +59,7 @@ def write_kernel(root: Path, name: str, files: Mapping[str, str]) -> Path:
     folder = root / name
     if os.path.lexists(folder):
         raise UsageError(
-            f"{shown(folder)} exists already", code="name_taken", mend="choose another name"
+            f"{shown(folder)} already exists", code="name_taken", mend="choose another name"
         )
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def add_files(folder: Path, files: Mapping[str, str]) -> None:
     for file in files:
         if os.path.lexists(folder / file):
             raise UsageError(
-                f"{shown(folder / file)} exists already",
+                f"{shown(folder / file)} already exists",
                 code="name_taken",
                 mend="choose another name",
             )

@@ -24,7 +24,7 @@ ObjectivesOption = Annotated[
 
 
 def pareto(search: SearchName, objectives: ObjectivesOption = None, as_json: AsJson = False) -> int:
-    """Show the trials of a search that no other beats in every objective.
+    """Show the trials of a search that no other trial beats in every objective.
 
     Correct trials count, also those that are slower than the baseline. Exit codes: 0 there is a
     front, 1 no correct trial has all of these figures.

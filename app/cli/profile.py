@@ -42,7 +42,7 @@ TrialArgument = Annotated[
     typer.Argument(metavar="TRIAL", help="The number of a trial. [default: the best]"),
 ]
 BestOption = Annotated[
-    bool, typer.Option("--best", help="Take the best trial; the same as no TRIAL.")
+    bool, typer.Option("--best", help="Use the best trial, which is the default.")
 ]
 WorkloadOption = Annotated[
     str | None,
@@ -71,7 +71,7 @@ def profile(
 ) -> int:
     """Run a correct trial under Nsight Compute and print its hardware counters.
 
-    With --sanitizer, run it under compute-sanitizer instead and print the defects that it reports.
+    With --sanitizer, run it under compute-sanitizer instead, and print the reported defects.
     Both need a GPU and the CUDA toolkit.
 
     Exit codes: 0 done, 1 compute-sanitizer reports defects.

@@ -20,7 +20,7 @@ def publish(
     ],
     search: Annotated[
         list[str] | None,
-        typer.Option("--search", metavar="SEARCH", help="This one only; may be repeated."),
+        typer.Option("--search", metavar="SEARCH", help="Only this search; may be repeated."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:

@@ -32,16 +32,16 @@ def recheck(
         str | None, typer.Option("--kernel", metavar="KERNEL", help="All expired negatives of it.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many trials.")
+        int, typer.Option("--limit", metavar="N", min=1, max=500, help="Evaluate at most N trials.")
     ] = 20,
     as_json: AsJson = False,
 ) -> int:
     """Evaluate old negatives again, with today's files, toolchain and driver.
 
-    The record of a negative never changes; what comes out today stands beside it. Without a name,
-    those whose kernel or toolchain has changed since are evaluated.
+    The record of a negative never changes; today's result is stored beside it. Without a name,
+    all negatives whose kernel or toolchain has changed since are evaluated.
 
-    Exit codes: 0 every negative holds, 1 one does not hold any more.
+    Exit codes: 0 every negative still holds, 1 one no longer holds.
     """
     from greenfast.app.views.rechecks import recheck as rechecked
 

@@ -64,7 +64,7 @@ BaselineOption = Annotated[
     ),
 ]
 CheckSeedsOption = Annotated[
-    int, typer.Option("--check-seeds", metavar="N", min=1, help="At most N seeds a check.")
+    int, typer.Option("--check-seeds", metavar="N", min=1, help="At most N seeds per check.")
 ]
 SecondsOption = Annotated[
     float | None,

@@ -25,12 +25,12 @@ def recording(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A recording, without or with replay: in front; `greenfast targets` lists them.",
+            help="A recording, with or without the prefix replay:; `greenfast targets` lists them.",
         ),
     ],
     as_json: AsJson = False,
 ) -> int:
-    """Show what a recording holds: its space, its device, its verdicts, its fastest candidates.
+    """Show the contents of a recording: space, device, verdicts, fastest candidates.
 
     `--target replay:NAME` answers from it in `greenfast search` and `greenfast trial`.
     """

@@ -36,15 +36,14 @@ def rm(
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be removed.")
+        bool, typer.Option("--dry-run", help="Only show what would be removed.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Remove searches or trials for good, with the sources and evidence that only they have.
+    """Delete searches or trials, with the sources and evidence that only they have.
 
-    What a champion refers to stays: its trial, its confirmation, and the trials that it was
-    compared with. A running search is refused. The searches of a tuning are removed together, and
-    the tuning with them.
+    A champion's trial, its confirmation, and the trials that it was compared with are kept. A
+    running search is refused. The searches of a tuning are removed together, with the tuning.
     """
     with opened_services() as services:
         store = services.store
@@ -67,7 +66,7 @@ def ask(removal: Removal) -> None:
         say(line)
     if not sys.stdin.isatty():
         raise UsageError(
-            "nothing is removed: nobody can be asked here",
+            "nothing was removed: there is no terminal to ask for confirmation",
             code="needs_yes",
             mend="add --yes to remove without asking",
         )

@@ -84,7 +84,7 @@ def search(
     """Search for the fastest correct candidate of a kernel.
 
     The baseline is evaluated first, as trial 0. Every trial is stored with its evidence. On an
-    emulator times are modelled, not measured: they rank candidates, and prove nothing faster.
+    emulator, times are modelled: they rank candidates, but do not prove that one is faster.
 
     Ctrl-C pauses the search after the trials in flight; --resume continues it.
 

@@ -37,7 +37,7 @@ GpuSecondsOption = Annotated[
     typer.Option(
         "--gpu-seconds",
         metavar="N",
-        help="Start no trial once GPUs were occupied for N seconds, summed over the GPUs.",
+        help="Start no trial after the GPUs have worked for N seconds, summed over all GPUs.",
     ),
 ]
 NoGainOption = Annotated[
@@ -58,8 +58,8 @@ ColdOption = Annotated[
     bool,
     typer.Option(
         "--cold",
-        help="Begin without presets, earlier verdicts, champions and the best candidates of "
-        "other shapes, GPUs and toolchains.",
+        help="Start without presets, earlier verdicts, champions, and the best candidates of other "
+        "shapes, GPUs and toolchains.",
     ),
 ]
 StrategyOption = Annotated[
@@ -76,8 +76,9 @@ ObjectivesOption = Annotated[
     typer.Option(
         "--objectives",
         metavar="NAMES",
-        help=f"What the strategy minimises, among {', '.join(OBJECTIVES)}. The best stays the "
-        "fastest correct candidate; `greenfast pareto` shows the others. [default: time]",
+        help=f"What the strategy minimises, among {', '.join(OBJECTIVES)}. The best is "
+        "always the fastest correct candidate; `greenfast pareto` shows the others. "
+        "[default: time]",
     ),
 ]
 PopulationOption = Annotated[
@@ -110,15 +111,15 @@ ModeOption = Annotated[
     typer.Option(
         "--mode",
         metavar="MODE",
-        help="How measured times find the caches: hot (data in L2), cold (data in memory), or "
-        "auto (by the workload's size). [default: auto]",
+        help="The state of the caches for measured times: hot (data in L2), cold (data in memory), "
+        "or auto (by the workload's size). [default: auto]",
     ),
 ]
 ConfirmOption = Annotated[
     bool,
     typer.Option(
         "--confirm/--no-confirm",
-        help="Where times are measured, time the winner again in fresh processes.",
+        help="On a GPU, time the winner again in fresh processes.",
     ),
 ]
 NameOption = Annotated[
@@ -133,7 +134,7 @@ MaxRegistersOption = Annotated[
         "--max-registers",
         metavar="N",
         min=0,
-        help="Reject candidates with more registers a thread.",
+        help="Reject candidates with more registers per thread.",
     ),
 ]
 MaxSpillsOption = Annotated[
@@ -151,7 +152,7 @@ MaxSmemOption = Annotated[
         "--max-smem-bytes",
         metavar="N",
         min=0,
-        help="Reject candidates with more shared memory a block.",
+        help="Reject candidates with more shared memory per block.",
     ),
 ]
 ExtendOption = Annotated[
@@ -160,21 +161,23 @@ ExtendOption = Annotated[
         "--extend",
         metavar="N",
         min=1,
-        help="With --resume: try N more candidates, also where the search is completed. Its "
-        "strategy goes on from what it knows.",
+        help="With --resume: try N more candidates, even if the search is completed. Its strategy "
+        "continues from its state.",
     ),
 ]
 FreshOption = Annotated[
     bool,
     typer.Option(
         "--fresh",
-        help="Evaluate every candidate, also those that a search of the same scope has recorded.",
+        help="Evaluate every candidate, even if a search of the same scope has recorded it.",
     ),
 ]
 HypothesisOption = Annotated[
     str,
     typer.Option(
-        "--hypothesis", metavar="TEXT", help="What you expect; the report puts it to the result."
+        "--hypothesis",
+        metavar="TEXT",
+        help="What you expect; the report compares it with the result.",
     ),
 ]
 ExpectedGainOption = Annotated[
@@ -187,7 +190,7 @@ ExpectedGainOption = Annotated[
 ]
 CostOption = Annotated[
     str,
-    typer.Option("--cost", metavar="TEXT", help="What trying it costs, such as '2 days'."),
+    typer.Option("--cost", metavar="TEXT", help="The cost of trying it, such as '2 days'."),
 ]
 AblationOption = Annotated[
     float | None,

@@ -44,7 +44,7 @@ def serve(
         bool,
         typer.Option(
             "--accept-weak-sandbox",
-            help="Serve others although this kernel lacks seccomp or Landlock.",
+            help="Serve other people even if this Linux kernel lacks seccomp or Landlock.",
         ),
     ] = False,
 ) -> int:
@@ -75,8 +75,8 @@ def worker(
 ) -> int:
     """Run queued searches, one after another.
 
-    `greenfast serve` starts workers of its own; this command adds one, also on another machine that
-    uses the same database. SIGTERM or Ctrl-C queues the running search again and exits with 0.
+    `greenfast serve` starts its own workers; this command adds one, on this machine or on another
+    that uses the same database. SIGTERM or Ctrl-C queues the running search again and exits with 0.
     """
     from greenfast.app.service.worker import Stop, Worker, end_with
 

@@ -37,16 +37,17 @@ def trace(
             "--output",
             "-o",
             metavar="FILE",
-            help="The .toml, .json or .csv file to write. With several kernels their names are "
-            "added to it.",
+            help="The .toml, .json or .csv file to write. With several kernels, there is "
+            "one file per kernel, with its name added.",
         ),
     ] = Path("workloads.toml"),
     as_json: AsJson = False,
 ) -> int:
-    """Run a PyTorch program, and write which shapes it calls attention, rms_norm and linear with.
+    """Run a PyTorch program, and record the shapes of its calls of attention, rms_norm and linear.
 
     The file is for `greenfast tune`. Weights are shares of the GPU's time, or numbers of calls
-    without a GPU. Calls inside of torch.compile are seen because compilation is off while tracing.
+    without a GPU. Calls inside torch.compile are recorded, because compilation is off while
+    tracing.
 
     Exit codes: 0 written, 1 the program failed or called nothing that a kernel covers.
     """
@@ -88,7 +89,7 @@ def traced_command(program: list[str], result: Path) -> list[str]:
         words.insert(0, "python3")
     if not words or "python" not in Path(words[0]).name or not shutil.which(words[0]):
         raise UsageError(
-            f"{(words or [''])[0]!r} is no Python interpreter",
+            f"{(words or [''])[0]!r} is not a Python interpreter",
             code="bad_program",
             mend="write for example `greenfast trace -- python model.py`",
         )

@@ -34,33 +34,45 @@ class Format(StrEnum):
 VerdictOption = Annotated[
     str | None,
     typer.Option(
-        "--verdict", metavar="NAME", help="Only these: accepted, green, rejected, faulted."
+        "--verdict",
+        metavar="NAME",
+        help="Only trials with this verdict: accepted, green, rejected, faulted.",
     ),
 ]
 StageOption = Annotated[
     str | None,
-    typer.Option("--stage", metavar="NAME", help="Only those that ended here, such as ptxas."),
+    typer.Option(
+        "--stage", metavar="NAME", help="Only trials that ended at this stage, such as ptxas."
+    ),
 ]
 ReasonOption = Annotated[
     str | None,
-    typer.Option("--reason", metavar="NAME", help="Only those rejected for it, such as race."),
+    typer.Option(
+        "--reason", metavar="NAME", help="Only trials rejected for this reason, such as race."
+    ),
 ]
 TemplateOption = Annotated[
-    str | None, typer.Option("--template", metavar="NAME", help="Only those of this template.")
+    str | None, typer.Option("--template", metavar="NAME", help="Only trials of this template.")
 ]
 WhereOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--where", metavar="NAME=VALUE", help="Only those with this value; may be repeated."
+        "--where",
+        metavar="NAME=VALUE",
+        help="Only trials with this parameter value; may be repeated.",
     ),
 ]
 TextOption = Annotated[
     str | None,
-    typer.Option("--text", metavar="WORDS", help="Only those whose sentence or name has WORDS."),
+    typer.Option(
+        "--text", metavar="WORDS", help="Only trials whose sentence or name contains WORDS."
+    ),
 ]
 SortOption = Annotated[
     str,
-    typer.Option("--sort", metavar="COLUMN", help="The order; a parameter is a column, too."),
+    typer.Option(
+        "--sort", metavar="COLUMN", help="The column to sort by; parameters are columns, too."
+    ),
 ]
 ColumnsOption = Annotated[
     str,
@@ -74,7 +86,10 @@ ColumnsOption = Annotated[
     ),
 ]
 DescendingOption = Annotated[
-    bool, typer.Option("--descending", help="The largest first; those without a value last.")
+    bool,
+    typer.Option(
+        "--descending", help="Sort from large to small; trials without a value come last."
+    ),
 ]
 LimitOption = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, help="At most N trials. [default: all]")

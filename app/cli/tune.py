@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from greenfast.db.rows import SearchRow, TuningRow
 
 MODELLED = (
-    "The times are modelled, not measured: closer than a factor of 2 they are not told apart, so "
+    "The times are modelled: within a factor of 2 they cannot be distinguished, so "
     "tune again on the GPU before you use the table."
 )
 TrialsOption = Annotated[
@@ -52,7 +52,7 @@ WithinOption = Annotated[
     typer.Option(
         "--within",
         metavar="PERCENT",
-        help="Keep as few kernels as possible, each within this of the best on its workloads.",
+        help="Keep as few kernels as possible, each within PERCENT of the best on its workloads.",
     ),
 ]
 ResumeOption = Annotated[
@@ -79,11 +79,11 @@ def tune(
     resume: ResumeOption = None,
     as_json: AsJson = False,
 ) -> int:
-    """Tune a kernel for your workloads, and save what serves them as one bundle.
+    """Tune a kernel for your workloads, and save one bundle that serves them all.
 
-    Workloads that differ in compile-time values (for attention: head size, type, mask) get a
-    search each. The bundle holds the fewest kernels that are fast on all workloads, and the table
-    that picks one of them by size. On an emulator times are modelled, and the bundle says so.
+    Each set of compile-time values (for attention: head size, type, mask) gets its own search. The
+    bundle holds the fewest kernels that are fast on all workloads, and the table that picks one of
+    them by size. On an emulator, times are modelled, and the bundle is marked accordingly.
 
     Ctrl-C stops; --resume continues.
 

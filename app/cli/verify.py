@@ -23,7 +23,7 @@ def verify(
         typer.Option(
             "--target",
             metavar="TARGET",
-            help="Where to recheck it. [default: cuda:0 if there is a GPU, else emulator:h200]",
+            help="Where to check it. [default: cuda:0 if there is a GPU, else emulator:h200]",
         ),
     ] = None,
     seed: Seed = None,

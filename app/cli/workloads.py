@@ -34,7 +34,7 @@ def workloads(
     """List the workloads of a kernel, or check your own.
 
     A workload is a shape and option set: a name from this list, or values such as
-    B=8,H=16,S_q=577,D=64,dtype=bf16. Values that are left out have defaults.
+    B=8,H=16,S_q=577,D=64,dtype=bf16. Values that you leave out have defaults.
 
     Exit codes: 0 all of them can be searched, 2 at least one cannot.
     """

@@ -282,8 +282,8 @@ def comparison(
         if beats:
             return f"Faster by more than {within}. The time is {kind}, not measured."
         return (
-            f"Within {within}: {kind} times this close are not told apart, so it does not count "
-            "as faster."
+            f"Within {within}: {kind} times this close cannot be distinguished, so it does not "
+            "count as faster."
         )
     gain = f"{row.min_gain:.3g}"
     if beats:

@@ -63,7 +63,7 @@ def _require_replaceable(folder: Path) -> None:
     if not folder.exists():
         return
     if not folder.is_dir() or folder.is_symlink():
-        raise UsageError(f"{folder} is no folder", code="folder_in_use", mend="name another")
+        raise UsageError(f"{folder} is not a folder", code="folder_in_use", mend="name another")
     if any(folder.iterdir()) and not (folder / MARK).is_file():
         raise UsageError(
             f"{folder} holds other files, which a publication would replace",

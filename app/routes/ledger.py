@@ -42,7 +42,7 @@ def ablation(search: str, store: TheStore, trial: OptionalTrial = None) -> Ablat
         raise UsageError(
             f"there is no ablation of search {search}",
             code="no_ablation",
-            mend="POST to the same path, or `greenfast ablate`, makes it",
+            mend="POST to the same path, or run `greenfast ablate`",
         )
     return stored
 
@@ -69,9 +69,9 @@ def explanation(search: str, trial: TrialNumber, store: TheStore) -> Explanation
     stored = stored_explanation(store, search_id, store.trial(search_id, trial).number)
     if stored is None:
         raise UsageError(
-            f"nobody has looked into trial {trial} of search {search_id} yet",
+            f"trial {trial} of search {search_id} has not been explained yet",
             code="no_explanation",
-            mend="POST to the same path, or `greenfast explain`, does",
+            mend="POST to the same path, or run `greenfast explain`",
         )
     return stored
 
@@ -85,9 +85,9 @@ def start_explanation(
     row = store.search(search_named(store, search))
     if not can_explain(row, store.trial(row.id, trial)):
         raise UsageError(
-            f"trial {trial} of search {row.id} is not wrong in a way that can be looked into",
+            f"trial {trial} of search {row.id} was not rejected in a way that can be explained",
             code="nothing_to_explain",
-            mend="trials rejected at correctness or safety are, on an emulator or a GPU",
+            mend="only trials rejected at correctness or safety, on an emulator or a GPU, can be",
         )
     response.headers["location"] = f"/api/v1/searches/{row.id}/trials/{trial}/explanation"
     job: JobOut = services.ledger_jobs.start("explain", str(TrialName(row.id, trial)))

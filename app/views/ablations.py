@@ -149,7 +149,7 @@ def _correct(store: Store, search_id: str, number: int) -> Trial:
         raise UsageError(
             f"trial {number} of search {search_id} is not correct, so there is nothing to ablate",
             code="not_correct",
-            mend="`greenfast explain` looks into wrong trials",
+            mend="`greenfast explain` examines wrong trials",
         )
     return trial
 

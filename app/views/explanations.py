@@ -108,7 +108,7 @@ def explained(
         )
     if search.target.startswith("replay:"):
         raise UsageError(
-            f"{search.target} runs nothing, so nothing can be looked into",
+            f"{search.target} runs nothing, so there is nothing to explain",
             code="cannot_explain",
             mend="take the candidate to an emulator with `greenfast trial`",
         )

@@ -270,7 +270,7 @@ def _header(line: str) -> LedgerHeader:
             "newer", 1, f"its form is {version}, and this greenfast reads up to {FORMAT}"
         )
     if version != FORMAT or type(version) is not int:
-        raise _refused("foreign", 1, f"{version!r} is no form of a ledger")
+        raise _refused("foreign", 1, f"{version!r} is not a known ledger format")
     try:
         return LedgerHeader.model_validate(content)
     except ValidationError as error:
@@ -283,7 +283,7 @@ def _record(line: str, number: int) -> tuple[str, LedgerRecord, dict[str, Any]]:
         raise _refused("invalid", number, "a line holds a record and its digest")
     record = content["record"]
     if not isinstance(record, dict):
-        raise _refused("invalid", number, "its record is no object")
+        raise _refused("invalid", number, "its record is not an object")
     try:
         digest = _digest(_canonical(record))
     except ValueError as error:

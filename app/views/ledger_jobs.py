@@ -51,7 +51,7 @@ class LedgerJobs:
                 return state
             if len(jobs.waiting) >= MOST_WAITING:
                 raise UsageError(
-                    f"{MOST_WAITING} ablations and explanations wait already",
+                    f"{MOST_WAITING} ablations and explanations are already waiting",
                     code="jobs_busy",
                     mend="try again later, or run the command by hand",
                 )

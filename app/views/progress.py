@@ -124,7 +124,7 @@ def band_sentence(best: TrialRow | BestOut, not_told_apart: int) -> str:
     )
     return (
         f"The lowest {best.time_kind} time, which ranks nothing closer than a factor "
-        f"{best.time_band:g}: {others} within that factor and cannot be told apart from it."
+        f"{best.time_band:g}: {others} within that factor and cannot be distinguished from it."
     )
 
 

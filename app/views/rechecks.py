@@ -66,7 +66,7 @@ def recheck(
     trial = store.recorded(search_id, number)
     if trial is None or not isinstance(trial.verdict, Rejected):
         raise UsageError(
-            f"trial {number} of search {search_id} is no negative",
+            f"trial {number} of search {search_id} is not a negative",
             code="no_negative",
             mend="`greenfast negatives` lists them",
         )

@@ -149,7 +149,7 @@ def _answer(
     kind = best.time_kind or ""
     if not beats_baseline(store, row, best):
         close = (
-            f" {kind.capitalize()} times within a factor {best.time_band:g} are not told apart."
+            f" {kind.capitalize()} times within a factor {best.time_band:g} are too close to tell."
             if kind != "measured" and best.time_band
             else ""
         )

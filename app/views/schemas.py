@@ -279,5 +279,5 @@ class NegativeOut(Output):
     recorded_at: str
     expired: str = Field(
         "",
-        description="why it is no advice any more (kernel, toolchain, driver); empty: it holds",
+        description="why it is no longer advice (kernel, toolchain, driver), or empty",
     )

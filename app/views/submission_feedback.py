@@ -25,7 +25,7 @@ TRY = {
     "uninitialised": "write this memory before it is read, on every path and by every thread",
     "in_flight_read": "wait for the copy (and pass a barrier) before reading what it writes",
     "unwaited_copy": "wait for every copy before the kernel ends",
-    "out_of_bounds": "mask the access with the tensor's size; sizes are no multiples of a tile",
+    "out_of_bounds": "mask the access with the tensor's size; sizes are not multiples of a tile",
     "misaligned": "align the address to the size of the access, or use a narrower one",
     "deadlock": "let every thread of the block or warp reach the same barrier",
     "divergence": "let every thread of the block or warp reach the same barrier",

@@ -67,7 +67,7 @@ def named(store: Store, written: str) -> TrialName:
         return TrialName(search_id, baseline_number(store, search_id))
     if not (trial.isascii() and trial.isdecimal() and len(trial) <= 10):
         raise UsageError(
-            f"{trial!r} is no trial",
+            f"{trial!r} is not a trial",
             code="unknown_trial",
             mend="write SEARCH/NUMBER, SEARCH/best or SEARCH/baseline",
         )

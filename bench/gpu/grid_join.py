@@ -22,16 +22,16 @@ from tempfile import TemporaryDirectory
 from bench.command_line import script_parser
 from bench.gpu import grid_set
 from bench.gpu.grid_shapes import Place, cells, key, place_of
-from bench.gpu.grid_times import FALLBACK, result_of
+from bench.gpu.grid_times import FALLBACK
+from bench.gpu.measured_gpu import GPU_NAMES, add_gpu, result_of, set_name
 from bench.gpu.rule_regret import DTYPES
 from bench.gpu.runtime_pool import Design, Point, design, stored_points
-from bench.gpu.runtime_set import SET, stored_form
+from bench.gpu.runtime_set import stored_form
 from bench.gpu.runtime_shapes import shapes
 from bench.gpu.set_files import sealed
 from bench.gpu.tuned_set import SETS, Part, moved, read_part, renumbered
 from bench.results import Row, find_result, read_result, write_result
 
-GPU_NAME = "NVIDIA H200"
 BEFORE = " (before)"  # behind a label that stands for another kernel in the newer run
 
 
@@ -39,40 +39,44 @@ def main() -> int:
     parser = script_parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
+    add_gpu(parser)
     parser.add_argument("--times", action="store_true", help="join times alone, in FOLDER")
     options = parser.parse_args()
+    gpu: str = options.gpu
     if options.times:
         for dtype in DTYPES:
-            for name, value in joined_times(dtype, options.folder).items():
-                write_result(f"h200/{name}", value, options.folder)
+            for name, value in joined_times(dtype, options.folder, gpu).items():
+                write_result(name, value, options.folder)
         return 0
-    older = {name: find_result(f"h200/{name}") for dtype in DTYPES for name in tables_of(dtype)}
-    drawn_before = find_result("h200/drawn_calls")
+    older = {name: find_result(name) for dtype in DTYPES for name in tables_of(dtype, gpu)}
+    drawn_before = find_result(f"{gpu}/drawn_calls")
     for dtype in DTYPES:
-        for name, value in joined_times(dtype, options.folder).items():
-            write_result(f"h200/{name}", value)
-    make_set(options.folder / SET, options.kept)
+        for name, value in joined_times(dtype, options.folder, gpu).items():
+            write_result(name, value)
+    make_set(options.folder / set_name(gpu), options.kept, gpu)
     for dtype in DTYPES:
-        for name in tables_of(dtype):
-            newer = stored_form(read_result(f"h200/{name}", options.folder))
-            write_result(f"h200/{name}", joined_table(newer, older[name], dtype))
-    newer = read_result("h200/drawn_calls", options.folder)
-    write_result("h200/drawn_calls", joined_drawn(newer, drawn_before))
+        for name in tables_of(dtype, gpu):
+            newer = stored_form(read_result(name, options.folder))
+            write_result(name, joined_table(newer, older[name], dtype, gpu))
+    newer = read_result(f"{gpu}/drawn_calls", options.folder)
+    write_result(f"{gpu}/drawn_calls", joined_drawn(newer, drawn_before, gpu))
     return 0
 
 
-def tables_of(dtype: str) -> tuple[str, ...]:
-    return (result_of("runtime_table", dtype),)
+def tables_of(dtype: str, gpu: str) -> tuple[str, ...]:
+    return (result_of("runtime_table", dtype, gpu),)
 
 
 # ---- times of cells ----
 
 
-def joined_times(dtype: str, folder: Path) -> dict[str, Row]:
+def joined_times(dtype: str, folder: Path, gpu: str) -> dict[str, Row]:
     """The results of a type, by name."""
-    names = [result_of(name, dtype) for name in ("runtime_pool", "runtime_grid", "runtime_between")]
-    newer = {name: read_result(f"h200/{name}", folder) for name in names}
-    older = {name: find_result(f"h200/{name}") for name in names}
+    names = [
+        result_of(name, dtype, gpu) for name in ("runtime_pool", "runtime_grid", "runtime_between")
+    ]
+    newer = {name: read_result(name, folder) for name in names}
+    older = {name: find_result(name) for name in names}
     points: dict[str, Point] = {}
     for result in newer.values():
         points |= stored_points(result)
@@ -138,15 +142,16 @@ def both(newer: Row, older: Row) -> Row:
     return {**environment, "dates": sorted(dates)}
 
 
-def make_set(measured: Path, kept: Path | None) -> None:
+def make_set(measured: Path, kept: Path | None, gpu: str) -> None:
     """A new set, of both types; what was shipped has another text of kernel.toml, perhaps."""
     with TemporaryDirectory(prefix="greenfast-set-") as folder:
-        out = Path(folder) / SET
+        name = set_name(gpu)
+        out = Path(folder) / name
         for dtype in DTYPES:
-            content, report = grid_set.made(dtype, kept=kept)
+            content, report = grid_set.made(dtype, kept=kept, gpu=gpu)
             out.write_bytes(grid_set.with_others(content, out, dtype))
             print(dtype, json.dumps(report), flush=True)
-        (SETS / SET).write_bytes(as_measured(out.read_bytes(), measured.read_bytes()))
+        (SETS / name).write_bytes(as_measured(out.read_bytes(), measured.read_bytes()))
 
 
 def as_measured(content: bytes, older: bytes) -> bytes:
@@ -177,14 +182,14 @@ def design_in(part: Part, row: Row) -> Design:
 # ---- tables of what was called ----
 
 
-def joined_table(newer: Row, older: Row, dtype: str) -> Row:
+def joined_table(newer: Row, older: Row, dtype: str, gpu: str) -> Row:
     from bench.gpu.runtime_calls import summary
 
     runs = [{row["shape"]: row for row in result.get("rows", ())} for result in (newer, older)]
     rows = []
     for shape in shapes():
         dims = {name: getattr(shape, name) for name in ("B", "H", "H_kv", "S_q", "S_kv", "D")}
-        used = kernel_of(dims, dtype, shape.mask)
+        used = kernel_of(dims, dtype, shape.mask, gpu)
         measured = [run[shape.name] for run in runs if shape.name in run]
         same = [row for row in measured if row["kernel"] == used]
         row = (same or measured)[0]
@@ -192,21 +197,25 @@ def joined_table(newer: Row, older: Row, dtype: str) -> Row:
     return {"environment": both(newer, older), "rows": rows, "summary": summary(rows)}
 
 
-def joined_drawn(newer: Row, older: Row) -> Row:
+def joined_drawn(newer: Row, older: Row, gpu: str) -> Row:
     """Drawn shapes that a run called with the kernel that the set uses, or that PyTorch serves."""
     rows: dict[tuple[str, str, str], Row] = {}
     for row in (*newer["rows"], *older.get("rows", ())):
         which = (row["shape"], row["dtype"], row["mask"])
-        if which not in rows and row["kernel"] == kernel_of(row["dims"], row["dtype"], row["mask"]):
+        if which not in rows and row["kernel"] == kernel_of(
+            row["dims"], row["dtype"], row["mask"], gpu
+        ):
             rows[which] = row
     return {**newer, "environment": both(newer, older), "rows": list(rows.values())}
 
 
-def kernel_of(dims: Row, dtype: str, mask: str) -> str | None:
+def kernel_of(dims: Row, dtype: str, mask: str, gpu: str) -> str | None:
     import greenfast
 
     sizes: Iterable[tuple[str, int]] = dims.items()
-    answer = greenfast.explain("attention", gpu=GPU_NAME, dtype=dtype, mask=mask, **dict(sizes))
+    answer = greenfast.explain(
+        "attention", gpu=GPU_NAMES[gpu], dtype=dtype, mask=mask, **dict(sizes)
+    )
     return answer.kernel
 
 

@@ -15,7 +15,8 @@ from math import exp, log
 from pathlib import Path
 
 from bench.gpu.grid_shapes import ALIGNED, FAMILIES, Cell, Place, Side, cells, key, place_of, sides
-from bench.gpu.grid_times import FALLBACK, result_of
+from bench.gpu.grid_times import FALLBACK
+from bench.gpu.measured_gpu import DEFAULT, result_of
 from bench.gpu.runtime_pool import own_times
 from bench.gpu.runtime_shapes import Shape
 from bench.results import RESULTS, Row, find_result, read_result
@@ -54,12 +55,12 @@ class Judged:
         return min(self.scores.values(), default=1.0)
 
 
-def judged(dtype: str, folder: Path = RESULTS) -> list[Judged]:
+def judged(dtype: str, folder: Path = RESULTS, gpu: str = DEFAULT) -> list[Judged]:
     """All cells with a measured point, by the results in a folder."""
-    rows = read_result(f"h200/{result_of('runtime_grid', dtype)}", folder)["rows"]
-    between = find_result(f"h200/{result_of('runtime_between', dtype)}", folder)
+    rows = read_result(result_of("runtime_grid", dtype, gpu), folder)["rows"]
+    between = find_result(result_of("runtime_between", dtype, gpu), folder)
     inside = between.get("rows", ())
-    others = read_result("h200/runtime_grid", folder)["rows"] if dtype != "bf16" else ()
+    others = read_result(f"{gpu}/runtime_grid", folder)["rows"] if dtype != "bf16" else ()
     return judged_rows(rows, inside, others)
 
 

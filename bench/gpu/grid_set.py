@@ -1,6 +1,7 @@
 """The shipped set of attention kernels, from times on grids of shapes (grid_times).
 
     python -m bench.gpu.grid_set [--dtype bf16] [--results FOLDER] [--out SET.zip] [--kept FOLDER]
+                                 [--gpu h200]
 
 Needs no GPU. It reads h200/runtime_grid, runtime_between and runtime_pool (for fp16 those with
 _fp16 behind) of bench/results or another folder. bench.gpu.grid_rules gives cells of the grids a
@@ -20,11 +21,12 @@ from tempfile import TemporaryDirectory
 from bench.command_line import script_parser
 from bench.gpu.grid_rules import Judged, judged, rules_of, uses
 from bench.gpu.grid_shapes import Place, key
-from bench.gpu.grid_times import FALLBACK, result_of
+from bench.gpu.grid_times import FALLBACK
+from bench.gpu.measured_gpu import DEFAULT, add_gpu, result_of, set_name
 from bench.gpu.runtime_calls import PEERS
 from bench.gpu.runtime_pool import Point, own_times, stored_points, valid_entry
 from bench.gpu.set_files import Built, Entry, built, bundle_bytes
-from bench.gpu.tuned_set import DIMS, GPU, SETS, joined_parts, read_part
+from bench.gpu.tuned_set import DIMS, SETS, joined_parts, read_part
 from bench.results import RESULTS, Row, read_result
 from greenfast.runtime.archive import read_archive
 from greenfast.runtime.read_bundle import kernel_set
@@ -41,41 +43,45 @@ BEYOND = 1.5  # how far the region goes beyond what was measured
 def main() -> int:
     parser = script_parser(__doc__)
     parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16")
-    parser.add_argument("--out", type=Path, default=SETS / f"attention-{GPU}.zip")
+    parser.add_argument("--out", type=Path, help="the set; default: the shipped one")
     parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
     parser.add_argument("--results", type=Path, default=RESULTS, help="a folder of results")
+    add_gpu(parser)
     options = parser.parse_args()
-    content, report = made(options.dtype, options.results, options.kept)
-    options.out.write_bytes(with_others(content, options.out, options.dtype))
-    kernel_set(read_archive(options.out), options.out.stem)  # which the runtime has to read
+    out = options.out or SETS / set_name(options.gpu)
+    content, report = made(options.dtype, options.results, options.kept, options.gpu)
+    out.write_bytes(with_others(content, out, options.dtype))
+    kernel_set(read_archive(out), out.stem)  # which the runtime has to read
     print(json.dumps(report))
     return 0
 
 
-def made(dtype: str, folder: Path = RESULTS, kept: Path | None = None) -> tuple[bytes, Row]:
+def made(
+    dtype: str, folder: Path = RESULTS, kept: Path | None = None, gpu: str = DEFAULT
+) -> tuple[bytes, Row]:
     """The set of one type from the results in a folder, and what it serves."""
-    singles, points = sixty(dtype, folder), measured_points(dtype, folder)
-    return grid_set(judged(dtype, folder), singles, points, dtype, kept)
+    singles, points = sixty(dtype, folder, gpu), measured_points(dtype, folder, gpu)
+    return grid_set(judged(dtype, folder, gpu), singles, points, dtype, kept, gpu)
 
 
-def sixty(dtype: str = "bf16", folder: Path = RESULTS) -> list[Row]:
+def sixty(dtype: str = "bf16", folder: Path = RESULTS, gpu: str = DEFAULT) -> list[Row]:
     """Of the sixty shapes, those that may be tuned on and on which every template was timed.
 
     The first bf16 times are older than the template `decode`, which few query rows are for.
     """
     return [
         row
-        for row in read_result(f"h200/{result_of('runtime_pool', dtype)}", folder)["rows"]
+        for row in read_result(result_of("runtime_pool", dtype, gpu), folder)["rows"]
         if row["tuned"] and (_has_decode(row) or _has_many_rows(row))
     ]
 
 
-def measured_points(dtype: str, folder: Path = RESULTS) -> dict[str, Point]:
+def measured_points(dtype: str, folder: Path = RESULTS, gpu: str = DEFAULT) -> dict[str, Point]:
     """What the labels stood for when they were timed; SystemExit where two results differ."""
-    names = {result_of(name, dtype) for name in ("runtime_grid", "runtime_pool")}
+    names = {result_of(name, dtype, gpu) for name in ("runtime_grid", "runtime_pool")}
     points: dict[str, Point] = {}
-    for name in sorted(names | {"runtime_grid"}):
-        for label, point in stored_points(read_result(f"h200/{name}", folder)).items():
+    for name in sorted(names | {f"{gpu}/runtime_grid"}):
+        for label, point in stored_points(read_result(name, folder)).items():
             if points.setdefault(label, point) != point:
                 raise SystemExit(f"{name}: {label!r} is another kernel than in another result")
     return points
@@ -95,6 +101,7 @@ def grid_set(
     points: Mapping[str, Point],
     dtype: str,
     kept: Path | None,
+    gpu: str = DEFAULT,
 ) -> tuple[bytes, Row]:
     """The bundle, and what it serves. `singles`: measured shapes beside the grids."""
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
@@ -112,15 +119,15 @@ def grid_set(
         ids = {label: f"k{len(entries) + at}" for at, label in enumerate(labels)}
         compiled = {"D": width, "dtype": dtype, "mask": mask}
         for label in labels:
-            entry = valid_entry(kernel, points[label], compiled, label, GPU)
+            entry = valid_entry(kernel, points[label], compiled, label, gpu)
             if entry is None:
                 raise SystemExit(f"{label} is excluded for {compiled}: templates changed")
             entries.append(entry)
         if labels:
             groups.append(dispatch_group(compiled, group, by_cell, alone, ids, staying(points)))
-    kernels, versions = compiled_kernels(catalogue, kernel, entries, kept)
+    kernels, versions = compiled_kernels(catalogue, kernel, entries, kept, gpu)
     content = bundle_bytes(
-        kernel, kernels, groups, device(GPU), name="measured", toolchain=versions
+        kernel, kernels, groups, device(gpu), name="measured", toolchain=versions
     )
     return content, {
         "bytes": len(content),
@@ -132,7 +139,7 @@ def grid_set(
 
 
 def compiled_kernels(
-    catalogue: Catalogue, kernel: KernelSpec, entries: Sequence[Entry], kept: Path | None
+    catalogue: Catalogue, kernel: KernelSpec, entries: Sequence[Entry], kept: Path | None, gpu: str
 ) -> tuple[list[Built], dict[str, str]]:
     """The entries' kernels in their order, and the versions of what compiled them."""
     with (
@@ -143,7 +150,7 @@ def compiled_kernels(
         try:
             toolchain.require_right()
             kernels = threads.map(
-                lambda entry: built(catalogue, kernel, entry, device(GPU), toolchain), entries
+                lambda entry: built(catalogue, kernel, entry, device(gpu), toolchain), entries
             )
             return list(kernels), dict(toolchain.identity)
         finally:

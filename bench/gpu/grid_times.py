@@ -1,18 +1,20 @@
 """Times of attention kernels on grids of shapes, to make the shipped set from (grid_set).
 
-    python -m bench.gpu.grid_times FOLDER [--dtype bf16] [--after] [--between 200] [--seconds 200]
-                                   [--seed 1] [--kind prefill]
+    python -m bench.gpu.grid_times FOLDER [--dtype bf16] [--after RESULT] [--between 200]
+                                   [--seconds 200] [--seed 1] [--kind prefill] [--gpu h200]
 
 The pool (runtime_pool) has the presets, the winners of searches and the kernels that are shipped,
 compiled for one type. All of it is timed, beside PyTorch, on the shapes of the sixty that may be
 tuned on, and on an eighth of the cells of bench.gpu.grid_shapes. On the others it is the kernels
 that were close to the fastest on one of the nearest of these, or that were fastest on the cell by
-the stored results. --after takes those that were fastest in bf16, by FOLDER, on the cell and beside
-it. --between N drawn shapes inside of cells tell how far a cell can be trusted.
+the stored results. --after takes those that another result, in FOLDER or stored, has as the
+fastest on the cell and beside it: bf16 before fp16, one GPU model before the next. --between N
+drawn shapes inside of cells tell how far a cell can be trusted.
 
 FOLDER is laid out like bench/results: h200/runtime_pool, runtime_grid and runtime_between, for fp16
-with _fp16 behind. The files are written as it goes. A run that was cut short leaves gaps anywhere,
-since cells come in a shuffled order; the next one with the same FOLDER and pool goes on.
+with _fp16 behind, and h100/ for an H100. The files are written as it goes. A run that was cut short
+leaves gaps anywhere, since cells come in a shuffled order; the next one with the same FOLDER and
+pool goes on.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from bench.gpu.grid_shapes import (
     key,
     place_of,
 )
+from bench.gpu.measured_gpu import DEFAULT, add_gpu, result_of
 from bench.gpu.runtime_calls import environment, inputs, peers
 from bench.gpu.runtime_pool import Point, Pool, design, own_times, pool_points, stored_points
 from bench.gpu.runtime_shapes import Shape, shapes
@@ -62,6 +65,7 @@ class Run:
 
     folder: Path
     dtype: str
+    gpu: str
     pool: Pool
     ends: float
     labels: dict[Place, Labels] = field(default_factory=dict)  # to time on a cell; else all
@@ -73,7 +77,7 @@ class Run:
 
     def before(self, name: str) -> list[Row]:
         """Rows that an earlier run left, if its labels stand for the same points."""
-        result = find_result(f"h200/{result_of(name, self.dtype)}", self.folder)
+        result = find_result(result_of(name, self.dtype, self.gpu), self.folder)
         points = stored_points(result)
         if any(self.pool.points.get(label) != point for label, point in points.items()):
             return []
@@ -86,14 +90,15 @@ class Run:
             if any(label in row["times"] for row in value["rows"])
         }
         result = {"environment": environment(), **value, "points": points}
-        write_result(f"h200/{result_of(name, self.dtype)}", result, self.folder)
+        write_result(result_of(name, self.dtype, self.gpu), result, self.folder)
 
 
 def main() -> int:
     parser = script_parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16")
-    parser.add_argument("--after", action="store_true", help="only the fastest kernels of bf16")
+    parser.add_argument("--after", default="", metavar="RESULT", help="only its fastest kernels")
+    add_gpu(parser)
     parser.add_argument("--between", type=int, default=200, help="shapes inside of cells")
     parser.add_argument("--seconds", type=float, default=200.0)
     parser.add_argument("--seed", type=int, default=1, help="of the shapes inside of cells")
@@ -104,29 +109,26 @@ def main() -> int:
     points = pool_points(Catalogue([REPOSITORY_TEMPLATES]).kernel("attention"))
     labels: dict[Place, Labels] = {}
     if options.after:
-        before = read_result("h200/runtime_grid", options.folder)
+        before = find_result(options.after, options.folder) or read_result(options.after)
         labels = fastest_labels(before["rows"], FASTEST, FASTEST_BESIDE)
         used = frozenset().union(*labels.values())
         points = {name: it for name, it in stored_points(before).items() if name in used}
-    pool = Pool(points, heads(cells()), dtype=options.dtype)
-    run = Run(options.folder, options.dtype, pool, began + options.seconds, labels, options.kind)
+    pool = Pool(points, heads(cells()), options.gpu, options.dtype)
+    ends = began + options.seconds
+    run = Run(options.folder, options.dtype, options.gpu, pool, ends, labels, options.kind)
     if not run.before("runtime_pool"):
         measure_shapes(run)
     rows = run.before("runtime_grid")
     if options.kind:
-        run.labels = close_or_new(points)
+        run.labels = close_or_new(points, options.gpu)
     elif not options.after:
         rows = rows or screen(run)
-        run.labels = contenders(rows, points)
+        run.labels = contenders(rows, points, options.gpu)
     if not run.before("runtime_between"):
         measure_between(run, options.between, options.seed)
     measure_grid(run, rows)
     print(f"{time.perf_counter() - began:.0f} s", flush=True)
     return 0
-
-
-def result_of(name: str, dtype: str) -> str:
-    return name if dtype == "bf16" else f"{name}_{dtype}"
 
 
 # ---- what to measure ----
@@ -155,14 +157,16 @@ def screened_cells() -> list[Cell]:
     ]
 
 
-def contenders(rows: Sequence[Row], points: Mapping[str, Point]) -> dict[Place, Labels]:
+def contenders(
+    rows: Sequence[Row], points: Mapping[str, Point], gpu: str = DEFAULT
+) -> dict[Place, Labels]:
     """By cell: what is close to the fastest nearby, and what was fastest there before."""
     close = {}
     for row in rows:
         own = own_times(row)
         least = min(own.values(), default=0.0)
         close[place_of(row)] = frozenset(name for name in own if own[name] <= CLOSE * least)
-    before = fastest_before(points)
+    before = fastest_before(points, gpu)
     return {
         place: before.get(place, frozenset()).union(
             *(close[other] for other in nearest(place, close))
@@ -178,29 +182,29 @@ def nearest(place: Place, others: Iterable[Place]) -> list[Place]:
     return alike[:NEAREST]
 
 
-def close_or_new(points: Mapping[str, Point]) -> dict[Place, Labels]:
+def close_or_new(points: Mapping[str, Point], gpu: str = DEFAULT) -> dict[Place, Labels]:
     """By cell: contenders by the stored results, and all points that those do not have."""
-    stored, known = before(points)
+    stored, known = before(points, gpu)
     rows = [
         {**row, "times": {known[name]: us for name, us in row["times"].items() if name in known}}
         for row in stored.get("rows", ())
     ]
     timed = set(map(design, stored_points(stored).values()))
     new = frozenset(label for label, point in points.items() if design(point) not in timed)
-    return {place: labels | new for place, labels in contenders(rows, points).items()}
+    return {place: labels | new for place, labels in contenders(rows, points, gpu).items()}
 
 
-def before(points: Mapping[str, Point]) -> tuple[Row, dict[str, str]]:
+def before(points: Mapping[str, Point], gpu: str = DEFAULT) -> tuple[Row, dict[str, str]]:
     """The stored results, and today's label of each label in them that the pool still has."""
-    stored = find_result("h200/runtime_grid")
+    stored = find_result(f"{gpu}/runtime_grid")
     label_of = {design(point): label for label, point in points.items()}
     old = {label: design(point) for label, point in stored_points(stored).items()}
     return stored, {label: label_of[each] for label, each in old.items() if each in label_of}
 
 
-def fastest_before(points: Mapping[str, Point]) -> dict[Place, Labels]:
+def fastest_before(points: Mapping[str, Point], gpu: str = DEFAULT) -> dict[Place, Labels]:
     """By cell: the kernels that were fastest by the stored results, as today's pool calls them."""
-    stored, known = before(points)
+    stored, known = before(points, gpu)
     fastest = fastest_labels(stored.get("rows", ()), FASTEST_BEFORE, 0)
     return {
         place: frozenset(known[name] for name in labels if name in known)

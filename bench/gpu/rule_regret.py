@@ -1,6 +1,6 @@
 """How often would a rule be slower than the library on a size that was not measured?
 
-    python -m bench.gpu.rule_regret [--save]
+    python -m bench.gpu.rule_regret [--save] [--gpu h200]
 
 Each point of the grids is left out in turn, along each of its axes: the points on both sides become
 neighbours, and what their cells would use is compared with the library on the point that is
@@ -25,7 +25,7 @@ from bench.gpu.grid_rules import (
     scores,
 )
 from bench.gpu.grid_shapes import ALIGNED, Place, key, place_of
-from bench.gpu.grid_times import result_of
+from bench.gpu.measured_gpu import add_gpu, result_of
 from bench.results import Row, find_result, read_result, write_result
 
 DTYPES = ("bf16", "fp16")
@@ -36,19 +36,20 @@ WORST = 5
 def main() -> None:
     parser = script_parser(__doc__)
     add_save(parser)
+    add_gpu(parser)
     options = parser.parse_args()
     rows = []
     for dtype in DTYPES:
-        cells = {key(item.cell): item for item in judged(dtype)}
+        cells = {key(item.cell): item for item in judged(dtype, gpu=options.gpu)}
         rows.append({"dtype": dtype, "of": "points", **summary(list(left_out(cells)))})
-        inside = find_result(f"h200/{result_of('runtime_between', dtype)}").get("rows", [])
+        inside = find_result(result_of("runtime_between", dtype, options.gpu)).get("rows", [])
         rows.append({"dtype": dtype, "of": "drawn", **summary(list(drawn(cells, inside)))})
     for row in rows:
         print(row)
     if options.save:
-        measured = read_result(f"h200/{result_of('runtime_grid', DTYPES[-1])}")["environment"]
+        measured = read_result(result_of("runtime_grid", DTYPES[0], options.gpu))["environment"]
         environment = {name: measured[name] for name in ("date", "gpu", "torch")}
-        write_result("h200/rule_regret", {"environment": environment, "rows": rows})
+        write_result(f"{options.gpu}/rule_regret", {"environment": environment, "rows": rows})
 
 
 Found = tuple[float, str, str]  # our time over the library's, the shape, the kernel

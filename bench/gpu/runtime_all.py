@@ -21,6 +21,7 @@ from typing import Any
 
 from bench.command_line import require_gpu, script_parser
 from bench.gpu import checked_calls, end_to_end, runtime_calls, runtime_overhead
+from bench.gpu.measured_gpu import set_name, visible_model
 from bench.results import Row, write_json
 
 
@@ -361,7 +362,7 @@ def without_cubins() -> Row:
     from greenfast.runtime.loaded import LoadedKernels
     from greenfast.runtime.tuned import FOLDER
 
-    loaded = greenfast.load(FOLDER / "attention-h200.zip")
+    loaded = greenfast.load(FOLDER / set_name(visible_model()))
     bare = {
         name: data.replace(program, cubins={}) for name, program in loaded.kernels.programs.items()
     }

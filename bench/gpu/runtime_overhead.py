@@ -21,6 +21,7 @@ from typing import Any
 
 from bench.command_line import require_gpu, script_parser
 from bench.gpu.graph_times import times_us
+from bench.gpu.measured_gpu import set_name, visible_model
 from bench.gpu.runtime_calls import environment
 from bench.results import Row, write_json
 from greenfast.runtime.driver import MAX_DYNAMIC_SHARED
@@ -200,7 +201,7 @@ def _loaded(q: Any, k: Any, v: Any) -> Callable[[], Any]:
     import greenfast
     from greenfast.runtime.tuned import FOLDER
 
-    kernels = greenfast.load(FOLDER / "attention-h200.zip")
+    kernels = greenfast.load(FOLDER / set_name(visible_model()))
     return lambda: kernels(q, k, v)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Container
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,10 @@ def pool_points(kernel: KernelSpec) -> dict[str, Point]:
 
 
 def shipped_points() -> dict[str, Point]:
-    """Those of the shipped set, so that another set is made of no less."""
+    """Those of the shipped sets, so that another set is made of no less."""
     points: dict[str, Point] = {}
-    for program in shipped("attention")[0].programs.values():
+    programs = (kernels.programs.values() for kernels in shipped("attention"))
+    for program in chain.from_iterable(programs):
         point = Point(program.template, dict(program.parameters))
         if point not in points.values():
             points[f"{program.template} shipped {program.source_digest[:8]}"] = point

@@ -1,11 +1,13 @@
 """Measures the pool of attention kernels, makes the shipped set of it, and times the set as called.
 
-    python -m bench.gpu.runtime_set FOLDER [--parts times,set,tables] [--seconds 420]
-    python -m bench.gpu.runtime_set FOLDER --store
+    python -m bench.gpu.runtime_set FOLDER [--parts times,set,tables] [--seconds 420] [--gpu h200]
+                                           [--after RESULT]
+    python -m bench.gpu.runtime_set FOLDER --store [--gpu h200]
 
-The first runs on an H200, each part in a process of its own: `times` is grid_times for both types,
-`set` grid_set (it compiles), `tables` the sixty shapes beside their peers (runtime_calls), drawn
-shapes beside the fallback (drawn_calls) and the host's times (runtime_overhead), with the new set.
+The first runs on an H200 or H100, each part in a process of its own: `times` is grid_times for both
+types, `set` grid_set (it compiles), `tables` the sixty shapes beside their peers (runtime_calls),
+drawn shapes beside the fallback (drawn_calls) and the host's times (runtime_overhead), with the new
+set.
 FOLDER is laid out like bench/results, and has the set itself. A step that fails keeps none after it
 from running. --seconds are those of `times`, which goes on with what FOLDER has; the others take
 about 3 minutes.
@@ -23,10 +25,10 @@ import time
 from pathlib import Path
 
 from bench.command_line import require_gpu, script_parser
+from bench.gpu.measured_gpu import add_gpu, result_of, set_name
 from bench.gpu.tuned_set import SETS
 from bench.results import ROOT, Row, read_result, result_names, write_result
 
-SET = "attention-h200.zip"
 SHARES = {"bf16": 0.7, "fp16": 0.3}  # of the seconds
 TABLE_S = 60  # at most, of each table
 Step = tuple[str, ...]  # a module and its arguments
@@ -37,29 +39,34 @@ def main() -> int:
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--parts", default="times,set,tables")
     parser.add_argument("--seconds", type=float, default=420.0, help="for the part times")
+    parser.add_argument(
+        "--after", default="", metavar="RESULT", help="of bf16, as grid_times takes it"
+    )
+    add_gpu(parser)
     parser.add_argument("--store", action="store_true", help="take FOLDER into the repository")
     options = parser.parse_args()
     folder: Path = options.folder.absolute()
     if options.store:
-        return store(folder)
+        return store(folder, options.gpu)
     require_gpu()
     folder.mkdir(parents=True, exist_ok=True)
     steps = {
-        "times": times(folder, options.seconds),
-        "set": make_set(folder),
-        "tables": tables(folder),
+        "times": times(folder, options.seconds, options.gpu, options.after),
+        "set": make_set(folder, options.gpu),
+        "tables": tables(folder, options.gpu),
     }
     chosen = options.parts.split(",")
     if unknown := set(chosen) - steps.keys():
         parser.error(f"unknown part {min(unknown)!r}; known: {', '.join(steps)}")
     failed = 0
-    if not (folder / SET).is_file():
-        shutil.copy(SETS / SET, folder / SET)  # whose types are replaced one by one
+    name = set_name(options.gpu)
+    if not (folder / name).is_file() and (SETS / name).is_file():
+        shutil.copy(SETS / name, folder / name)  # whose types are replaced one by one
     for part in chosen:
         for step in steps[part]:
             failed += not is_done(step)
         if part == "set":
-            shutil.copy(folder / SET, SETS / SET)
+            shutil.copy(folder / name, SETS / name)
     return 1 if failed else 0
 
 
@@ -71,22 +78,24 @@ def is_done(step: Step) -> bool:
     return status == 0
 
 
-def times(folder: Path, seconds: float) -> list[Step]:
-    def limit(dtype: str) -> tuple[str, str]:
-        return "--seconds", str(round(SHARES[dtype] * seconds))
+def times(folder: Path, seconds: float, gpu: str, after: str) -> list[Step]:
+    def step(dtype: str, after: str) -> Step:
+        limit = ("--seconds", str(round(SHARES[dtype] * seconds)))
+        grid = ("bench.gpu.grid_times", str(folder), "--gpu", gpu, "--dtype", dtype, *limit)
+        return (*grid, "--after", after) if after else grid
 
-    grid = ("bench.gpu.grid_times", str(folder))
-    return [(*grid, *limit("bf16")), (*grid, "--dtype", "fp16", "--after", *limit("fp16"))]
+    return [step("bf16", after), step("fp16", result_of("runtime_grid", "bf16", gpu))]
 
 
-def make_set(folder: Path) -> list[Step]:
-    grid = ("bench.gpu.grid_set", "--results", str(folder), "--out", str(folder / SET))
+def make_set(folder: Path, gpu: str) -> list[Step]:
+    out = str(folder / set_name(gpu))
+    grid = ("bench.gpu.grid_set", "--results", str(folder), "--out", out, "--gpu", gpu)
     return [(*grid, "--dtype", dtype) for dtype in SHARES]
 
 
-def tables(folder: Path) -> list[Step]:
+def tables(folder: Path, gpu: str) -> list[Step]:
     def file(name: str) -> str:
-        return str(folder / "h200" / f"{name}.json")
+        return str(folder / gpu / f"{name}.json")
 
     limit = ("--seconds", str(TABLE_S))
     called, none = "bench.gpu.runtime_calls", ("--calls", "0")
@@ -101,16 +110,17 @@ def tables(folder: Path) -> list[Step]:
 # ---- without a GPU ----
 
 
-def store(folder: Path) -> int:
+def store(folder: Path, gpu: str) -> int:
     """The number of steps that failed."""
     for name in result_names(folder):
-        if name.startswith("h200/"):
+        if name.startswith(f"{gpu}/"):
             write_result(name, stored_form(read_result(name, folder)))
             print(name)
-    if (folder / SET).is_file():
-        shutil.copy(folder / SET, SETS / SET)
+    name = set_name(gpu)
+    if (folder / name).is_file():
+        shutil.copy(folder / name, SETS / name)
     steps: list[Step] = [
-        ("bench.gpu.rule_regret", "--save"),
+        ("bench.gpu.rule_regret", "--save", "--gpu", gpu),
         ("bench.pages.runtime_page", "--save"),
     ]
     return sum(not is_done(step) for step in steps)

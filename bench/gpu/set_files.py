@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.gpu.measured_gpu import GPU_NAMES
 from bench.results import Row
 from greenfast import __version__
 from greenfast.app.bundle.download import compiled_arch
@@ -215,9 +216,6 @@ def bundle_bytes(
         "kernels": rows,
     }
     return sealed(files, manifest)
-
-
-GPU_NAMES = {"h200": "NVIDIA H200", "h100": "NVIDIA H100 80GB HBM3"}  # as the driver names them
 
 
 def dispatch(kernel: str, groups: Sequence[Row]) -> Row:

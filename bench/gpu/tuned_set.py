@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.command_line import script_parser
+from bench.gpu.measured_gpu import GPU_NAMES
 from bench.gpu.set_files import Built, Entry, built, bundle_bytes, dispatch, group, sealed
 from bench.gpu.set_files import json_bytes as json_bytes_of
-from bench.results import ROOT, Row, read_result, result_names
+from bench.results import ROOT, Row, find_result, read_result, result_names
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
@@ -65,7 +66,11 @@ def recorded() -> dict[str, bytes]:
             toolchain.require_right()
             return {
                 f"attention-{GPU}.zip": attention_set(catalogue, toolchain),
-                f"rmsnorm-{GPU}.zip": rmsnorm_set(catalogue, toolchain),
+                **{
+                    f"rmsnorm-{gpu}.zip": rmsnorm_set(catalogue, toolchain, gpu)
+                    for gpu in GPU_NAMES
+                    if find_result(f"{gpu}/rmsnorm")
+                },
             }
         finally:
             toolchain.close()
@@ -150,10 +155,10 @@ def _workload(row: Row, use: str) -> Row:
 IN_PLACE = "torch-rms-norm"
 
 
-def rmsnorm_set(catalogue: Catalogue, toolchain: Toolchain) -> bytes:
+def rmsnorm_set(catalogue: Catalogue, toolchain: Toolchain, gpu: str) -> bytes:
     kernel = catalogue.kernel("rmsnorm")
     rows = []
-    for row in read_result("h200/rmsnorm")["rows"]:
+    for row in read_result(f"{gpu}/rmsnorm")["rows"]:
         peers = {peer["name"]: peer for peer in row["peers"] if peer.get("ratio")}
         if IN_PLACE in peers and peers[IN_PLACE]["interval"][1] < 1:
             workload = kernel.workload(row["workload"])
@@ -165,7 +170,7 @@ def rmsnorm_set(catalogue: Catalogue, toolchain: Toolchain) -> bytes:
             catalogue,
             kernel,
             Entry(row["template"], row["parameters"], dict(compiled), "", row["workload"]),
-            device(GPU),
+            device(gpu),
             toolchain,
         )
         for _, _, row, _ in rows
@@ -196,7 +201,7 @@ def rmsnorm_set(catalogue: Catalogue, toolchain: Toolchain) -> bytes:
         ],
     )
     versions = dict(toolchain.identity)
-    return bundle_bytes(kernel, kernels, [table], device(GPU), name="recorded", toolchain=versions)
+    return bundle_bytes(kernel, kernels, [table], device(gpu), name="recorded", toolchain=versions)
 
 
 # ---- from tuning bundles ----

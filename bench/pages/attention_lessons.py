@@ -24,7 +24,7 @@ def prototypes() -> str:
         for row in rows("seeds", "kernel")
     ]
     return table(
-        ("kernel", "idea", "us on the L4", "right", "registers", "KB shared", "here"), lines
+        ("kernel", "idea", "us on the L4", "correct", "registers", "KB shared", "here"), lines
     )
 
 

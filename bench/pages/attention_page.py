@@ -19,7 +19,7 @@ from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.spec import TemplateSpec
 
 PAGE = DOCS / "attention.md"
-SHORT = ("small", "mission", "mission_512")  # aim: 0.8 of the best peer's time
+SHORT = ("small", "mission", "mission_512")  # goal: 0.8 of the best peer's time
 AIM_RATIO, AIM_TFLOPS = 0.8, {64: 320.0, 128: 350.0}
 LISTED_STALLS = 2
 
@@ -85,7 +85,8 @@ def checked() -> str:
                 )
             )
     return table(
-        ("target", "presets", "presets and groups", "seeds", "judged", "not right", "from"), lines
+        ("target", "presets", "presets and groups", "random seeds", "runs", "wrong", "result"),
+        lines,
     )
 
 
@@ -156,7 +157,7 @@ def outcomes() -> str:
                 "TFLOP/s",
                 "best peer, us",
                 "our time / its time",
-                "aim",
+                "goal",
                 "confirmed",
                 "run",
             ),

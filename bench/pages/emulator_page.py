@@ -45,7 +45,7 @@ def album_lines() -> list[Line]:
             "planted",
         ),
         (
-            "right kernels of the album that pass",
+            "correct kernels of the album that pass",
             f"{planted['passed']} of {planted['right']}",
             "planted",
         ),
@@ -58,7 +58,7 @@ def random_lines() -> list[Line]:
     rejected = sum(count for name, count in outcomes.items() if name.startswith("rejected"))
     return [
         (
-            "random right candidates with a false alarm",
+            "random correct candidates with a false alarm",
             (
                 f"{alarms['candidates_with_an_alarm']} of {alarms['candidates']}, "
                 f"in {alarms['checked_runs']:,} checked runs"
@@ -66,7 +66,7 @@ def random_lines() -> list[Line]:
             "false_alarms",
         ),
         (
-            "mutated twins of random right candidates, rejected",
+            "mutated twins of random correct candidates, rejected",
             f"{rejected} of {mutants['mutants']}",
             "mutants",
         ),
@@ -89,7 +89,7 @@ def apart_lines() -> list[Line]:
             "order_apart",
         ),
         (
-            "right kernels for Hopper, of the album and at random, of which both are silent",
+            "correct kernels for Hopper, of the album and at random, that both accept",
             (
                 f"{sum(group['both_clean'] for group in right)} of "
                 f"{sum(group['judged'] for group in right)}"
@@ -113,7 +113,7 @@ def gpu_lines() -> list[Line]:
             "gpu_conformance",
         ),
         (
-            "attention candidates green here and right on an H200",
+            "attention candidates green here and correct on an H200",
             f"{candidates - agreement['green_but_wrong_on_gpu']} of {candidates}",
             "gpu_check",
         ),

@@ -7,6 +7,7 @@ tests/unit/test_docs.py compares the page with the results.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from bench.gpu.long_rows import OURS
@@ -30,7 +31,7 @@ AIMS = {
     "B=8,H=16,S_q=577,D=64": 0.85,
     "B=32,H=12,S_q=128,D=64": 0.85,
 }
-LONG, COUNTERS = "h200/long_rows", "h200/row_counters"
+LONG, LONG_H100, COUNTERS = "h200/long_rows", "h100/long_rows", "h200/row_counters"
 VARIANTS = "h200/attention_variants"
 STALLS = 3  # of each kernel, the longest
 EARLIER = " (earlier run)"
@@ -69,9 +70,9 @@ def few_rows() -> str:
     return f"{text}\n\nH200, {date}, L2 hot; {source_of(FEW_ROWS)}."
 
 
-def beside() -> str:
+def beside(result: str = LONG) -> str:
     """The stored winners in one run with every peer."""
-    measured = rows(LONG)
+    measured = rows(result)
     if not measured:
         return "Not measured yet."
     peers = [name for name in PEERS if any(name in row["us"] for row in measured)]
@@ -88,13 +89,13 @@ def beside() -> str:
                 f"{middle:.3f} [{low:.3f}, {high:.3f}] of {best}",
             )
         )
-    environment = find_result(LONG)["environment"]
+    environment = find_result(result)["environment"]
     text = table(("workload", "ours, us", *peers, "ours / best peer"), lines)
-    return f"{text}\n\n{environment['gpu']}, {environment['date']}, L2 hot; {source_of(LONG)}."
+    return f"{text}\n\n{environment['gpu']}, {environment['date']}, L2 hot; {source_of(result)}."
 
 
 def behind() -> str:
-    """For each row behind its aim, what its tiles allow."""
+    """For each row behind its goal, what its tiles allow."""
     lines = []
     for row in rows(RESULT):
         aim = AIMS.get(row["workload"].removesuffix(",dtype=bf16"))
@@ -113,7 +114,7 @@ def behind() -> str:
                 f"{row['time_median_us']:.1f}",
             )
         )
-    titles = ("workload", "ratio, aim", "row tiles in waves", "useful scores")
+    titles = ("workload", "ratio, goal", "row tiles in waves", "useful scores")
     return table((*titles, "products alone, us", "exponentials alone, us", "ours, us"), lines)
 
 
@@ -281,6 +282,7 @@ def pages() -> dict[Path, str]:
         "attention": attention,
         "few_rows": few_rows,
         "beside": beside,
+        "beside_h100": partial(beside, LONG_H100),
         "limits": behind,
         "counters": counters,
         "variants": variants,

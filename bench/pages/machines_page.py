@@ -123,10 +123,10 @@ def _evolution() -> list[Cost]:
 def costs_table() -> str:
     lines = [(cost.name, _ms(cost.seconds), source_of(cost.source)) for cost in costs()]
     stored = rows("store", "bytes a trial on disk")[0]["bytes"]
-    text = table(("a trial's", "ms", "measured in"), lines)
+    text = table(("cost of a trial", "ms", "result"), lines)
     sent = [
-        f"It sends {figure(row['tasks'])} tasks, {figure(row['parcel_bytes'] / 1000)} kB in them "
-        f"and {figure(row['new_array_bytes'] / 1000)} kB beside them that had not gone out before, "
+        f"It sends {figure(row['tasks'])} tasks with {figure(row['parcel_bytes'] / 1000)} kB "
+        f"and {figure(row['new_array_bytes'] / 1000)} kB of arrays that had not been sent before, "
         f"and receives {figure(row['reply_bytes'] / 1000)} kB ({row['trials']} trials of attention "
         f"`mission` on `{row['target']}`, {source_of('machines')})."
         for row in rows("machines", "trial")
@@ -143,7 +143,7 @@ def limits_table() -> str:
         for cost in sorted(costs(), key=lambda cost: -cost.seconds)
         if cost.single
     ]
-    return table(("once in a search", "trials a second at most", "busy GPUs that it feeds"), lines)
+    return table(("limit of a search", "trials a second at most", "busy GPUs"), lines)
 
 
 def sizes_table() -> str:

@@ -211,12 +211,10 @@ def commands_page() -> str:
             sections.append(_command_section(f"greenfast {command.name}", loaded))
     return _page(
         "Command line",
-        "`greenfast COMMAND --help` prints the same. Exit codes are 0 for success, 1 where a "
-        "candidate is rejected or "
-        "something is found, 2 for a mistake of the caller or of a kernel's author, 3 for a "
-        "fault of greenfast or of "
-        "the machine, and 130 after Ctrl-C. With `--json` a command prints one JSON value, also "
-        "for an error.",
+        "`greenfast COMMAND --help` prints the same. Exit codes are 0 for success, 1 if a "
+        "candidate is rejected or a check finds something, 2 for a mistake of the caller or of "
+        "a kernel's author, 3 for a fault of greenfast or of the machine, and 130 after Ctrl-C. "
+        "With `--json`, a command prints one JSON value, even for an error.",
         *sections,
     )
 

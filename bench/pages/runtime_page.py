@@ -1,4 +1,4 @@
-"""The tables of docs/runtime.md: what calls cost, 60 shapes, and whole models, on an H200.
+"""The tables of docs/runtime.md: what calls cost, 60 shapes, and whole models, on an H200 and H100.
 
 python -m bench.pages.runtime_page [--save]
 """
@@ -6,22 +6,20 @@ python -m bench.pages.runtime_page [--save]
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import exp, log
 from pathlib import Path
 
 from bench.gpu.drawn_calls import ratio
+from bench.gpu.measured_gpu import result_of
 from bench.gpu.runtime_calls import PEERS
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
 from bench.results import Row, find_result
 
 PAGE = DOCS / "runtime.md"
-OVERHEAD, TABLE, CALLS, MODELS = (
-    f"h200/runtime_{name}" for name in ("overhead", "table", "calls", "end_to_end")
-)
-
-REGRET, TABLE_FP16 = "h200/rule_regret", "h200/runtime_table_fp16"
-DRAWN = "h200/drawn_calls"
+GPU, OTHER_GPU = "h200", "h100"
+OVERHEAD = f"{GPU}/runtime_overhead"
 
 
 def overhead() -> str:
@@ -38,41 +36,36 @@ def overhead() -> str:
     above_us = host_us["greenfast.attention"] - host_us["bare launch and torch.empty_like"]
     return (
         f"{text}\n\n`greenfast.attention` costs {above_us:.1f} us more than a bare launch through "
-        "ctypes together with\n`torch.empty_like`, which makes its output; the aim is 3."
+        "ctypes together with\n`torch.empty_like`, which makes its output; the goal is at most "
+        "3 us."
     )
 
 
-def calls() -> str:
-    row = rows(CALLS)[0]
+def calls(gpu: str = GPU) -> str:
+    name = f"{gpu}/runtime_calls"
+    row = rows(name)[0]
     return (
         f"Of {row['calls']} random calls (shapes, masks, strides, types, grouped heads), "
         f"{row['kernels']} were served by a kernel and {row['fallbacks']} by PyTorch; "
         f"{row['wrong']} were wrong, and in {row.get('refused_by_torch', row['faults'])} PyTorch's "
-        f"own operation refused the inputs ({source_of(CALLS)}).{_ended(row.get('died', 0))}"
+        f"own operation refused the inputs ({source_of(name)}).{_ended(row.get('died', 0), name)}"
     )
 
 
-def _ended(died: int) -> str:
+def _ended(died: int, name: str) -> str:
     """Of calls that PyTorch ended with their process; none was of a kernel."""
     if not died:
         return ""
-    assert all(call["kernel"] is None for call in find_result(CALLS)["died"])
+    assert all(call["kernel"] is None for call in find_result(name)["died"])
     return (
         f" In {died} of the calls that it served, PyTorch read misaligned addresses, which ended "
-        "their process:\nrows began at no multiple of 16 bytes. The fallback has copied such "
-        "tensors since."
+        "their process:\ntheir rows were not aligned to 16 bytes. The fallback now copies such "
+        "tensors."
     )
 
 
-def shapes() -> str:
-    return _shapes(TABLE)
-
-
-def shapes_fp16() -> str:
-    return _shapes(TABLE_FP16) if rows(TABLE_FP16) else "Not measured yet."
-
-
-def _shapes(name: str) -> str:
+def shapes(gpu: str = GPU, dtype: str = "bf16") -> str:
+    name = result_of("runtime_table", dtype, gpu)
     measured = [row for row in rows(name) if "times" in row]
     timed = [row for row in measured if "other_kernel" not in row]
     lines = []
@@ -90,7 +83,9 @@ def _shapes(name: str) -> str:
         )
     titles = ("shapes", "number", "by a kernel", "time / best peer, geometric mean", "worst")
     others = ", ".join(row["shape"] for row in measured if "other_kernel" in row)
-    note = f" Left out, because the set has another kernel now: {others}." if others else ""
+    note = (
+        f" Left out, because the set now has another kernel for them: {others}." if others else ""
+    )
     return f"{table(titles, lines)}\n\n{_peers(timed)}{note} {_from(name)}"
 
 
@@ -102,7 +97,7 @@ def _peers(timed: list[Row]) -> str:
         for row in timed
     )
     parts = [f"{peer} {served[peer]} ({best[peer]})" for peer in PEERS if served[peer]]
-    said = "Shapes that a peer served, and in brackets those on which it was the best: "
+    said = "Number of shapes that each peer served (and on which it was the fastest): "
     return f"{said}{', '.join(parts)}."
 
 
@@ -110,9 +105,10 @@ def _us(row: Row, name: str) -> float:
     return float(row["times"][name]["us"])
 
 
-def drawn() -> str:
+def drawn(gpu: str = GPU) -> str:
     """The set as called between the sizes that were measured, beside its fallback."""
-    called = rows(DRAWN)
+    name = f"{gpu}/drawn_calls"
+    called = rows(name)
     if not called:
         return "Not measured yet."
     lines = []
@@ -134,10 +130,11 @@ def drawn() -> str:
         )
     titles = ("type", "shapes", "by a kernel", "time / PyTorch's default, geometric mean")
     more = ("slower", "by more than 5 %", "worst")
-    return f"{table((*titles, *more), lines)}\n\n{_from(DRAWN)}"
+    return f"{table((*titles, *more), lines)}\n\n{_from(name)}"
 
 
-def regret() -> str:
+def regret(gpu: str = GPU) -> str:
+    name = f"{gpu}/rule_regret"
     lines = [
         (
             row["dtype"],
@@ -147,15 +144,16 @@ def regret() -> str:
             row["above_1.05"],
             f"{row['worst'][-1][0]:.2f} ({row['worst'][-1][1]})",
         )
-        for row in rows(REGRET)
+        for row in rows(name)
     ]
     titles = ("type", "case", "cases", "slower than PyTorch", "by more than 5 %", "worst")
-    return f"{table(titles, lines)}\n\n{source_of(REGRET)}."
+    return f"{table(titles, lines)}\n\n{source_of(name)}."
 
 
-def models() -> str:
+def models(gpu: str = GPU) -> str:
+    name = f"{gpu}/runtime_end_to_end"
     lines = []
-    for row in rows(MODELS):
+    for row in rows(name):
         rate = "images" if "images_per_second" in row else "tokens"
         speeds = row[f"{rate}_per_second"]
         lines.append(
@@ -171,12 +169,21 @@ def models() -> str:
         )
     titles = ("model", "attention by", "torch, us", "greenfast, us", "torch, per s")
     titles = (*titles, "greenfast, per s", "outputs differ by")
-    return f"{table(titles, lines)}\n\n{_from(MODELS)}"
+    return f"{table(titles, lines)}\n\n{_from(name)}"
 
 
 def pages() -> dict[Path, str]:
-    sections = {"overhead": overhead, "calls": calls, "shapes": shapes}
-    sections |= {"models": models, "regret": regret, "fp16": shapes_fp16, "drawn": drawn}
+    everywhere: dict[str, Callable[..., str]] = {
+        "calls": calls,
+        "shapes": shapes,
+        "fp16": partial(shapes, dtype="fp16"),
+        "models": models,
+        "regret": regret,
+        "drawn": drawn,
+    }
+    sections: dict[str, Callable[[], str]] = {"overhead": overhead, **everywhere}
+    for name, section in everywhere.items():
+        sections[f"{OTHER_GPU}_{name}"] = partial(section, OTHER_GPU)
     return {PAGE: filled_page(PAGE, "runtime_page", sections)}
 
 

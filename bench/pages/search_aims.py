@@ -1,4 +1,4 @@
-"""The aims of the search engine beside what was measured: tables of docs/search.md."""
+"""The goals of the search engine beside what was measured: tables of docs/search.md."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bench.pages.sections import rows, source_of, table
 from bench.results import Row, find_result
 
 QUALITY, RATE, TWO = "search_quality", "h200/search_rate", "h200/two_gpus"
+TWO_RESULTS = (TWO, "h100/two_gpus")
 BOOKS = "bookkeeping"
 # Kernel Tuner's rate was measured on these templates, as far as there are results.
 TUNER_RATES = (
@@ -25,13 +26,13 @@ Line = tuple[str, str, str, str, str]
 
 def aims() -> str:
     lines = [*_quality(), *_rates(), *_tuner(), *_idle(), *_books()]
-    return table(("aim", "wanted", "measured", "", "measured in"), lines)
+    return table(("goal", "required", "measured", "", "result"), lines)
 
 
 def _line(name: str, wanted: float, measured: float, source: str, *, least: bool) -> Line:
     """An aim that is at least or at most the wanted figure."""
     met = measured >= wanted if least else measured <= wanted
-    word = "met" if met else f"missed: {figure(measured / wanted)} of it"
+    word = "met" if met else f"missed, {figure(measured / wanted)} of the goal"
     sign = "at least" if least else "at most"
     return name, f"{sign} {figure(wanted)}", figure(measured), word, source_of(source)
 
@@ -79,7 +80,9 @@ def _fastest() -> Row:
 def _rates() -> Iterable[Line]:
     name = f"trials a minute, one H200, {_cores(RATE)} cores, first search of a process"
     yield _line(name, 1000.0, _fastest()["trials_per_minute"], RATE, least=True)
-    yield _line("two GPUs against one", 1.8, find_result(TWO)["gain"], TWO, least=True)
+    for result in TWO_RESULTS:
+        name = f"two GPUs against one, {_workload(result)}"
+        yield _line(name, 1.8, find_result(result)["gain"], result, least=True)
 
 
 def _tuner() -> Iterable[Line]:
@@ -91,8 +94,16 @@ def _tuner() -> Iterable[Line]:
 
 def _idle() -> Iterable[Line]:
     yield _line("idle share of one GPU", 0.2, _largest_idle(_fastest()), RATE, least=False)
-    (row,) = (row for row in rows(TWO) if row["search"] == "several")
-    yield _line("idle share of each of two GPUs", 0.2, _largest_idle(row), TWO, least=False)
+    for result in TWO_RESULTS:
+        (row,) = (row for row in rows(result) if row["search"] == "several")
+        name = f"idle share of each of two GPUs, {_workload(result)}"
+        yield _line(name, 0.2, _largest_idle(row), result, least=False)
+
+
+def _workload(result: str) -> str:
+    """The workload that the searches of a result had."""
+    (name,) = find_result(result)["plan"]["workloads"]
+    return f"`{name}`"
 
 
 def _largest_idle(row: Row) -> float:
@@ -101,7 +112,7 @@ def _largest_idle(row: Row) -> float:
 
 def _books() -> Iterable[Line]:
     last = [row for row in rows(BOOKS) if row["trials"] == 10_000][-1]
-    name = f"ms of the loop a trial, after 10,000 with `{last['strategy']}`"
+    name = f"ms of the loop per trial, after 10,000 with `{last['strategy']}`"
     yield _line(name, 5.0, last["loop_ms"], BOOKS, least=False)
 
 
@@ -115,11 +126,11 @@ def _core_seconds(row: Row, result: str) -> Mapping[str, float]:
     stages: Mapping[str, Any] = row.get("stages", {})
     compiling = stages.get("compile: NVRTC", {}).get("thread_s", 0.0) / row["trials"]
     return {
-        "there is": 60 * _cores(result) / row["trials_per_minute"],
+        "available": 60 * _cores(result) / row["trials_per_minute"],
         "NVRTC": compiling,
         "judging outputs, in workers": row.get("workers_cpu_s", 0.0) / row["trials"],
-        "the search's own process": row["own_cpu_ms"] / 1000,
-        "the GPU, beside the cores": _gpu_seconds(row),
+        "the search process": row["own_cpu_ms"] / 1000,
+        "the GPU, in seconds": _gpu_seconds(row),
     }
 
 
@@ -145,8 +156,8 @@ def where_time_goes() -> str:
         ("core seconds of a trial", f"one GPU, {_cores(RATE)} cores", f"two, {_cores(TWO)} cores"),
         lines,
     )
-    most = 60 / fastest["the GPU, beside the cores"]
-    bound = f"A GPU takes at most {figure(most)} trials a minute that are timed, if it never waits."
+    most = 60 / fastest["the GPU, in seconds"]
+    bound = f"A GPU that never waits runs at most {figure(most)} timed trials a minute."
     stages = [_tuner_stages(stored) for stored in map(find_result, TUNER_RATES) if stored]
     return "\n\n".join([text, bound, *filter(None, stages)])
 
@@ -158,6 +169,6 @@ def _tuner_stages(stored: Row) -> str:
         return ""
     parts = ", ".join(f"{stage} {figure(spent)} s" for stage, spent in row["stages_s"].items())
     return (
-        f"Kernel Tuner's own sums over {row['candidates']} candidates of `{stored['template']}`, "
+        f"Kernel Tuner reports for {row['candidates']} candidates of `{stored['template']}`, "
         f"in {figure(row['wall_s'])} s: {parts}."
     )

@@ -32,7 +32,7 @@ def literal(value: Value) -> str:
         return f"{value}LL"
     if isinstance(value, float):
         return repr(value)
-    raise SpecError(f"the text {value!r} is no number", code="bad_expression")
+    raise SpecError(f"the text {value!r} is not a number", code="bad_expression")
 
 
 def _text(node: ast.expr, known: Mapping[str, Value]) -> str:

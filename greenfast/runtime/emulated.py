@@ -121,7 +121,7 @@ def _unfit(framework: Framework, tensors: Mapping[str, Any]) -> str:
         if framework_of(tensor) is not framework:
             return f"{name} is {type(tensor).__name__}, and another input is not"
         if framework.name == "numpy" and not isinstance(tensor, np.ndarray):
-            return f"{name} is {type(tensor).__name__}, which is no array"
+            return f"{name} is {type(tensor).__name__}, which is not an array"
         if isinstance(tensor, np.ma.MaskedArray):
             return f"{name} has a mask, which no kernel knows"
     if framework.name == "numpy":
@@ -251,7 +251,7 @@ def _target() -> Any:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the cache {folder} cannot be made: {error.strerror}",
+            f"the cache {folder} cannot be created: {error.strerror}",
             code="bad_cache",
             mend=f"set {CACHE_VARIABLE} to a folder that can be written",
         ) from None

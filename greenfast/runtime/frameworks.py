@@ -149,7 +149,7 @@ def array_facts(array: Any) -> TensorFacts:
     item = int(array.dtype.itemsize)
     name = _NUMPY_DTYPES.get(str(array.dtype), str(array.dtype))
     if any(stride % item for stride in array.strides):
-        raise UsageError("an array's strides are no multiples of its elements", code="bad_strides")
+        raise UsageError("an array's strides are not multiples of its elements", code="bad_strides")
     return TensorFacts(name, tuple(array.shape), tuple(stride // item for stride in array.strides))
 
 
@@ -199,7 +199,7 @@ def through_dlpack(tensor: Any) -> Any:
     """
     if not hasattr(tensor, "__dlpack__"):
         raise UsageError(
-            f"{type(tensor).__name__} is no tensor: it has no __dlpack__", code="not_a_tensor"
+            f"{type(tensor).__name__} is not a tensor: it has no __dlpack__", code="not_a_tensor"
         )
     for name in sorted(("torch", "cupy"), key=lambda name: name not in sys.modules):
         try:
@@ -208,7 +208,7 @@ def through_dlpack(tensor: Any) -> Any:
             continue
         return library.from_dlpack(tensor)
     raise UsageError(
-        f"{type(tensor).__name__} is taken through DLPack, which needs PyTorch or CuPy",
+        f"{type(tensor).__name__} is converted through DLPack, which needs PyTorch or CuPy",
         code="missing_package",
     )
 

@@ -161,7 +161,7 @@ def _elsewhere(name: str, arguments: tuple[Any, ...], out: Any, settings: dict[s
     """The operation on the same memory in PyTorch or CuPy, and the result in the caller's."""
     if out is not None:
         raise UsageError(
-            "out cannot be written: arrays taken through DLPack are only read", code="bad_call"
+            "out cannot be written: arrays converted through DLPack are read-only", code="bad_call"
         )
     result = public(name)(*map(_shared, arguments), **settings)
     if isinstance(result, tuple):
@@ -321,7 +321,7 @@ def _complete(kernels: KernelSet, settings: Mapping[str, Any]) -> dict[str, Any]
         size = values[dim.name]
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= LARGEST_DIM:
             raise UsageError(
-                f"{dim.name}={shortened(repr(size), 40)} is no size",
+                f"{dim.name}={shortened(repr(size), 40)} is not a size",
                 code="bad_call",
                 mend=f"sizes are whole numbers from 0 to {LARGEST_DIM}",
             )

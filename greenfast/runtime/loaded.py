@@ -167,7 +167,7 @@ class LoadedKernels:
         known = [argument.name for argument in self.operation.tensors if argument.optional]
         wanted = (optional,) if isinstance(optional, str) else optional or ()
         if not isinstance(wanted, Collection):
-            raise UsageError(f"optional={optional!r} is no list of outputs", code="bad_call")
+            raise UsageError(f"optional={optional!r} is not a list of outputs", code="bad_call")
         if unknown := [name for name in wanted if name not in known]:
             raise UsageError(
                 f"{self.operation.name} has no optional output {unknown[0]!r}",
@@ -290,7 +290,7 @@ class LoadedKernels:
         given = [item.name for item in self.operation.tensors if item.output]
         if written := sorted(set(given) & tensors.keys()):
             raise UsageError(
-                f"{written[0]} cannot be written: arrays taken through DLPack are only read",
+                f"{written[0]} cannot be written: arrays converted through DLPack are read-only",
                 code="bad_call",
             )
         first = next(iter(tensors.values()))
@@ -327,21 +327,21 @@ class LoadedKernels:
 
 def _option(name: str, value: Any) -> Value:
     if not isinstance(value, (str, int, float)):
-        raise UsageError(f"{name} is {type(value).__name__}, and no option", code="bad_call")
+        raise UsageError(f"{name} is {type(value).__name__}, not an option", code="bad_call")
     return value
 
 
 def _number(name: str, value: Any) -> Value:
     """The constant as a finite number, also of NumPy's or PyTorch's scalars."""
     if isinstance(value, (str, bytes)):
-        raise UsageError(f"{name} is text, and no number", code="bad_call")
+        raise UsageError(f"{name} is text, not a number", code="bad_call")
     try:
         number: int | float = value if isinstance(value, int) else float(value)
         if math.isfinite(number):
             return number
     except (TypeError, ValueError, RuntimeError):
         raise UsageError(
-            f"{name} is {type(value).__name__}, and no number", code="bad_call"
+            f"{name} is {type(value).__name__}, not a number", code="bad_call"
         ) from None
     except OverflowError:
         pass

@@ -26,7 +26,7 @@ def code_fault(image: bytes, arch: str, entries: Mapping[str, Sequence[int]]) ->
     as many arguments as the entry takes, so a launch that passes fewer would end the process.
     """
     if image[:4] != b"\x7fELF":
-        return "it is no ELF file"
+        return "it is not an ELF file"
     try:
         if image[4:6] != b"\x02\x01" or struct.unpack_from("<H", image, 0x12)[0] != MACHINE:
             return "it is an ELF file of another machine than NVIDIA's GPUs"

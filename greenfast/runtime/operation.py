@@ -178,7 +178,7 @@ def scalar_argument(row: Mapping[str, Any]) -> ScalarArgument:
 
 def _name(text: object) -> str:
     if not isinstance(text, str) or not _NAME.match(text):
-        raise ValueError(f"{str(text)[:40]!r} is no name")
+        raise ValueError(f"{str(text)[:40]!r} is not a name")
     return text
 
 

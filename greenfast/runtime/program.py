@@ -344,7 +344,7 @@ def _launch(form: LaunchForm, values: Mapping[str, Value]) -> Launch | None:
             blocks % size for blocks, size in zip(grid, cluster, strict=True)
         ):
             raise UsageError(
-                f"a grid of {grid} blocks is no multiple of the cluster {cluster}",
+                f"a grid of {grid} blocks is not a multiple of the cluster {cluster}",
                 code="bad_launch",
             )
     return Launch(form.entry, grid, block, smem)

@@ -46,7 +46,7 @@ def _read(files: Mapping[str, bytes], name: str) -> KernelSet:
     if "launch.json" in files:
         program = single_program(files)
         return KernelSet(name, program.operation, {"k0": program})
-    raise bad_bundle(f"{name} is no bundle of greenfast: it has no launch.json")
+    raise bad_bundle(f"{name} is not a bundle of greenfast: it has no launch.json")
 
 
 def _require_computable(program: Program) -> None:
@@ -57,7 +57,9 @@ def _require_computable(program: Program) -> None:
         raise bad_bundle(f"{program.name} of the bundle: two arguments have one name")
     for name, value in program.point.items():
         if not isinstance(value, (int, float, str)):
-            raise bad_bundle(f"{program.name} of the bundle: {name[:40]} is no number and no text")
+            raise bad_bundle(
+                f"{program.name} of the bundle: {name[:40]} is neither a number nor text"
+            )
     known = {dim.name for dim in operation.dims} | set(operation.compiled_names)
     known |= {name for name, _ in operation.constants} | program.point.keys()
     scalars = {item.name for item in operation.arguments if isinstance(item, ScalarArgument)}
@@ -84,7 +86,7 @@ def _map_fault(form: TensorMapForm, program: Program) -> str:
     ranks = {item.name: len(item.shape) for item in program.operation.tensors if not item.optional}
     ranks |= {item.name: 0 for item in program.scratch}
     if form.tensor not in ranks:
-        return f"{form.tensor[:40]!r} is no tensor that every call has"
+        return f"{form.tensor[:40]!r} is not a tensor that every call has"
     if form.dtype not in ELEMENT_BYTES or form.fill not in FILLS:
         return f"the type {form.dtype[:40]!r} or the fill {form.fill[:40]!r} is unknown"
     if not 0 < len(form.sizes) == len(form.box) <= MOST_AXES:

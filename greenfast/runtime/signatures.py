@@ -63,9 +63,11 @@ def attention_call(
     if 0 in (batch, heads, rows, width, key[1]):
         return Refused("a tensor is empty", always=True)
     if heads != key[1] and not grouped:
-        return Refused("k has other heads than q, and enable_gqa is off", always=True)
+        return Refused(
+            "q and k have different numbers of heads, and enable_gqa is off", always=True
+        )
     if heads % key[1]:
-        return Refused(f"{heads} query heads are no multiple of {key[1]} key heads", always=True)
+        return Refused(f"{heads} query heads are not a multiple of {key[1]} key heads", always=True)
     if scale is not None and (why := untried_constant("attention", {"scale": scale})):
         return Refused(why, always=True)
     if mask == "causal_bottom_right" and rows in (1, key[2]):

@@ -194,7 +194,7 @@ def prepared_attention(given: AttentionArguments, mask: str) -> Prepared | Refus
     call = attention_call(facts, mask, given.scale, grouped=given.enable_gqa, lse=given.return_lse)
     state = served("attention", call, TENSORS.device(given.q))
     if isinstance(state, Prepared) and any(tensor.data_ptr() % 16 for tensor in tensors.values()):
-        return Refused("a tensor begins at no multiple of 16 bytes")
+        return Refused("a tensor is not aligned to 16 bytes")
     return state
 
 
@@ -323,7 +323,7 @@ def prepared_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Prepare
     if len({tensor.get_device() for tensor in tensors.values()}) > 1:
         return Refused("the tensors are on different devices")
     if x.shape != residual.shape or x.dim() < 1 or weight.dim() != 1:
-        return Refused("x and residual differ in shape, or the weights are no vector")
+        return Refused("x and residual differ in shape, or the weights are not a vector")
     facts = {"weight": TENSORS.facts(weight)}
     for name in ("x", "residual"):
         rows = rows_of(TENSORS.facts(tensors[name]))
@@ -337,7 +337,7 @@ def prepared_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Prepare
         call = Call({**call.tensors, "h": dense, "y": dense}, call.options, call.constants)
     state = served("rmsnorm", call, TENSORS.device(x))
     if isinstance(state, Prepared) and any(tensor.data_ptr() % 16 for tensor in tensors.values()):
-        return Refused("a tensor begins at no multiple of 16 bytes")
+        return Refused("a tensor is not aligned to 16 bytes")
     return state
 
 

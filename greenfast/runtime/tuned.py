@@ -27,5 +27,5 @@ def set_for(operation: str, gpu: str) -> KernelSet | str:
     for kernels in sets:
         if kernels.device == gpu:
             return kernels
-    models = ", ".join(dict.fromkeys(kernels.device for kernels in sets))
-    return f"no tuned set for {gpu} is shipped" + (f"; there is one for {models}" if models else "")
+    models = " and ".join(dict.fromkeys(kernels.device for kernels in sets))
+    return f"no tuned set for {gpu} is shipped" + (f", only for {models}" if models else "")

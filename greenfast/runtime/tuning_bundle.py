@@ -77,7 +77,7 @@ def _programs(
     programs: dict[str, Program] = {}
     for row in rows:
         if str(row["id"]) in programs:
-            raise ValueError(f"kernel {row['id']} is there twice")
+            raise ValueError(f"kernel {row['id']} occurs twice")
         programs[str(row["id"])] = _program(files, operation, row)
     return programs
 
@@ -87,7 +87,7 @@ def _cubins(files: Mapping[str, bytes], folder: str, names: Mapping[str, str]) -
     for arch, name in names.items():
         stated = _CUBIN.fullmatch(name.removeprefix(folder))
         if not name.startswith(folder) or stated is None or stated.group(1) != arch:
-            raise ValueError(f"{name[:80]!r} is no machine code of {folder} for {arch[:20]}")
+            raise ValueError(f"{name[:80]!r} is not machine code of {folder} for {arch[:20]}")
     return {arch: files[name] for arch, name in names.items()}
 
 

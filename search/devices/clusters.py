@@ -43,7 +43,7 @@ def misfit(cluster: Shape, grid: Shape) -> str:
         return f"a cluster of {shape_text(cluster)} blocks; sizes are whole numbers from 1"
     if any(blocks % size for blocks, size in zip(grid, cluster, strict=True)):
         return (
-            f"the grid of {shape_text(grid)} blocks is no multiple of its cluster of "
+            f"the grid of {shape_text(grid)} blocks is not a multiple of its cluster of "
             f"{shape_text(cluster)}"
         )
     return ""

@@ -353,7 +353,7 @@ def _sentence(finding: Finding, scale: Scale) -> str:
     arm = finding.arm
     subject = f"{arm.parameter}={written(arm.before)}"
     if arm.refused:
-        return f"{subject}: {arm.name} is no valid point with the other values: {arm.refused}"
+        return f"{subject}: {arm.name} is not a valid point with the other values: {arm.refused}"
     alone = arm.alone
     assert alone is not None
     if alone.verdict == "rejected":

@@ -225,7 +225,7 @@ def _mismatch(entry: Entry, verdict: Verdict) -> str:
         seen = verdict if name is VerdictName.FAULTED else "nothing was seen"
         return f"expected {expected}, not {name}: {seen}"
     if not verdict.sentence or "\n" in verdict.sentence:
-        return f"the sentence of the verdict is no sentence: {verdict.sentence!r}"
+        return f"the sentence of the verdict is not a sentence: {verdict.sentence!r}"
     if (
         verdict.stage == entry.stage and verdict.reason in entry.reasons
     ) or verdict.stage == entry.may_show_in:

@@ -29,7 +29,7 @@ def read_tensor_map(
         )
     if buffer not in tensors:
         raise SpecError(
-            f"{table.where}: tensor = {buffer!r} is no buffer",
+            f"{table.where}: tensor = {buffer!r} is not a buffer",
             code="bad_spec",
             mend="known: " + (", ".join(tensors) or "none"),
         )

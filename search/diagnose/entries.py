@@ -53,7 +53,7 @@ def resolved(
     match = _ENTRY.match(text)
     if match is None:
         raise UsageError(
-            f"the entry {text!r} is no name of a kernel",
+            f"the entry {text!r} is not a valid kernel name",
             code="unknown_entry",
             mend="foo, ns::foo, foo<float, 4>, or foo(float*, int) for one of several overloads",
         )
@@ -80,7 +80,7 @@ def resolved(
     kernel = named[0]
     if arguments and not kernel.is_template:
         raise UsageError(
-            f"{kernel.name} ({place_of(kernel)}) is no template, so it takes no {arguments}",
+            f"{kernel.name} ({place_of(kernel)}) is not a template, so it takes no {arguments}",
             code="unknown_entry",
         )
     expression = kernel.name + (arguments or _default_arguments(kernel))

@@ -91,7 +91,7 @@ def explain(
             f"the candidate was rejected at {verdict.stage} ({verdict.reason}), which its sentence "
             f"explains: {verdict.sentence}",
             code="nothing_to_explain",
-            mend="probes and ladders look into wrong results",
+            mend="only wrong results can be explained by probes and ladders",
         )
     failing = failing_checks(verdict)
     problems: list[str] = []

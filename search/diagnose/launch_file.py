@@ -144,7 +144,7 @@ def _launch(table: Table, named: Mapping[str, Tensor | TensorMap]) -> LaunchPlan
     entry = table.get("entry", str)
     if not _ENTRY.match(entry):
         raise SpecError(
-            f"{table.where}: entry = {entry!r} is no name of a function", code="bad_spec"
+            f"{table.where}: entry = {entry!r} is not a valid function name", code="bad_spec"
         )
     launch = LaunchPlan(
         entry,
@@ -249,7 +249,9 @@ def _fits(ctype: str, value: int | float) -> bool:
 def _expected(table: Table, folder: Path, tensors: dict[str, Tensor]) -> ExpectedOutput:
     output = table.get("output", str)
     if output not in tensors or tensors[output].role != "output":
-        raise SpecError(f"{table.where}: {output!r} is no buffer of role output", code="bad_spec")
+        raise SpecError(
+            f"{table.where}: {output!r} is not a buffer of role output", code="bad_spec"
+        )
     tensor = tensors[output]
     file = table.get("file", str)
     absolute = float(table.get("absolute_tolerance", (int, float), 0.0))

@@ -99,7 +99,7 @@ def read_argument_text(text: str) -> ArgumentText:
     if sizes is not None:
         parts = sizes[1:-1].split(",")
         if not all(part.strip() and _SIZE.match(part) for part in parts):
-            raise refused(text, "has sizes that are no whole numbers or products of such")
+            raise refused(text, "has sizes that are not whole numbers or products of whole numbers")
         shape = tuple(math.prod(int(factor) for factor in part.split("*")) for part in parts)
     elif match["value"] is None:
         raise refused(text, "is a scalar without a value")
@@ -159,7 +159,9 @@ def _scalar_bytes(argument: ArgumentText, base: str, word: str) -> bytes:
     try:
         value = float(word) if dtype.kind not in "iu" else int(word, 0)
     except ValueError:
-        raise refused(argument.text, f"has the value {word!r}, which is no {base}") from None
+        raise refused(
+            argument.text, f"has the value {word!r}, which is not of type {base}"
+        ) from None
     if isinstance(value, int):
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max:
@@ -226,7 +228,7 @@ def _values(
             number = float(fill)
         return filled_array(number, shape, dtype, random, where)
     except ValueError:
-        raise refused(argument.text, f"has the value {fill!r}, which is no number") from None
+        raise refused(argument.text, f"has the value {fill!r}, which is not a number") from None
     except SpecError as error:
         raise UsageError(error.message, code="bad_command_line", mend=GRAMMAR) from None
 

@@ -85,7 +85,7 @@ def _definition(text: str) -> str:
     match = _DEFINE.match(text)
     if match is None or "\n" in text:
         raise UsageError(
-            f"-D {text!r} is no definition",
+            f"-D {text!r} is not a definition",
             code="bad_command_line",
             mend="-D NAME or -D NAME=VALUE",
         )

@@ -43,7 +43,7 @@ def texture(argument: ArgumentText, laid_out: Callable[[ArgumentText], Tensor]) 
     if unknown := [option for option in options if option not in _OPTIONS]:
         raise refused(
             argument.text,
-            f"has the option {unknown[0]!r}, which is none of {', '.join(_OPTIONS)}",
+            f"has the option {unknown[0]!r}, which is not one of {', '.join(_OPTIONS)}",
         )
     sizes = argument.sizes
     if len(sizes) > _MOST_DIMENSIONS:

@@ -204,7 +204,7 @@ def _no_profile(text: str) -> UsageError:
     """The error for a log without launches."""
     if "ERR_NVGPUCTRPERM" in text:
         return UsageError(
-            "the driver lets this user read no performance counters",
+            "the driver does not let this user read performance counters",
             code="counters_not_permitted",
             mend="run as root, or load the nvidia module with "
             "NVreg_RestrictProfilingToAdminUsers=0; "
@@ -284,7 +284,7 @@ def parse_sanitizer(text: str) -> tuple[SanitizerFinding, ...]:
     if not any(line and _SUMMARY.match(line) for line in body):
         problem = next((line for line in body if line and "rror" in line), "its log has no summary")
         raise UsageError(
-            f"compute-sanitizer did not come to its end: {shortened(problem)}",
+            f"compute-sanitizer did not finish: {shortened(problem)}",
             code="sanitizer_failed",
         )
     return tuple(_finding(report) for report in _reports(body))

@@ -89,7 +89,7 @@ def table_digest_of(table: Mapping[str, Any]) -> str:
     try:
         return table_digest(table)
     except (TypeError, ValueError, RecursionError) as error:
-        raise _bad(f"it is no plain JSON: {error}") from None
+        raise _bad(f"it is not plain JSON: {error}") from None
 
 
 def _group(value: Any, where: str, compiled_of: Mapping[str, Mapping[str, Any]]) -> DispatchGroup:
@@ -244,7 +244,7 @@ def _kernel(value: Any, where: str, known: Iterable[str], *, library: bool = Fal
     names = [*sorted(known), *([LIBRARY] if library else [])]
     if value not in names:
         raise _bad(
-            f"{where}: {_shown(value)} is no kernel of the bundle for these compiled values; "
+            f"{where}: {_shown(value)} is not a kernel of the bundle for these compiled values; "
             f"those are {', '.join(names) or 'none'}"
         )
     return str(value)
@@ -259,25 +259,25 @@ def _keys(value: Any, keys: set[str], where: str) -> dict[str, Any]:
 
 def _table(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _bad(f"{where} is no JSON object")
+        raise _bad(f"{where} is not a JSON object")
     return value
 
 
 def _list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
-        raise _bad(f"{where} is no JSON list")
+        raise _bad(f"{where} is not a JSON list")
     return value
 
 
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str) or not value:
-        raise _bad(f"{where}: {_shown(value)} is no text")
+        raise _bad(f"{where}: {_shown(value)} is not text")
     return value
 
 
 def _number(value: Any, where: str, *, least: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise _bad(f"{where}: {_shown(value)} is no number")
+        raise _bad(f"{where}: {_shown(value)} is not a number")
     if value < least or (least == 0.0 and value == 0.0 and "percent" not in where):
         raise _bad(f"{where}: {value:g} is too small")
     return float(value)

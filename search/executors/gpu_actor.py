@@ -171,7 +171,7 @@ def executions(
 ) -> list[Execution]:
     """The executions of these problems, as if they had run here."""
     if len(executed) > len(problems):
-        raise Fault("an actor answered more than it was asked", code="gpu_error")
+        raise Fault("an actor sent more answers than requests", code="gpu_error")
     return [
         Execution(problem, order or each.order, each.outputs, each.failure)
         for problem, each in zip(problems, executed, strict=False)

@@ -233,7 +233,7 @@ def _headers_folder(headers: str) -> Path:
     for name, text in json.loads(headers).items():
         path = folder / name
         if ".." in Path(name).parts or Path(name).is_absolute():
-            raise Fault(f"{name} is no name of a header", code="bad_header_name")
+            raise Fault(f"{name} is not a valid header name", code="bad_header_name")
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, text.encode())

@@ -175,7 +175,7 @@ class RayCluster(Cluster):
             alone_since = alone_since or time.monotonic()
             if time.monotonic() - alone_since > ALONE_S:
                 self._ray.cancel(reference, force=True)
-                raise Fault("no machine of the cluster is left to work", code="no_machines")
+                raise Fault("no machine of the cluster is left", code="no_machines")
         try:
             reply: Parcel = self._ray.get(reference)
             return reply
@@ -196,7 +196,7 @@ def _require_answer(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536 or "/" in address:
         raise UsageError(
-            f"{address!r} is no address of a Ray cluster",
+            f"{address!r} is not the address of a Ray cluster",
             code="bad_address",
             mend="HOST:PORT of its head, or auto",
         )

@@ -23,7 +23,6 @@ from greenfast.search.executors.parcel import packed, unpacked
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
-from greenfast.search.oracle.reference import CaseData, case_data
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import Execution, Failure, Inspect, Rival
 from greenfast.search.targets.cuda.target import CudaTarget, Program
@@ -68,9 +67,8 @@ class RemoteGpu(CudaTarget):
             raise Fault(f"{self.name} runs cubins only", code="no_cubin")
         return RemoteProgram(cubin)
 
-    def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
-        """In this process: an actor has no kernel's files."""
-        return case_data(kernel, case)
+    def reference(self, kernel: KernelSpec, case: Case) -> None:
+        """None, so that NumPy computes it in this process: an actor has no kernel's files."""
 
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
         assert isinstance(program, RemoteProgram)

@@ -127,6 +127,6 @@ def _modelled_sentence(evidence: PerformanceEvidence) -> str:
         for timing in evidence.timings
     )
     return (
-        f"modelled, not measured: {times}; times within a factor of {evidence.band:g} are not "
-        "told apart"
+        f"modelled, not measured: {times}; times within a factor of {evidence.band:g} "
+        "cannot be distinguished"
     )

@@ -82,7 +82,7 @@ def _shape(entry: Table, dims: tuple[Dim, ...]) -> tuple[str, ...]:
             )
         if size not in names:
             raise SpecError(
-                f"{entry.where}: shape names {size!r}, which is no dim",
+                f"{entry.where}: shape names {size!r}, which is not a dim",
                 code="unknown_dim",
                 mend="known: " + (", ".join(names) or "none"),
             )
@@ -119,7 +119,7 @@ def _check_dtype(argument: Argument, options: tuple[Option, ...], where: str) ->
     unknown = [value for value in option.values if value not in STORAGE_DTYPES]
     if unknown:
         raise SpecError(
-            f"{where}: the option dtype may be {unknown[0]!r}, which is no type of a tensor",
+            f"{where}: the option dtype may be {unknown[0]!r}, which is not a tensor type",
             code="bad_spec",
             mend="known: " + ", ".join(STORAGE_DTYPES),
         )

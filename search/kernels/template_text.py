@@ -75,7 +75,7 @@ def _included(folder: Path, text: str, line: Line, name: str) -> str | None:
     part = alone.group(1)
     if not (re.fullmatch(f"{name}/{_PART_NAME}", part) or _is_foreign(folder, part)):
         raise SpecError(
-            f"{line.file}: line {line.number}: {part!r} is no part of template {name}",
+            f"{line.file}: line {line.number}: {part!r} is not part of template {name}",
             code="bad_include",
             mend=f"parts are {name}/NAME.cu.j2, in small letters, digits and _, and "
             "KERNEL/TEMPLATE/NAME.cu.j2 of another kernel",
@@ -129,7 +129,7 @@ def _part(folder: Path, part: str, place: Line) -> list[tuple[str, Line]]:
     for text, line in lines:
         if _INCLUDE_TAG.search(text):
             raise SpecError(
-                f"{line.file}: line {line.number}: a part includes no other part",
+                f"{line.file}: line {line.number}: a part cannot include another part",
                 code="bad_include",
                 mend=f"include it in {place.file}",
             )

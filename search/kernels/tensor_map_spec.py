@@ -133,8 +133,8 @@ def _tensor(table: Table, tensors: tuple[MappedTensor, ...]) -> MappedTensor:
     tensor = next((each for each in tensors if each.name == name), None)
     if tensor is None:
         raise SpecError(
-            f"{table.where}: tensor = {name!r} is no tensor of the kernel and no workspace of the "
-            "template",
+            f"{table.where}: tensor = {name!r} is neither a tensor of the kernel nor a "
+            "workspace of the template",
             code="bad_spec",
             mend="known: " + (", ".join(each.name for each in tensors) or "none"),
         )

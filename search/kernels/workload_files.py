@@ -52,7 +52,7 @@ def read_workloads(path: Path, kernel: KernelSpec) -> tuple[WeightedWorkload, ..
             faults.append(error.message)
     names = [row.workload.name for row in rows]
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
-    faults += [f"{name} is there twice" for name in repeated]
+    faults += [f"{name} occurs twice" for name in repeated]
     if faults:
         more = f"; and {len(faults) - SHOWN_FAULTS} more" if len(faults) > SHOWN_FAULTS else ""
         raise UsageError(
@@ -80,7 +80,7 @@ def workload_of(row: Mapping[str, Any], kernel: KernelSpec, where: str) -> Weigh
         if isinstance(part, Mapping):
             values.update(part)
         else:
-            faults.append(f"{key} is no table")
+            faults.append(f"{key} is not a table")
     name, weight = str(row.get("name") or ""), row.get("weight", 1.0)
     if (
         isinstance(weight, bool)
@@ -146,7 +146,7 @@ def _json(text: str) -> Any:
 def _require_once(names: Iterable[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if name and count > 1]
     if repeated:
-        raise ValueError(f"{repeated[0]} is there twice")
+        raise ValueError(f"{repeated[0]} occurs twice")
 
 
 def _csv_rows(text: str) -> list[dict[str, Any]]:

@@ -210,7 +210,7 @@ class WorkloadForm:
             if not requirement.expression(values)
         ]
         faults = faults or [
-            f"{name}={values[name]} is no multiple of {multiple}, as the stride of a row has to be "
+            f"{name}={values[name]} is not a multiple of {multiple}, as a row's stride must be "
             "(stride_elements in kernel.toml)"
             for name, multiple in self.row_dims
             if int(values[name]) % multiple

@@ -182,7 +182,7 @@ def prepared(context: EvaluationContext, candidate: Candidate) -> Subject:
     subject = prepare(candidate, context)
     if isinstance(subject, Rejected):
         raise Fault(
-            f"a {candidate.template} candidate that was right before can no longer be compiled",
+            f"a {candidate.template} candidate that was correct before can no longer be compiled",
             code="contender_lost",
         )
     return subject

@@ -149,7 +149,7 @@ class EvaluationContext:
         prepared = prepare(self.baseline, self)
         if isinstance(prepared, Rejected):
             raise Fault(
-                "the baseline, which was right before, can no longer be compiled",
+                "the baseline, which was correct before, can no longer be compiled",
                 code="baseline_lost",
             )
         return prepared

@@ -292,9 +292,9 @@ def shared_compile_time(kernel: KernelSpec, workloads: list[Workload]) -> Items:
         if other.compile_time(kernel) != first:
             raise UsageError(
                 f"workloads {workloads[0].name} and {other.name} differ in compile-time values, "
-                "so no one kernel serves both",
+                "so one kernel cannot serve both",
                 code="mixed_workloads",
-                mend="start one search for each",
+                mend="start a search for each",
             )
     if len({workload.name for workload in workloads}) != len(workloads):
         raise UsageError("a workload is named twice", code="repeated_workload")

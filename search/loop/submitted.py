@@ -60,7 +60,9 @@ class Submission:
         """The launches as the template's file has them, without a name."""
         if self.entry and not _ENTRY.match(self.entry):
             raise UsageError(
-                "the entry is no name of a function", code="bad_entry", mend="for example my_kernel"
+                "the entry is not a valid function name",
+                code="bad_entry",
+                mend="for example my_kernel",
             )
         return launch_toml(self.launch, self.entry)
 
@@ -175,7 +177,7 @@ def _check_field(name: str, value: str, longest: int) -> None:
         )
     # PostgreSQL stores no NUL.
     if any(character == "\0" or unicodedata.category(character) == "Cs" for character in value):
-        raise UsageError(f"{name} is no valid text", code="bad_text")
+        raise UsageError(f"{name} is not valid text", code="bad_text")
 
 
 def _checked_source(text: str) -> str:

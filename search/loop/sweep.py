@@ -193,7 +193,7 @@ class Sweep:
         """Measure what the journal beside `out` lacks, then write `out`."""
         if out.exists():
             raise UsageError(
-                f"{out} is there already",
+                f"{out} already exists",
                 code="output_exists",
                 mend="choose another file with --out",
             )
@@ -286,7 +286,7 @@ class Sweep:
         row, results = self._judged(0, self._baseline, journal.run, None)
         if row.stage is not None:
             raise UsageError(
-                f"the baseline {self.order.baseline} is not right here: "
+                f"the baseline {self.order.baseline} is not correct here: "
                 f"{row.stage}: {row.sentence}",
                 code="baseline_rejected",
                 mend="choose another with --baseline",

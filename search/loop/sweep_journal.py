@@ -63,14 +63,14 @@ def finish(out: Path) -> Recording:
     path = journal_path(out)
     if out.exists():
         raise UsageError(
-            f"{out} is there already", code="output_exists", mend="choose another file with --out"
+            f"{out} already exists", code="output_exists", mend="choose another file with --out"
         )
     lines = path.read_text("utf-8", "replace").split("\n") if path.exists() else [""]
     try:
         heading = heading_of(path.name, json.loads(lines[0])["heading"])
     except (ValueError, KeyError, TypeError):
         raise UsageError(
-            f"{path} is no journal of a sweep", code="no_journal", mend="sweep first"
+            f"{path} is not a journal of a sweep", code="no_journal", mend="sweep first"
         ) from None
     rows = _rows(lines)
     if not rows:

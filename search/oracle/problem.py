@@ -211,7 +211,7 @@ def _number(dtype: str, value: Expression, values: Mapping[str, Value]) -> Scala
         struct.pack(SCALAR_FORMATS[dtype], number)
     except (struct.error, OverflowError):
         raise SpecError(
-            f"{value.where}: {value.text!r} gives {number!r}, which is no {dtype}",
+            f"{value.where}: {value.text!r} gives {number!r}, which is not of type {dtype}",
             code="bad_expression",
             mend=f"a number that {dtype} can hold; // and ceil_div give whole numbers",
         ) from None

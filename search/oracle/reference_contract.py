@@ -41,7 +41,7 @@ def check_functions(module: types.ModuleType, file: str) -> None:
             code = getattr(function, "__code__", None)
             place = f"{file}:{code.co_firstlineno}" if code else file
             raise SpecError(
-                f"{place}: {name} is called with {len(parameters)} arguments, and it is "
+                f"{place}: {name} is called with {len(parameters)} arguments, but it is "
                 f"{name}{inspect.signature(function)}",
                 code="reference_failed",
                 mend=f"write def {name}({', '.join(parameters)})",

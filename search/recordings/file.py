@@ -195,7 +195,7 @@ def _times(values: list[Any]) -> Times:
     samples, others, floor_us, note, health, *further = values
     (mode,) = further or (note.partition(",")[0],)  # version 1
     if mode not in ("hot", "cold"):
-        raise ValueError(f"{mode!r} is no mode of a time")
+        raise ValueError(f"{mode!r} is not a cache mode")
     return Times(
         tuple(map(float, samples)),
         tuple(map(float, others)),
@@ -211,9 +211,9 @@ def heading_of(name: str, line: str) -> Heading:
     try:
         heading = json.loads(line)
     except ValueError as error:
-        raise _damaged(name, "its first line is no JSON") from error
+        raise _damaged(name, "its first line is not JSON") from error
     if not isinstance(heading, dict) or heading.get("format") != FORMAT:
-        raise UsageError(f"{name} is no greenfast recording", code="not_a_recording")
+        raise UsageError(f"{name} is not a greenfast recording", code="not_a_recording")
     if heading.get("version") not in READABLE:
         raise UsageError(
             f"the recording {name} has version {heading.get('version')}, "

@@ -120,7 +120,7 @@ def read_space(path: Path, objective: str | None = None, wish: Wish | None = Non
             mend="give the file of results that a tuner wrote for it",
         )
     raise UsageError(
-        f"{path.name} is no space: it has neither T4's results nor a Kernel Tuner cache",
+        f"{path.name} is not a space: it has neither T4's results nor a Kernel Tuner cache",
         code="not_a_space",
         mend="give a T4 result file, a Kernel Tuner cache, KTT's JSON or a table of times, plain "
         "or in gzip",
@@ -147,7 +147,7 @@ def _parsed(path: Path, text: str) -> Any:
         closed = _closed(text)
         if closed is not None:
             return closed
-        raise bad(path, f"it is no complete JSON ({error})") from error
+        raise bad(path, f"it is not complete JSON ({error})") from error
     except RecursionError as error:
         raise bad(path, "its JSON is nested too deeply") from error
 
@@ -187,7 +187,7 @@ def _text(path: Path) -> str:
     except (OSError, EOFError, zlib.error) as error:
         raise bad(path, f"its compression is damaged or cut off ({error})") from error
     except UnicodeDecodeError as error:
-        raise bad(path, "it is no UTF-8 text") from error
+        raise bad(path, "it is not UTF-8 text") from error
 
 
 def _limited(file: BinaryIO) -> bytes:
@@ -229,7 +229,7 @@ def _t4(path: Path, content: Mapping[str, Any], wish: Wish) -> ForeignSpace:
     version = _require_version(path, "T4", content.get("schema_version"), T4_VERSIONS)
     rows = content["results"]
     if not isinstance(rows, list) or not rows:
-        raise bad(path, "its results are no list of one configuration or more")
+        raise bad(path, "its results are not a list of at least one configuration")
     if holds_runs(content):
         rows = merged_runs(rows)
     metadata = content.get("metadata") if isinstance(content.get("metadata"), dict) else {}
@@ -262,7 +262,7 @@ def _measured(path: Path, number: int, row: Mapping[str, Any]) -> Figures:
     if not isinstance(measurements, list) or not all(
         isinstance(each, dict) and "name" in each for each in measurements
     ):
-        raise bad(path, f"the measurements of result {number} are no list of named values")
+        raise bad(path, f"the measurements of result {number} are not a list of named values")
     return {
         str(each["name"]): (each.get("value"), str(each.get("unit") or "")) for each in measurements
     }
@@ -379,7 +379,7 @@ def _assembled(
         )
         key = tuple((type(value), value) for value in values)
         if results.get(key, result) != result:
-            raise bad(path, f"configuration {number} is there twice, with different results")
+            raise bad(path, f"configuration {number} occurs twice, with different results")
         results[key] = result
     if all(result.figure is None for result in results.values()):
         raise bad(path, f"no configuration has a valid {objective}")
@@ -389,7 +389,7 @@ def _assembled(
 
 def _microseconds(path: Path, unit: str) -> float:
     if unit.lower() not in MICROSECONDS:
-        raise bad(path, f"{shortened(one_line(unit), 40)} is no unit of time that is known")
+        raise bad(path, f"{shortened(one_line(unit), 40)} is not a known unit of time")
     return MICROSECONDS[unit.lower()]
 
 
@@ -415,7 +415,7 @@ def _require_text(path: Path, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise bad(path, "it holds a character that is no Unicode text") from error
+        raise bad(path, "it holds a character that is not valid Unicode") from error
 
 
 def _scalar(path: Path, number: int, name: str, value: object) -> Scalar:
@@ -427,4 +427,4 @@ def _scalar(path: Path, number: int, name: str, value: object) -> Scalar:
         return value
     if value is None or isinstance(value, (list, dict)):
         return json.dumps(value, sort_keys=True)
-    raise bad(path, f"configuration {number}: {name} is no value")
+    raise bad(path, f"configuration {number}: {name} is not a value")

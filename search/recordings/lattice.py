@@ -64,7 +64,7 @@ def lattice_points(space: Space, lattice: Lattice) -> tuple[Items, ...]:
     size = prod(len(values) for _, values in lattice)
     if size > LARGEST_LATTICE:
         raise UsageError(
-            f"these values make {size} points before constraints",
+            f"these values give {size} points before constraints",
             code="lattice_too_large",
             mend=f"choose fewer values: at most {LARGEST_LATTICE} points",
         )

@@ -55,7 +55,7 @@ def export_study(url: str, name: str, trials: Sequence[ExportedTrial]) -> int:
         raise Fault(f"{url} cannot be written", code="storage_unwritable") from error
     except Exception as error:  # SQLAlchemy's errors for a URL or driver; none is ours to import
         raise UsageError(
-            f"{url!r} is no storage that Optuna can write: {type(error).__name__}",
+            f"{url!r} is not a storage that Optuna can write: {type(error).__name__}",
             code="bad_storage",
             mend="write a URL such as sqlite:///study.db",
         ) from error

@@ -90,7 +90,7 @@ def require_one_device(name: str, purpose: str) -> None:
     family, which = check_target_name(name)
     if family == "cuda" and names_several(which):
         raise UsageError(
-            f"{purpose} runs on one GPU, and {name} can name several",
+            f"{purpose} uses one GPU, but {name} can name several",
             code="one_gpu_only",
             mend="name one, such as cuda:0",
         )

@@ -186,7 +186,7 @@ def _replayed_time(
     times = ", ".join(f"{timing.workload} {timing.time_median_us:.2f} us" for timing in timings)
     sentence = (
         f"replayed, not measured now: {times} on {heading.device.title}, "
-        f"{heading.recorded_at}{words}; times within a factor of {BAND:g} are not told apart"
+        f"{heading.recorded_at}{words}; times within a factor of {BAND:g} cannot be distinguished"
     )
     return Unavailable(
         Stage.PERFORMANCE.value, sentence, PerformanceEvidence(timings, ratio, BAND, interval)

@@ -276,7 +276,7 @@ class ExampleVerdicts:
         )
         sentence = (
             f"modelled, not measured: {timing.workload} {time_us:.2f} us (limited by "
-            f"{timing.limited_by}); times within a factor of {BAND:g} are not told apart"
+            f"{timing.limited_by}); times within a factor of {BAND:g} cannot be distinguished"
         )
         return Unavailable("performance", sentence, evidence)
 

@@ -70,7 +70,7 @@ def test_a_shape_of_ones_own_is_searched_and_a_wrong_one_is_said_beside_it(page,
     page.locator("[name='own.dtype']").select_option("bf16")
     assert page.locator("[name=shape]:checked").get_attribute("value") == "own"  # by typing
     start(page)
-    assert "H=6 is no multiple of H_kv=4" in page.locator("#error-own").inner_text()
+    assert "H=6 is not a multiple of H_kv=4" in page.locator("#error-own").inner_text()
     assert page.locator("[name='own.S_q']").input_value() == "77"
     problems.clear()
     page.locator("[name='own.H_kv']").fill("")
@@ -124,7 +124,7 @@ def test_workloads_that_do_not_go_together_are_said_at_the_workloads(page, probl
     page.goto("/new")
     page.locator("[name=workloads][value=mission_bf16]").check()
     start(page)
-    assert "one search for each" in page.locator("#error-workloads").inner_text()
+    assert "a search for each" in page.locator("#error-workloads").inner_text()
     problems.clear()
 
 

@@ -228,7 +228,7 @@ def test_a_requests_limits_are_held_by_the_ptxas_gate(limits, reason, album, emu
 def test_only_a_failed_gate_has_a_reason_and_each_gate_its_own_evidence():
     assert [field.name for field in fields(Failed)] == ["gate", "sentence", "reason", "evidence"]
     assert not any(hasattr(result, "reason") for result in (Passed, Unavailable, Skipped))
-    with pytest.raises(ValueError, match="a SafetyEvidence is no evidence of gate ptxas"):
+    with pytest.raises(ValueError, match="a SafetyEvidence is not evidence of gate ptxas"):
         Passed("ptxas", "yes", SafetyEvidence())
 
 

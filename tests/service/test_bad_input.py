@@ -60,7 +60,7 @@ REFUSED = {
     ),
     "a budget of no trials": (("search", "axpy", "--trials", "0"), "bad_budget", "1 to"),
     "a budget of no seconds": (("search", "axpy", "--seconds", "0"), "bad_budget", "more than 0"),
-    "a budget that is no number": (
+    "a budget that is not a number": (
         ("search", "axpy", "--seconds", "nan"),
         "bad_budget",
         "more than 0",
@@ -71,7 +71,7 @@ REFUSED = {
     "workloads that need different sources": (
         ("search", "attention", "--workload", "mission", "--workload", "mission_bf16"),
         "mixed_workloads",
-        "one search for each",
+        "a search for each",
     ),
     "no kernel and nothing to resume": (("search",), "bad_command_line", "--resume"),
     "an unknown search": (("pause", "s_aaaaaaaaaaaa"), "unknown_search", ""),

@@ -124,7 +124,7 @@ def test_an_interpreter_for_peers_that_is_none_is_said(home):
     check = examined(home, GREENFAST_PEERS_PYTHON="/no/such/python")["peers"]
     assert (
         check["status"] == "missing"
-        and check["detail"] == "/no/such/python is no working Python"
+        and check["detail"] == "/no/such/python is not a working Python"
         and "GREENFAST_PEERS_PYTHON" in check["mend"]
     )
 

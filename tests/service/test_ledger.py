@@ -312,7 +312,7 @@ def test_a_changed_kernel_expires_advice_and_a_recheck_stands_beside_the_record(
     assert code == 0 and json.loads(out)[0]["holds"]
     good = numbers_of(ledger_home, bug="none")[0]
     code, _, err = greenfast("recheck", f"{ledger_home.search_id}/{good}")
-    assert "is no negative" in err
+    assert "is not a negative" in err
 
 
 NUMBERED = re.compile(r"\[([^\]]+)\]\(#(s_\w+)-(\d+)\)")

@@ -125,7 +125,7 @@ def test_record_counts_without_a_gpu_and_refuses_what_measures_nothing(here, cap
     for more, words in (
         (("--target", "emulator:h200"), "nothing to record"),
         (("--set", "warps=2"), "unknown parameter"),
-        (("--finish",), "is no journal of a sweep"),
+        (("--finish",), "is not a journal of a sweep"),
         (("--target", "replay:none"), "unknown target"),
     ):
         refused = Ended(run([*arguments, *more]), *capsys.readouterr())

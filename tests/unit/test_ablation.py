@@ -98,7 +98,7 @@ def test_an_arm_that_is_invalid_or_wrong_has_no_time_and_says_why(album):
     assert "with per_thread=4 and threads=128 it takes 1.200" in finding.sentence
     assert "threads changes too, since alone: 256 threads" in finding.sentence
     refused = ArmResult("per_thread", 2, 4, "step", tied.tied)
-    assert "is no valid point" in judged(refused, MEASURED).sentence
+    assert "is not a valid point" in judged(refused, MEASURED).sentence
     wrong = Measurement(
         point(64, 1), None, "rejected", "safety", "race", "two threads touch the same bytes"
     )

@@ -1,4 +1,4 @@
-"""Attention on WMMA: the seeds' stages and what they were held to, on the emulator."""
+"""Attention on WMMA: the stages of the first prototype, on the emulator."""
 
 from __future__ import annotations
 

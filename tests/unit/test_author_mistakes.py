@@ -62,7 +62,7 @@ A_SHAPE = 'shape = ["M", "N"]\ncontiguous = true                            # no
         ("kernel.toml", 'shape = ["M"]', "shape = []", 'shape = ["M"]', "at least one dim"),
         ("kernel.toml", 'name = "b"', 'name = "a"', 'name = "b"', "a second argument 'a'"),
         ("kernel.toml", "dtype = { val", "dtypes = { val", 'dtype = "dtype"\nshape', "no such opt"),
-        ("kernel.toml", '"fp16"]', '"half"]', 'dtype = "dtype"\nshape', "no type of a tensor"),
+        ("kernel.toml", '"fp16"]', '"half"]', 'dtype = "dtype"\nshape', "not a tensor type"),
         ("kernel.toml", 'M = { time = "run"', 'M = { time = "now"', "M = { time", "compile, run"),
         ("kernel.toml", "N = { time", "N = { values = ['4'], time", "N = { time", "whole numbers"),
         ("kernel.toml", '"tile - 1" }', '"tiel - 1" }', 'M = "3"', "unknown name 'tiel'"),

@@ -55,7 +55,7 @@ def test_a_templates_cluster_reaches_the_launch(album):
 def test_a_grid_that_is_no_multiple_of_its_cluster_is_refused_with_both(changed):
     kernel = changed('grid = ["blocks"', 'grid = ["blocks + 1"')
     with pytest.raises(
-        SpecError, match="5 x 3 x 1 blocks is no multiple of its cluster of 4 x 1 x 1"
+        SpecError, match="5 x 3 x 1 blocks is not a multiple of its cluster of 4 x 1 x 1"
     ) as no:
         _launches(kernel)
     assert no.value.code == "bad_cluster"
@@ -66,10 +66,10 @@ def test_a_grid_that_is_no_multiple_of_its_cluster_is_refused_with_both(changed)
     [
         ((2, 1, 1), (4, 3, 1), ""),
         ((1, 3, 1), (4, 3, 1), ""),
-        ((2, 3, 1), (4, 4, 1), "no multiple"),
+        ((2, 3, 1), (4, 4, 1), "not a multiple"),
         ((0, 1, 1), (4, 1, 1), "from 1"),
         ((-2, 1, 1), (4, 1, 1), "from 1"),
-        ((1, 1, 2), (4, 4, 1), "no multiple"),
+        ((1, 1, 2), (4, 4, 1), "not a multiple"),
     ],
 )
 def test_a_cluster_divides_its_grid(cluster, grid, reason):
@@ -153,7 +153,7 @@ arguments = ["x"]
         ("cluster = 2", ""),
         ("cluster = [2, 1]", ""),
         ("cluster = 4", "its text declares 2 x 1 x 1"),
-        ("cluster = 3", "no multiple"),
+        ("cluster = 3", "not a multiple"),
         ("cluster = 0", "from 1"),
         ("cluster = [2, 2, 2, 2]", "one to three"),
         ('cluster = "2"', "must be int or list"),

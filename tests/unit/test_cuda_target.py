@@ -324,7 +324,7 @@ def test_a_gpu_too_old_for_the_compiler_is_refused_with_both_numbers(tmp_path, m
     )
     monkeypatch.setattr("greenfast.search.targets.cuda.why_not", lambda *_: "")
     with pytest.raises(
-        UsageError, match="cuda:0 is sm_70, and the compiler here serves sm_75 and later"
+        UsageError, match="cuda:0 is sm_70, but the compiler needs sm_75 or later"
     ) as refused:
         open_target("cuda:0", TargetSettings(tmp_path, (), 1))
     assert refused.value.code == "gpu_too_old"

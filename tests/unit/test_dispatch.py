@@ -163,7 +163,7 @@ GROUP = ("groups", 0)
 TAMPERED = {
     "another rule": (change((*GROUP, "rules", 0, "use"), "k1"), "the rules pick k1"),
     "another limit": (change((*GROUP, "rules", 0, "when", 0, "at_most"), 100), "the rules pick k1"),
-    "a kernel of other values": (change((*GROUP, "outside"), "k2"), "no kernel of the bundle"),
+    "a kernel of other values": (change((*GROUP, "outside"), "k2"), "not a kernel of the bundle"),
     "an unknown kernel": (change((*GROUP, "rules", 1, "use"), "k9"), "those are k0, k1"),
     "a wider region": (change((*GROUP, "region", "S"), [1, 9999]), "span 64 to 1024"),
     "a narrow region": (change((*GROUP, "region", "S"), [64, 100]), "lies outside"),
@@ -174,14 +174,14 @@ TAMPERED = {
         "unknown function",
     ),
     "a time of 0": (change((*GROUP, "workloads", 0, "times_us", "k0"), 0), "too small"),
-    "text for a time": (change((*GROUP, "workloads", 0, "best_us"), "fast"), "no number"),
+    "text for a time": (change((*GROUP, "workloads", 0, "best_us"), "fast"), "not a number"),
     "a best that is none": (change((*GROUP, "workloads", 0, "best_us"), 1e9), "above a time"),
     "other dims": (change((*GROUP, "workloads", 0, "dims", "D"), 128), "has D=128"),
     "no groups": (change(("groups",), []), "no groups"),
     "a newer schema": (change(("schema",), 2), "this version reads"),
     "a kind of time": (change(("time_kind",), "guessed"), "not one of measured"),
     "an additional key": (change(("note",), "hello"), "its keys are"),
-    "no object": (change((*GROUP, "workloads", 0), 5), "no JSON object"),
+    "no object": (change((*GROUP, "workloads", 0), 5), "not a JSON object"),
 }
 
 

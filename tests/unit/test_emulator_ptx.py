@@ -306,7 +306,7 @@ def with_zeroed(job, name, zeros):
         ('asm(".byte 0x90");', "`.byte`"),
         ('asm goto("bra %l0;" :::: out); out:', "`asm` has no template"),
         ('asm("mov.u32 %0, 1;" : "=r"(__builtin_ia32_rdtsc()));', "__builtin_ia32_rdtsc"),
-        ('asm("mov.u32 %0, 1;" : "=r"(x) : "r"(({ asm("nop"); 1; })));', "no expression"),
+        ('asm("mov.u32 %0, 1;" : "=r"(x) : "r"(({ asm("nop"); 1; })));', "not an expression"),
         ('asm("{ mov.u32 %0, 1;" : "=r"(x));', "brace"),
         ('asm("mov.u32 %0, %1;" : "=r"(x) : "m"(x));', "constraint `m`"),
         # Taken as a release, it would hide a race.

@@ -38,15 +38,15 @@ def test_a_reply_is_a_source_or_json_with_one():
         ('import sys; sys.exit("\\x1b[31mno")', "exit code 1"),
         ("pass", "empty"),
         ('import sys; sys.stdout.buffer.write(b"\\xff")', "UTF-8"),
-        ('print("{")', "no JSON"),
+        ('print("{")', "not JSON"),
         ('print("{}")', "without"),
         ('print(chr(123) + chr(34) + "source" + chr(34) + ": 1}")', "without"),
         (f'print("x" * {LARGEST_REPLY_BYTES + 1})', "more than"),
         ("import os; os.kill(os.getpid(), 9)", "ended by signal 9"),
         ('while True: print("x" * 65536)', "more than"),
         ('import sys\nwhile True: print("x" * 65536, file=sys.stderr)', "more than"),
-        ('print((chr(123) + chr(34) + "a" + chr(34) + ":") * 100000)', "no JSON"),
-        ('print(chr(123) + chr(34) + "source" + chr(34) + ":" + "9" * 5000 + "}")', "no JSON"),
+        ('print((chr(123) + chr(34) + "a" + chr(34) + ":") * 100000)', "not JSON"),
+        ('print(chr(123) + chr(34) + "source" + chr(34) + ":" + "9" * 5000 + "}")', "not JSON"),
     ],
 )
 def test_a_failing_proposer_is_a_reason(program, reason):

@@ -95,8 +95,8 @@ def test_a_sum_that_keeps_thirteen_bits_is_right_and_one_that_lacks_terms_is_not
 @pytest.mark.parametrize(
     ("workload", "says"),
     [
-        ("M=8,N=32,K=24", "K=24 is no multiple of 16, as the stride of a row has to be"),
-        ("M=8,N=40,K=32", "N=40 is no multiple of 16, as the stride of a row has to be"),
+        ("M=8,N=32,K=24", "K=24 is not a multiple of 16, as a row's stride must be"),
+        ("M=8,N=40,K=32", "N=40 is not a multiple of 16, as a row's stride must be"),
         ("M=8,N=32,K=32,A_scales=8", "8 scales of A and 1 of B do not follow from M=8, N=32"),
         ("M=8,N=32,K=32,format=e3m4", "e3m4"),
     ],

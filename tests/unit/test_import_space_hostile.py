@@ -90,14 +90,14 @@ UNIT = (*VALUE[:-1], "unit")
     [
         (_changed(T4, *VALUE, value="1.25"), "configuration 1: time is the text '1.25'"),
         (_changed(CACHE, "cache", "1,5", "time", value="7"), "time is the text '7'"),
-        (_changed(T4, *UNIT, value="furlong"), "furlong is no unit of time"),
+        (_changed(T4, *UNIT, value="furlong"), "furlong is not a known unit of time"),
         (_changed(CACHE, "tune_params_keys", value=["a", ["b"]]), "tune_params_keys"),
         (_changed(CACHE, "tune_params_keys", value=["a", "a"]), "tune_params_keys"),
         (_changed(CACHE, "tune_params_keys", value=["a", "b", "\ud800"]), "lacks a parameter"),
-        (_changed(T4, "results", 0, "configuration", "a", value="\udfff"), "no Unicode text"),
+        (_changed(T4, "results", 0, "configuration", "a", value="\udfff"), "not valid Unicode"),
         (_changed(T4, "results", 0, "configuration", "a", value=float("nan")), "a is nan"),
         (_changed(T4, "results", 1, "configuration", value={"a": 1}), "other parameters"),
-        (_changed(T4, "results", 1, "configuration", value={"a": 1, "b": 4}), "there twice"),
+        (_changed(T4, "results", 1, "configuration", value={"a": 1, "b": 4}), "occurs twice"),
     ],
 )
 def test_an_inconsistent_file_is_refused(read, content, part):

@@ -109,7 +109,7 @@ def test_a_kernel_of_bytes_flags_and_doubles_is_right_on_the_emulator(run, monke
             "weights is constant",
         ),
         ("#define", "typedef struct { int x; } Sizes;\n#define", ""),
-        ("", "int main() { return 0; }\n", "mixed.cu:1: this is code of a host"),
+        ("", "int main() { return 0; }\n", "mixed.cu:1: this is host code"),
         ("", "#ifndef __CUDACC_RTC__\nint main() { return 0; }\n#endif\n", ""),
         ("double factor", "Sizes factor", "'Sizes factor' is a struct"),
         ("double factor", "float4 factor", "'float4 factor' is a struct"),

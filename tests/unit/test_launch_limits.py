@@ -69,7 +69,7 @@ def launched(target, folder, entry, *, grid=(1, 1, 1), block=(32, 1, 1), cluster
             {"block": (65, 1, 1)},
             "65 threads a block, and its __launch_bounds__ allow 64",
         ),
-        ("clustered", {"grid": (6, 1, 1)}, "no multiple of its cluster of 4 x 1 x 1"),
+        ("clustered", {"grid": (6, 1, 1)}, "not a multiple of its cluster of 4 x 1 x 1"),
         (
             "clustered",
             {"grid": (8, 1, 1), "cluster": (2, 1, 1)},

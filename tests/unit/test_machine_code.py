@@ -36,8 +36,8 @@ def loaded(tmp_path, files):
         (put(put(IMAGE, "<B", 8, 7), "<I", 0x30, 0x500550), "it is machine code for sm_80"),
         (put(IMAGE, "<B", 4, 1), "of another machine"),
         (put(IMAGE, "<H", 0x12, 62), "of another machine"),
-        (b"not machine code", "it is no ELF file"),
-        (b"", "it is no ELF file"),
+        (b"not machine code", "it is not an ELF file"),
+        (b"", "it is not an ELF file"),
         (IMAGE[:40], "cut off"),
         (IMAGE[: len(IMAGE) // 2], "cut off"),
         (put(IMAGE, "<Q", 0x28, 2**64 - 1), "cut off"),
@@ -78,8 +78,8 @@ def test_no_byte_of_machine_code_makes_reading_it_fail():
     [
         ("entries", {"grid": ["blocks", "1", "1"]}, "unknown name 'blocks'"),
         ("entries", {"smem_dynamic_bytes": "kernel_bytes"}, "unknown name 'kernel_bytes'"),
-        ("constants", {"split": {"a": 1}}, "split is no number and no text"),
-        ("constants", {"split": None}, "split is no number and no text"),
+        ("constants", {"split": {"a": 1}}, "split is neither a number nor text"),
+        ("constants", {"split": None}, "split is neither a number nor text"),
     ],
 )
 def test_a_launch_that_cannot_be_computed_is_refused_when_the_bundle_is_loaded(

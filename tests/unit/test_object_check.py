@@ -59,11 +59,11 @@ HOSTILE = {
     ),
     "a function of C": (
         'extern "C" int system(const char*);' + ENTRY % 'out[0] = system("true");',
-        "`system` is no function of CUDA",
+        "`system` is not a CUDA function",
     ),
     "a variable of C": (
         'extern "C" char** environ;' + ENTRY % "out[0] = environ[0][0];",
-        "`environ` is no function of CUDA",
+        "`environ` is not a CUDA function",
     ),
     "an own hook": (
         'extern "C" __attribute__((visibility("default"), externally_visible, used))\n'
@@ -138,7 +138,7 @@ def test_an_object_that_is_cut_or_changed_is_read_without_an_error(right):
     [
         (
             'extern "C" int system(const char*);\n' + ENTRY % 'out[0] = system("true");',
-            "test.cu:1: `system` is no function of CUDA",
+            "test.cu:1: `system` is not a CUDA function",
         ),
         (
             "__device__ int value();\nint early = value();\n"

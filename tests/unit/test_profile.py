@@ -210,7 +210,7 @@ def test_reports_become_findings_with_lines_of_the_source():
 
 def test_a_clean_log_has_no_findings_and_an_unfinished_one_is_refused():
     assert parse_sanitizer("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") == ()
-    with pytest.raises(UsageError, match="did not come to its end: Error: No attachable process"):
+    with pytest.raises(UsageError, match="did not finish: Error: No attachable process"):
         parse_sanitizer(
             "========= COMPUTE-SANITIZER\n"
             "========= Error: No attachable process found. timed out.\n"

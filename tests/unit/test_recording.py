@@ -79,7 +79,7 @@ def test_the_note_of_a_version_1_file_names_the_mode_and_another_word_is_damage(
         heading = json.dumps({**json.loads(first), "version": 1})
         path.write_bytes(gzip.compress("\n".join([heading, *lines, end]).encode()))
         if word == "lukewarm":
-            with pytest.raises(UsageError, match="'lukewarm' is no mode of a time"):
+            with pytest.raises(UsageError, match="'lukewarm' is not a cache mode"):
                 read(path)
             continue
         again = read(path)
@@ -187,7 +187,7 @@ def test_a_journal_of_another_sweep_is_refused_and_kept(sweep, tmp_path):
 def test_an_existing_file_is_never_overwritten(sweep, tmp_path):
     out = tmp_path / f"a{SUFFIX}"
     out.write_text("mine")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         sweep(DrawnGpu()).run(out, 1)
     assert out.read_text() == "mine"
 
@@ -195,7 +195,7 @@ def test_an_existing_file_is_never_overwritten(sweep, tmp_path):
 def test_a_wrong_baseline_is_refused_with_its_reason(sweep, tmp_path):
     recorder = sweep(DrawnGpu())
     baseline = recorder._context.render(recorder._baseline).digest
-    with pytest.raises(UsageError, match="right:plain is not right here: correctness") as refused:
+    with pytest.raises(UsageError, match="right:plain is not correct here: correctness") as refused:
         sweep(DrawnGpu(wrong=[baseline])).run(tmp_path / f"a{SUFFIX}", 1)
     assert refused.value.code == "baseline_rejected"
 

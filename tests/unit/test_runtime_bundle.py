@@ -182,9 +182,9 @@ ANOTHERS = [KERNELS[0] | {"cubins": {"sm_90": "kernels/k1/kernel.sm_90.cubin"}}]
         ("manifest.json", {"format": "other"}, "has format 'other'"),
         ("manifest.json", {"kernels": []}, "contradicts itself"),
         ("manifest.json", {"kernels": [{"id": "../x"}]}, "contradicts itself"),
-        ("manifest.json", {"kernels": TWICE}, "kernel k0 is there twice"),
-        ("manifest.json", {"kernels": RENAMED}, "is no machine code of kernels/k0/ for sm_80"),
-        ("manifest.json", {"kernels": ANOTHERS}, "is no machine code of kernels/k0/ for sm_90"),
+        ("manifest.json", {"kernels": TWICE}, "kernel k0 occurs twice"),
+        ("manifest.json", {"kernels": RENAMED}, "is not machine code of kernels/k0/ for sm_80"),
+        ("manifest.json", {"kernels": ANOTHERS}, "is not machine code of kernels/k0/ for sm_90"),
         ("dispatch.json", {"schema": 2}, "greenfast-dispatch, schema 1"),
     ],
 )
@@ -313,23 +313,26 @@ def test_explain_tells_the_rule_the_measurement_and_the_way_back():
     for settings in ({"D": 96}, {"D": 64, "dtype": "fp8"}):
         other = greenfast.explain("attention", B=2, H=8, S_q=256, **settings)
         assert other.kernel is None
+    h100 = {"gpu": "NVIDIA H100 80GB HBM3", "B": 2, "H": 8, "S_q": 256, "D": 64}
+    assert "the table of attention-h100" in greenfast.explain("attention", **h100).why
     elsewhere = greenfast.explain("attention", gpu="NVIDIA L4", B=2, H=8, S_q=256, D=64)
-    assert "there is one for NVIDIA H200" in elsewhere.why
+    assert "only for NVIDIA H100 80GB HBM3 and NVIDIA H200" in elsewhere.why
     with pytest.raises(UsageError, match="the dim S_q is missing"):
         greenfast.explain("attention", B=1, H=1, D=64)
     with pytest.raises(UsageError, match="unknown operation 'softmax'"):
         greenfast.explain("softmax")
 
 
+@pytest.mark.parametrize("gpu", ["h200", "h100"])
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-def test_the_shipped_kernels_are_those_that_won_a_measured_shape(dtype):
+def test_the_shipped_kernels_are_those_that_won_a_measured_shape(dtype, gpu):
     from bench.gpu.grid_rules import judged, uses
     from bench.gpu.grid_set import kind_of, sixty, won_by
 
-    kernels = greenfast.load(files_path("attention-h200.zip")).kernels
+    kernels = greenfast.load(files_path(f"attention-{gpu}.zip")).kernels
     programs = [item for item in kernels.programs.values() if item.compiled["dtype"] == dtype]
-    cells = judged(dtype)
-    won = {(*kind_of(row), label) for row in sixty(dtype) if (label := won_by(row)) is not None}
+    cells, alone = judged(dtype, gpu=gpu), sixty(dtype, gpu=gpu)
+    won = {(*kind_of(row), label) for row in alone if (label := won_by(row)) is not None}
     for kind in {kind_of(cell.row) for cell in cells}:
         labels = uses([cell for cell in cells if kind_of(cell.row) == kind]).values()
         won |= {(*kind, label) for label in labels}

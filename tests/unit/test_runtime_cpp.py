@@ -115,7 +115,7 @@ def test_expressions_become_cpp(text, known, expected):
 
 
 def test_text_has_no_form_in_cpp():
-    with pytest.raises(SpecError, match="is no number"):
+    with pytest.raises(SpecError, match="is not a number"):
         cpp(expression("S == kind", "a test"), {"kind": "a"})
 
 

@@ -69,13 +69,13 @@ def test_a_call_of_another_type_is_refused():
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"scale": "1"}, "scale is text, and no number"),
-        ({"scale": [1.0]}, "scale is list, and no number"),
+        ({"scale": "1"}, "scale is text, not a number"),
+        ({"scale": [1.0]}, "scale is list, not a number"),
         ({"scale": float("nan")}, "scale is not finite"),
         ({"scale": 10**400}, "scale is not finite, or too large"),
-        ({"mask": ["none"]}, "mask is list, and no option"),
+        ({"mask": ["none"]}, "mask is list, not an option"),
         ({"optional": ("x",)}, "no optional output 'x'"),
-        ({"optional": 5}, "optional=5 is no list"),
+        ({"optional": 5}, "optional=5 is not a list"),
         ({"optional": [["lse"]]}, "no optional output"),
     ],
     ids=lambda value: str(value)[:40],
@@ -112,7 +112,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_kernel_runs(rmsn
 
 @pytest.mark.parametrize("size", ["x", None, 1.5, True, -1, 2**31, [1]], ids=str)
 def test_explain_takes_whole_numbers_as_sizes(size):
-    with pytest.raises(UsageError, match="is no size") as refused:
+    with pytest.raises(UsageError, match="is not a size") as refused:
         greenfast.explain("attention", B=size, H=8, S_q=256, D=64)
     assert refused.value.code == "bad_call"
 
@@ -131,6 +131,6 @@ def test_a_cache_that_is_no_folder_is_named_with_its_variable(rmsnorm, tmp_path,
     (tmp_path / "file").touch()
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
     _target.cache_clear()
-    with pytest.raises(UsageError, match="cannot be made: Not a directory") as refused:
+    with pytest.raises(UsageError, match="cannot be created: Not a directory") as refused:
         rmsnorm(X, X, WEIGHT)
     assert CACHE_VARIABLE in refused.value.mend

@@ -385,7 +385,7 @@ def test_a_bundles_repeated_calls_refuse_what_its_first_call_refuses(stub, monke
     slow = repeating(monkeypatch, kernels, q, k, v, mask="none", scale=0.5)
     for settings, message in (
         ({"o": q}, "overlaps q in memory"),
-        ({"scale": np.ones(2)}, "no number"),
+        ({"scale": np.ones(2)}, "not a number"),
         ({"scale": "0.5"}, "is text"),
         ({"gain": 1}, "has no argument 'gain'"),
         ({"optional": ["o"]}, "no optional output 'o'"),

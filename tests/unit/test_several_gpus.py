@@ -15,13 +15,14 @@ from test_run import NO_HISTORY, ListSink
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.loop import evaluate, run
 from greenfast.search.loop.sink import Control, Ended
+from greenfast.search.oracle.cases import workload_case
 from greenfast.search.targets import (
     TargetSettings,
     check_target_name,
     open_target,
     require_one_device,
 )
-from greenfast.search.targets.cuda import lanes
+from greenfast.search.targets.cuda import lanes, several
 from greenfast.search.targets.cuda.lanes import ROOM
 from greenfast.search.targets.cuda.several import SeveralGpus
 from greenfast.search.targets.cuda.target import CudaTarget
@@ -110,7 +111,7 @@ def test_gpus_are_named_by_numbers_or_all(which):
 
 @pytest.mark.parametrize("which", ["0,1", "all"])
 def test_work_for_one_gpu_refuses_several(which):
-    with pytest.raises(UsageError, match="greenfast record runs on one GPU") as refused:
+    with pytest.raises(UsageError, match="greenfast record uses one GPU") as refused:
         require_one_device(f"cuda:{which}", "greenfast record")
     assert refused.value.code == "one_gpu_only"
     require_one_device("cuda:1", "greenfast record")
@@ -239,6 +240,32 @@ def test_a_request_goes_to_the_gpu_that_is_free(machine):
     for thread in threads:
         thread.join()
     assert len(entered) == 2 * ROOM + 1
+
+
+def test_outputs_are_compared_with_a_large_reference_while_every_gpu_is_taken(
+    machine, album, monkeypatch
+):
+    """A thread that compares a timed candidate's outputs still has its GPU."""
+    monkeypatch.setattr(several, "LARGE_FLOP", -1.0)
+    target, kernel = machine(EQUAL), album.kernel("axpy")
+    workload = kernel.workloads[0]
+    all_taken, compared = threading.Barrier(2 * ROOM), []
+
+    def compare(lane):
+        all_taken.wait(LONGEST_WAIT_S)
+        seed = len(compared) % 2  # a reference that another thread computes, too
+        compared.append(target.case_data(kernel, workload_case(workload, seed)))
+
+    threads = [
+        threading.Thread(target=target._lanes.on_any, args=(compare,), daemon=True)
+        for _ in range(2 * ROOM)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONGEST_WAIT_S / 4)
+    assert len(compared) == 2 * ROOM
+    assert all(lane.callers == 0 for lane in target._lanes.lanes)
 
 
 def test_a_request_that_every_gpu_fails_is_no_gpus_fault(machine):

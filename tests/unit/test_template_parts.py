@@ -204,12 +204,12 @@ def test_where_lines_stand_is_no_part_of_an_identity(catalogue, tmp_path, name):
         (
             '{% include "one/p.cu.j2" %}',
             {"p": 'x\n{% include "one/p.cu.j2" %}\n'},
-            "k/one/p.cu.j2: line 2: a part includes no other part (include it in k/one.cu.j2)",
+            "k/one/p.cu.j2: line 2: a part cannot include another part (include it in k/one.cu.j2)",
         ),
         (
             '{% include "one/p.cu.j2" %}',
             {"p": 'x {%+ include "one/q.cu.j2" %}\n', "q": ""},
-            "k/one/p.cu.j2: line 1: a part includes no other part",
+            "k/one/p.cu.j2: line 1: a part cannot include another part",
         ),
     ],
     ids=["missing", "none_at_all", "other_text", "trimmed", "quotes", "words", "itself", "nested"],
@@ -247,7 +247,7 @@ def test_a_part_lies_in_the_folder_of_its_template(written, tmp_path, name):
     ):
         (tmp_path / "k" / place).parent.mkdir(exist_ok=True)
         (tmp_path / "k" / place).write_text("")
-    says = f"k/one.cu.j2: line 1: {name!r} is no part of template one (parts are one/NAME.cu.j2"
+    says = f"k/one.cu.j2: line 1: {name!r} is not part of template one (parts are one/NAME.cu.j2"
     with pytest.raises(SpecError, match=re.escape(says)):
         written(f'{{% include "{name}" %}}')
 

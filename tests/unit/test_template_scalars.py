@@ -110,7 +110,7 @@ def test_a_number_that_the_type_cannot_hold_is_named(rows, value):
     kernel = rows('"B"', f'"{value}"')
     template, point = resolved(kernel, 64)
     case = workload_case(kernel.workload("small"), 1)
-    with pytest.raises(SpecError, match="which is no int32") as refused:
+    with pytest.raises(SpecError, match="which is not of type int32") as refused:
         lay_out(kernel, template, point, case, case_data(kernel, case))
     assert "[[scalars]] 1, value" in refused.value.message
 

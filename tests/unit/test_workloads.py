@@ -70,7 +70,7 @@ def test_a_kernels_own_sentence_comes_before_what_follows_from_it(catalogue):
         ("B=8,H=16,S_q=2147483648,D=64", "S_q=2147483648 is not between"),
         ("B=8,H=16,S_q=1e3,D=64", "S_q=1e3 is not a whole number"),
         ("B=8,H=16,S_q=\uff11\uff12,D=64", "is not a whole number"),
-        ("B=8,H=16,H_kv=3,S_q=5,D=64", "H=16 is no multiple of H_kv=3"),
+        ("B=8,H=16,H_kv=3,S_q=5,D=64", "H=16 is not a multiple of H_kv=3"),
         ("B=8,H=16,H_kv=0,S_q=5,D=64", "H_kv=0 is not between"),
         ("../x(B=8,H=16,S_q=5,D=64)", "names are small letters"),
         ("\x1b[31m=3", "\\x1b[31m is unknown"),
@@ -90,7 +90,7 @@ def test_a_wrong_workload_is_refused_with_what_is_wrong(attention, text, part):
 def test_rows_keep_the_stride_that_templates_rely_on(catalogue):
     rmsnorm = catalogue.kernel("rmsnorm")
     assert rmsnorm.workload("M=3,N=584").name == "M=3,N=584"
-    with pytest.raises(UsageError, match="N=577 is no multiple of 8"):
+    with pytest.raises(UsageError, match="N=577 is not a multiple of 8"):
         rmsnorm.workload("M=3,N=577")
 
 
@@ -186,7 +186,7 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
         "D=65 is not",
         "the weight -1",
         "row 4: a cell without a column",
-        "a(B=1,H=2,S_q=3,D=64,dtype=bf16) is there twice",
+        "a(B=1,H=2,S_q=3,D=64,dtype=bf16) occurs twice",
     ):
         assert part in sentence
 
@@ -198,13 +198,13 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
         ("mine.toml", b"[[workloads", "not valid TOML"),
         ("mine.json", b"[" * 100000, "not valid JSON"),
         ("mine.json", b'{"workloads": 3}', "a list of workloads is needed"),
-        ("mine.json", b'[{"dims": 3}]', "row 1: B, H, S_q, D are missing; dims is no table"),
+        ("mine.json", b'[{"dims": 3}]', "row 1: B, H, S_q, D are missing; dims is not a table"),
         ("mine.json", b'[{"dims": {"B": true}}]', "B=True is not a whole number"),
         ("mine.json", b'[{"dims": {}, "weight": NaN}]', "the weight nan"),
         ("mine.json", b'[{"weight": 1' + b"0" * 400 + b"}]", "above 0, at most 1e+15"),
         ("mine.json", b'[{"dims": {"B": "8"}}]', "B=8 is not a whole number, but text"),
-        ("mine.json", b'[{"dims": {"B": 1, "B": 2}}]', "B is there twice"),
-        ("mine.csv", b"B,H,S_q,D, B\n1,2,3,64,5\n", "B is there twice"),
+        ("mine.json", b'[{"dims": {"B": 1, "B": 2}}]', "B occurs twice"),
+        ("mine.csv", b"B,H,S_q,D, B\n1,2,3,64,5\n", "B occurs twice"),
         ("mine.json", b"[]", "no workload is in it"),
         ("mine.json", b'{"dims": {}}', 'needed, written [{"dims": {...}}, ...]'),
         ("mine.json", b'[{"B": 1, "H": 2, "S_q": 3, "D": 64}]', "row 1: B belongs under dims"),

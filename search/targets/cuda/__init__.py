@@ -44,7 +44,7 @@ def open_device(
     facts = gpus[0][1]
     if facts.sm < OLDEST_SM:
         raise UsageError(
-            f"cuda:{which} is {facts.arch}, and the compiler here serves sm_{OLDEST_SM} and later",
+            f"cuda:{which} is {facts.arch}, but the compiler needs sm_{OLDEST_SM} or later",
             code="gpu_too_old",
             mend="use another GPU, or emulator:h200",
         )

@@ -84,7 +84,7 @@ def _argument(argument: GivenArgument) -> dict[str, Any]:
             return {"tensor_map": argument.numbers()}
         case Packed():
             raise UsageError(
-                "a struct as an argument is for the emulator's checks alone",
+                "only the emulator's checks take a struct as an argument",
                 code="unsupported_argument",
             )
     return {"buffer": argument.name}

@@ -69,11 +69,15 @@ class Lanes:
         self._lock = threading.Lock()
         self._waiting: deque[_Caller] = deque()
 
-    def on_any(self, work: Callable[[Lane], T]) -> T:
-        """The result of `work` on the GPU with the fewest callers, or on another if that fails."""
+    def on_any(self, work: Callable[[Lane], T], *, at_once: bool = False) -> T:
+        """The result of `work` on the GPU with the fewest callers, or on another if that fails.
+
+        `at_once`: without waiting for a GPU that is free. A thread that already has one needs this,
+        because all GPUs may be taken by threads that wait for the same.
+        """
         failed: list[tuple[Lane, Fault]] = []
         while True:
-            with self._taken([lane for lane, _ in failed]) as lane:
+            with self._taken([lane for lane, _ in failed], at_once) as lane:
                 try:
                     result = work(lane)
                 except Fault as fault:
@@ -136,7 +140,7 @@ class Lanes:
                 self.drop(other, fault)
 
     @contextmanager
-    def _taken(self, failed: Sequence[Lane]) -> Iterator[Lane]:
+    def _taken(self, failed: Sequence[Lane], at_once: bool) -> Iterator[Lane]:
         """The GPU in use with the fewest callers, of those that have not failed yet.
 
         Of equals it is the one that had the fewest requests, so that work is spread.
@@ -146,16 +150,19 @@ class Lanes:
             lanes = [lane for lane in self.in_use() if lane not in failed]
             return min(lanes or self.in_use(), key=lambda lane: (lane.callers, lane.requests))
 
-        with self._entered(choice) as lane:
+        with self._entered(choice, at_once=at_once) as lane:
             yield lane
 
     @contextmanager
-    def _entered(self, choose: Callable[[], Lane]) -> Iterator[Lane]:
+    def _entered(self, choose: Callable[[], Lane], *, at_once: bool = False) -> Iterator[Lane]:
         own = _Caller(choose, threading.Condition(self._lock))
         try:
             with self._lock:
-                self._waiting.append(own)
-                self._call()
+                if at_once:
+                    self._give(own, choose())
+                else:
+                    self._waiting.append(own)
+                    self._call()
                 own.called.wait_for(lambda: own.lane is not None)
             assert own.lane is not None
             yield own.lane
@@ -174,10 +181,14 @@ class Lanes:
                 return
             lane = caller.choose()
             if lane.callers < ROOM:
-                lane.callers, lane.requests = lane.callers + 1, lane.requests + 1
-                caller.lane = lane
                 self._waiting.remove(caller)
+                self._give(caller, lane)
                 caller.called.notify()
+
+    @staticmethod
+    def _give(caller: _Caller, lane: Lane) -> None:
+        lane.callers, lane.requests = lane.callers + 1, lane.requests + 1
+        caller.lane = lane
 
 
 def _end_child(target: CudaTarget) -> None:

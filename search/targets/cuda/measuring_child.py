@@ -71,7 +71,7 @@ class MeasuringChild:
         except ChildTimeout:
             self.running = None
             raise Fault(
-                f"the measuring child of {self._target} gave no answer within {JOB_DEADLINE_S:g} s",
+                f"the measuring child of {self._target} did not answer within {JOB_DEADLINE_S:g} s",
                 code="child_stuck",
             ) from None
         except ChildDied as died:
@@ -114,7 +114,7 @@ class MeasuringChild:
         except ChildTimeout:
             self.running = None
             raise Fault(
-                f"{self._target} gave no context within {START_DEADLINE_S:g} s",
+                f"{self._target} did not create a context within {START_DEADLINE_S:g} s",
                 code="gpu_not_ready",
                 mend="see `nvidia-smi` for its state",
             ) from None

@@ -17,7 +17,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
-from greenfast.search.oracle.reference import CaseData, case_data
+from greenfast.search.oracle.reference import Arrays, CaseData, case_data
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Runner
 from greenfast.search.targets.cuda.execution import batches
@@ -80,9 +80,12 @@ class SeveralGpus(Runner):
 
     def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
         """A large reference is computed on a GPU, the others here."""
-        if kernel.work_flop(case.values(kernel)) <= LARGE_FLOP:
-            return case_data(kernel, case)
-        return self._lanes.on_any(lambda lane: lane.target.case_data(kernel, case))
+        large = kernel.work_flop(case.values(kernel)) > LARGE_FLOP
+        return case_data(kernel, case, self._reference if large else None)
+
+    def _reference(self, kernel: KernelSpec, case: Case) -> Arrays | None:
+        """At once, because threads that compare a timed candidate's outputs still have its GPU."""
+        return self._lanes.on_any(lambda lane: lane.target.reference(kernel, case), at_once=True)
 
     def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
         """A file that the children of all GPUs can read."""

@@ -176,9 +176,9 @@ class CudaTarget(Runner):
 
     def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
         large = kernel.work_flop(case.values(kernel)) > LARGE_FLOP
-        return case_data(kernel, case, self._trusted_reference if large else None)
+        return case_data(kernel, case, self.reference if large else None)
 
-    def _trusted_reference(self, kernel: KernelSpec, case: Case) -> Arrays | None:
+    def reference(self, kernel: KernelSpec, case: Case) -> Arrays | None:
         """The GPU's reference, if it agreed with NumPy on a small case; None: leave it to NumPy."""
         key = id(kernel), case.options
         with self._references_lock:

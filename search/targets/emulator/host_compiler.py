@@ -51,7 +51,7 @@ def find_host_compiler() -> HostCompiler:
         if path is not None:
             return _describe(path)
     missing = (
-        f"{OVERRIDE} names {override!r}, which is no program"
+        f"{OVERRIDE} names {override!r}, which is not a program"
         if override
         else "neither g++ nor clang++ is on the PATH"
     )

@@ -70,7 +70,7 @@ def _operand(tokens: Sequence[Token], index: int) -> tuple[AsmOperand, range, in
     inside = range(first, index)
     words = [tokens[at] for at in inside]
     if any(token.kind == "pragma" or token.text in ASM_WORDS for token in words):
-        raise NotPtx("an operand of `asm` is no expression")
+        raise NotPtx("an operand of `asm` is not an expression")
     expression = " ".join(token.text for token in words if token.kind != "marker")
     return AsmOperand(constraint, expression), inside, index + 1
 

@@ -92,10 +92,10 @@ class _Library:
     def __init__(self, image: bytes) -> None:
         self.image = image
         if image[:7] != b"\x7fELF\x02\x01\x01":
-            raise _Malformed("it is no ELF file of 64 bits")
+            raise _Malformed("it is not an ELF file of 64 bits")
         kind, self.machine = struct.unpack_from("<HH", image, 16)
         if kind != 3 or self.machine not in _MACHINES:
-            raise _Malformed("it is no shared library for this machine")
+            raise _Malformed("it is not a shared library for this machine")
         (table,) = struct.unpack_from("<Q", image, 32)
         entry_bytes, count = struct.unpack_from("<HH", image, 54)
         if entry_bytes != 56:
@@ -248,8 +248,8 @@ class _Library:
             if symbol.section == 0:
                 if not _is_importable(symbol.name):
                     return ObjectFault(
-                        f"`{symbol.name}` is no function of CUDA that the emulator has, and the "
-                        "text does not define it",
+                        f"`{symbol.name}` is not a CUDA function that the emulator supports, and "
+                        "the text does not define it",
                         symbol.name,
                     )
             elif symbol.name not in exports or symbol.kind != _FUNCTION_TYPE:

@@ -371,7 +371,7 @@ def _negated_not(instruction: Instruction, values: Values) -> str:
 def immediate(operand: object) -> int:
     """The value of a literal operand."""
     if isinstance(operand, Name) or not hasattr(operand, "text"):
-        raise Unsupported("with a number that is no literal")
+        raise Unsupported("with a number that is not a literal")
     return integer(operand.text)
 
 

@@ -96,7 +96,7 @@ def translated(statement: AsmStatement, number: int) -> str:
             begin.append(_input(operand, index))
             continue
         if operand.constraint[0] not in "=+":
-            raise NotPtx(f"`{operand.constraint}` is no output")
+            raise NotPtx(f"`{operand.constraint}` is not an output")
         begin.append(f"auto& gf_emulator_o{index} = ({operand.expression});")
         # The emulator watches a place that it writes later: it is not read here.
         if f"%{index}" not in in_place:

@@ -118,7 +118,7 @@ def _tokens(text: str) -> Iterator[_Token]:
     while text[position:].strip():
         match = _TOKEN.match(text, position)
         if match is None:
-            raise NotPtx(f"`{text[position:].strip().split()[0]}` is no PTX")
+            raise NotPtx(f"`{text[position:].strip().split()[0]}` is not PTX")
         kind = match.lastgroup or ""
         yield _Token(kind, match[kind])
         position = match.end()
@@ -150,7 +150,7 @@ class _Reader:
             guard = self._predicate()
             token = self._take()
         if token.kind != "word" or token.text[0] in ".%":
-            raise NotPtx(f"`{token.text}` is no instruction")
+            raise NotPtx(f"`{token.text}` is not an instruction")
         opcode, *modifiers = token.text.split(".")
         operands = []
         while self._peek() not in (";", ""):
@@ -169,13 +169,13 @@ class _Reader:
         while self._peek() != ";":
             name = self._take()
             if name.kind != "word":
-                raise NotPtx(f"`{name.text}` is no register")
+                raise NotPtx(f"`{name.text}` is not a register")
             if self._peek() == "<":
                 self._take()
                 count = self._take()
                 self._expect(">")
                 if not count.text.isdigit() or int(count.text) > 1024:
-                    raise NotPtx(f"`{name.text}<{count.text}>` is no range of registers")
+                    raise NotPtx(f"`{name.text}<{count.text}>` is not a range of registers")
                 names += [f"{name.text}{number}" for number in range(int(count.text))]
             else:
                 names.append(name.text)
@@ -210,7 +210,7 @@ class _Reader:
         if token.kind in ("number", "float"):
             return Number(("-" if sign == "-" else "") + token.text, token.kind == "float")
         if sign or token.kind not in ("word", "argument"):
-            raise NotPtx(f"`{sign}{token.text}` is no operand")
+            raise NotPtx(f"`{sign}{token.text}` is not an operand")
         return Name(token.text)
 
     def _listed(self, opening: str, closing: str) -> Iterator[Operand]:
@@ -254,4 +254,4 @@ def integer(text: str) -> int:
     try:
         return int(text.rstrip("U"), 0)
     except ValueError:
-        raise NotPtx(f"`{text}` is no whole number") from None
+        raise NotPtx(f"`{text}` is not a whole number") from None

@@ -117,12 +117,12 @@ class Values:
     def own_place(self, operand: Operand) -> str:
         """The author's variable itself, where the emulator keeps its address."""
         if not isinstance(operand, Name) or operand.text not in self.lvalues:
-            raise Unsupported("with an accumulator that is no output of the statement")
+            raise Unsupported("with an accumulator that is not an output of the statement")
         return self.lvalues[operand.text]
 
     def _variable(self, name: str) -> str:
         if name not in self.variables:
-            raise NotPtx(f"`{name}` is no register of the statement")
+            raise NotPtx(f"`{name}` is not a register of the statement")
         return self.variables[name]
 
     def address(self, operand: Operand, space: str) -> str:

@@ -304,7 +304,7 @@ def _dependent_launch(instruction: Instruction, values: Values) -> str:
     calls = {"wait": "wait", "launch_dependents": "allow"}
     (name,) = instruction.modifiers or ("",)
     if name not in calls:
-        raise NotPtx(f"`{instruction}` is no instruction")
+        raise NotPtx(f"`{instruction}` is not an instruction")
     return f"gf_emulator_dependent_launch_{calls[name]}();"
 
 

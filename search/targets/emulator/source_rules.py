@@ -86,7 +86,7 @@ _REFUSED_WORDS = {
 _REFUSED_NAMES = (
     (
         re.compile(r"gf_emulator|gf_entry_", re.IGNORECASE),
-        "a name of the emulator, which is no part of CUDA",
+        "a name of the emulator, which is not part of CUDA",
     ),
     (
         re.compile(r"__(?:tsan|asan|ubsan|msan|lsan|hwasan|sanitizer|cyg_profile|gcov|cxa)"),

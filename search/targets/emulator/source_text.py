@@ -172,7 +172,7 @@ def _read(rewriting: _Rewriting) -> None:
             if token.text == "[" and _text(tokens, index) == "[":
                 index = _standard_attribute(rewriting, index - 1)
             elif token.text in _HASHES:
-                raise rewriting.refuse(token, f"a lone `{token.text}` is no C++")
+                raise rewriting.refuse(token, f"a lone `{token.text}` is not C++")
 
 
 def _is_namespace(tokens: tuple[Token, ...], brace: int) -> bool:
@@ -215,7 +215,7 @@ def _name(rewriting: _Rewriting, index: int) -> None:
         "::",
         "std",
     ]:
-        raise rewriting.refuse(token, f"`std::{token.text}` is no part of CUDA C++; use a loop")
+        raise rewriting.refuse(token, f"`std::{token.text}` is not part of CUDA C++; use a loop")
     if token.text == "alignas" and rewriting.pack[-1] < WIDEST_BYTES:
         raise rewriting.refuse(token, "compilers read `alignas` in packed structures differently")
     if token.text == "long" and "double" in (_text(tokens, index + 1), _text(tokens, index - 1)):
@@ -269,7 +269,7 @@ def _assembly(rewriting: _Rewriting, start: int) -> int:
         text = translated(assembly.statement, start)
     except NotPtx as why:
         raise rewriting.refuse(
-            tokens[start], f"inline assembly that is no PTX: {why}; {PRIMITIVES}"
+            tokens[start], f"inline assembly that is not PTX: {why}; {PRIMITIVES}"
         ) from None
     except Unsupported as why:
         raise rewriting.refuse(
@@ -280,7 +280,7 @@ def _assembly(rewriting: _Rewriting, start: int) -> int:
             if tokens[index].kind == "name":
                 _name(rewriting, index)
             elif tokens[index].text in _HASHES:
-                raise rewriting.refuse(tokens[index], f"a lone `{tokens[index].text}` is no C++")
+                raise rewriting.refuse(tokens[index], f"a lone `{tokens[index].text}` is not C++")
     rewriting.has_assembly = True
     rewriting.replace(tokens[start], tokens[assembly.last], text)
     return assembly.last + 1
@@ -320,7 +320,9 @@ def _pragma(rewriting: _Rewriting, token: Token) -> None:
         words[0] == "GCC" and words[1] in DROPPED_GCC_PRAGMAS
     ):
         shown = " ".join(word for word in words if word)
-        raise rewriting.refuse(token, f"`#pragma {shown}` is no pragma of CUDA C++; leave it out")
+        raise rewriting.refuse(
+            token, f"`#pragma {shown}` is not a pragma of CUDA C++; leave it out"
+        )
     rewriting.replace(token, token, "")
 
 
