@@ -33,7 +33,6 @@ ELEMENT_BYTES = {
 FLOATS = ("fp16", "bf16", "float32", "float64")
 SWIZZLES_BYTES = (0, 32, 64, 128)
 L2_PROMOTIONS_BYTES = (0, 64, 128, 256)
-MOST_EMULATED_AXES = 4
 LARGEST_BOX = 256  # elements of an axis
 UNIT_BYTES = 16  # of addresses, strides and a box's rows
 FIRST_SM = 90

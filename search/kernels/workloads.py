@@ -188,10 +188,9 @@ class WorkloadForm:
         if not isinstance(size, int) or isinstance(size, bool):
             but = ", but text" if isinstance(size, str) and size.isdecimal() else ""
             return f"{dim.name}={_shown(size)} is not a whole number{but}"
-        if dim.values and size not in dim.values:
-            return f"{dim.name}={size} is not one of {', '.join(map(str, dim.values))}"
-        if size == 0 and 0 in dim.values and smallest:
-            return f"{dim.name}=0, and only dims of empty_dims may be 0; a switch is an option"
+        if dim.values:
+            known = ", ".join(map(str, dim.values))
+            return "" if size in dim.values else f"{dim.name}={size} is not one of {known}"
         if not smallest <= size <= LARGEST_DIM:
             return f"{dim.name}={size} is not between {smallest} and {LARGEST_DIM}"
         return ""
@@ -204,16 +203,17 @@ class WorkloadForm:
             for name, size in dims
             if not 0 <= int(size) <= LARGEST_DIM
         ]
-        faults += [
+        # An author's sentence says more than the derived dims behind it.
+        faults = faults or [
+            filled(requirement.because, values)
+            for requirement in self.requirements
+            if not requirement.expression(values)
+        ]
+        faults = faults or [
             f"{name}={values[name]} is not a multiple of {multiple}, as a row's stride must be "
             "(stride_elements in kernel.toml)"
             for name, multiple in self.row_dims
             if int(values[name]) % multiple
-        ]
-        faults += [
-            filled(requirement.because, values)
-            for requirement in self.requirements
-            if not faults and not requirement.expression(values)
         ]
         if faults:
             raise self._refusal(where, faults)

@@ -76,11 +76,12 @@ CASE(a_job_is_read_as_it_is_meant) {
 
 CASE(a_tensor_map_is_read_with_its_numbers) {
     Job job;
-    CLAIM(reads(replaced("argument null", "argument tensor_map 1 3 2 128 1 64 100 8 128 12800 64 32 1"), job));
+    CLAIM(reads(replaced("argument null", "argument tensor_map 1 3 2 128 1 7 64 100 8 128 12800 64 32 1"), job));
     const ArgumentSpec& argument = job.runs[0].arguments[1];
     CLAIM(argument.is_tensor_map && argument.buffer == 1);
     const EmulatedTensorMap& map = argument.tensor_map;
-    CLAIM(map.rank == 3 && map.element_bytes == 2 && map.swizzle_bytes == 128 && map.fill_nan == 1);
+    CLAIM(map.rank == 3 && map.element_bytes == 2 && map.swizzle_bytes == 128 && map.fill_nan == 1 &&
+          map.element_type == int(AtomicType::float16));
     CLAIM(map.sizes[0] == 64 && map.sizes[1] == 100 && map.sizes[2] == 8 && map.sizes[3] == 1);
     CLAIM(map.strides_bytes[0] == 128 && map.strides_bytes[1] == 12800 && map.strides_bytes[2] == 0);
     CLAIM(map.box[0] == 64 && map.box[1] == 32 && map.box[2] == 1 && map.box[3] == 1);
@@ -97,11 +98,11 @@ CASE(what_does_not_read_as_a_job_is_refused) {
           replaced("6 4 2", "six 4 2"), replaced("argument null", "argument nothing"),
           replaced("argument pointer 0 4", "argument pointer 0"),
           replaced("argument scalar 4294967291", "argument scalar x"),
-          replaced("argument null", "argument tensor_map"), replaced("argument null", "argument tensor_map -1 1 2 0 0 8 8"),
-          replaced("argument null", "argument tensor_map 0 0 2 0 0"),
-          replaced("argument null", "argument tensor_map 0 5 2 0 0 8 8 8 8 8 16 16 16 16 8 8 8 8 8"),
-          replaced("argument null", "argument tensor_map 0 2 2 0 0 8 8 16 8"),
-          replaced("argument null", "argument tensor_map 0 1 2 0 0 eight 8"),
+          replaced("argument null", "argument tensor_map"), replaced("argument null", "argument tensor_map -1 1 2 0 0 7 8 8"),
+          replaced("argument null", "argument tensor_map 0 0 2 0 0 7"),
+          replaced("argument null", "argument tensor_map 0 6 2 0 0 7 8 8 8 8 8 8 16 16 16 16 16 8 8 8 8 8 8"),
+          replaced("argument null", "argument tensor_map 0 2 2 0 0 7 8 8 16 8"),
+          replaced("argument null", "argument tensor_map 0 1 2 0 0 7 eight 8"),
           replaced("sample 0 7 23", "blocks 0 7 23"), replaced("sample 0 7 23", "sample"),
           replaced("sample 0 7 23", "sample 0 seven"), replaced("sample 0 7 23", "sample 0 7 24")}) {
         Job job;

@@ -46,6 +46,18 @@ def test_a_workload_has_one_name_from_which_it_is_read_again(attention, text, na
     assert attention.workload(workload.name) == workload
 
 
+def test_a_dim_takes_each_value_that_its_kernel_lists_zero_too(catalogue):
+    workload = catalogue.kernel("gemm").workload("M=16,N=8,K=8,turned_a=0,turned_b=1")
+    assert workload.name == "M=16,N=8,K=8,turned_b=1"
+
+
+def test_a_kernels_own_sentence_comes_before_what_follows_from_it(catalogue):
+    with pytest.raises(UsageError) as refused:
+        catalogue.kernel("gemm").workload("M=7,N=64,K=64,turned_a=1")
+    assert "rows of a turned A of M=7 elements" in str(refused.value)
+    assert "A_columns=7" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("text", "part"),
     [

@@ -1,7 +1,9 @@
 """`extern __shared__ T name[]`: the block's dynamic shared memory, by any type and name.
 
 All such arrays of a kernel begin at the same address (CUDA C++ Programming Guide, "__shared__").
-In a function the array becomes a pointer, among namespaces an object that converts to one.
+In a function the array becomes a pointer, among namespaces an object that converts to one. ptxas
+puts them behind the static arrays, at a multiple of the largest alignment that any of them asks
+for, and of 16 at least; a section of the kernel's library keeps that number for the runtime.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from dataclasses import dataclass
 from greenfast.search.targets.emulator.source_tokens import Token
 
 _GROUPS = ("__attribute__", "__attribute", "alignas")
+_ALIGNED = ("aligned", "__aligned__", "align", "alignas")
+_LEAST_ALIGNMENT = 16
 _SHARED = ("shared", "__shared__")
 _MEMORY = "gf_emulator_dynamic_shared()"
 _PASSED = ("extern", "static", "volatile", "__shared__")
@@ -24,6 +28,7 @@ class DynamicShared:
     first: int
     last: int  # its `;`
     text: str
+    alignment: int | None  # None: it is not a plain number
 
 
 def dynamic_shared(tokens: Sequence[Token], first: int, in_function: bool) -> DynamicShared | None:
@@ -44,10 +49,35 @@ def dynamic_shared(tokens: Sequence[Token], first: int, in_function: bool) -> Dy
     element = ("volatile " if is_volatile else "") + element
     if in_function:
         pointer = f"std::add_pointer_t<{element} {rest}>"
-        return DynamicShared(first, end, f"{pointer} const {name} = ({pointer}){_MEMORY};")
-    return DynamicShared(
-        first, end, f"static constexpr gf_emulator::DynamicShared<{element} {rest}> {name}{{}};"
+        text = f"{pointer} const {name} = ({pointer}){_MEMORY};"
+    else:
+        text = f"static constexpr gf_emulator::DynamicShared<{element} {rest}> {name}{{}};"
+    begin = first - 4 if first > 3 and tokens[first - 4].text == "alignas" else first
+    return DynamicShared(first, end, text, _alignment(tokens[begin:end]))
+
+
+def alignment_text(alignments: Sequence[int | None]) -> str:
+    """The line that tells the runtime of them; empty where it is to take its own."""
+    known = [alignment for alignment in alignments if alignment is not None]
+    if not alignments or len(known) < len(alignments):
+        return ""
+    return (
+        f'\n__attribute__((used, section(".gf_dynamic_shared"), aligned({max(known)}))) '
+        "static const char gf_emulator_dynamic_alignment = 0;\n"
     )
+
+
+def _alignment(declaration: Sequence[Token]) -> int | None:
+    largest = _LEAST_ALIGNMENT
+    for at, token in enumerate(declaration):
+        if token.text not in _ALIGNED:
+            continue
+        inside = [part.text for part in declaration[at + 1 : at + 4]]
+        number = inside[1].rstrip("uUlL") if len(inside) == 3 else ""
+        if not number.isdecimal() or (inside[0], inside[2]) != ("(", ")"):
+            return None
+        largest = max(largest, int(number))
+    return largest
 
 
 def _words(tokens: Sequence[Token], first: int, end: int) -> tuple[list[Token], bool]:

@@ -11,8 +11,8 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 
-from greenfast.search.devices.tensor_map import MOST_EMULATED_AXES, TensorMap, misfit
-from greenfast.search.errors import Fault, UsageError
+from greenfast.search.devices.tensor_map import TensorMap, misfit
+from greenfast.search.errors import UsageError
 from greenfast.search.targets.emulator.build import Module
 from greenfast.search.targets.emulator.job_files import JobFiles
 from greenfast.search.targets.emulator.runs import (
@@ -29,6 +29,17 @@ from greenfast.search.targets.emulator.runs import (
 )
 
 SCALAR_FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "float32": "<f", "float64": "<d"}
+# native/: AtomicType, by the types that reductions of the copy engine know.
+_ATOMIC_TYPES = {
+    "int32": 0,
+    "uint32": 1,
+    "int64": 2,
+    "uint64": 3,
+    "float32": 4,
+    "float64": 5,
+    "fp16": 7,
+    "bf16": 8,
+}
 ROLES = ("input", "output", "workspace")
 FILLS = ("image", "poison", "zero", "reserved", "copy")
 LARGEST_DYNAMIC_SHARED_BYTES = 1 << 20
@@ -113,6 +124,7 @@ def _tensor_map_words(tensor_map: TensorMap, buffers: Sequence[Buffer]) -> str:
         tensor_map.element_bytes,
         tensor_map.swizzle_bytes,
         int(tensor_map.fill == "nan"),
+        _ATOMIC_TYPES.get(tensor_map.dtype, -1),
         *tensor_map.sizes,
         *tensor_map.strides_bytes,
         *tensor_map.box,
@@ -192,12 +204,6 @@ def _check_tensor_map(run: Run, tensor_map: TensorMap, names: Sequence[str]) -> 
         )
     if reason := misfit(tensor_map):
         raise _refusal(run, f"the tensor map {tensor_map.name!r}: {reason}")
-    if tensor_map.rank > MOST_EMULATED_AXES:
-        raise Fault(
-            f"the tensor map {tensor_map.name!r} has {tensor_map.rank} axes, and the emulator "
-            f"copies tensors of up to {MOST_EMULATED_AXES}",
-            code="emulator_unsupported",
-        )
 
 
 def _misfit(module: Module, launch: Launch) -> str:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from greenfast.search.targets.emulator.ptx_arithmetic import immediate
 from greenfast.search.targets.emulator.ptx_text import (
     Address,
     Instruction,
     Name,
     NotPtx,
-    Number,
     Operand,
 )
 from greenfast.search.targets.emulator.ptx_values import (
     PTX,
+    SPACES,
     TYPES,
     Handler,
     Unsupported,
     Values,
     needs,
+    space_of,
     type_of,
     vector,
 )
 
-_SPACES = ("shared", "shared::cta", "shared::cluster", "global", "const", "local", "param")
 _WEAK = ("relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
 _OPERATIONS = {
     "add": "add",
@@ -36,11 +35,20 @@ _OPERATIONS = {
     "inc": "increment",
     "dec": "decrement",
 }
+# Bytes of a type that an atomic updates, as native/ knows it.
+_REDUCED = {
+    "u32": "uint32",
+    "s32": "int32",
+    "u64": "uint64",
+    "s64": "int64",
+    "b32": "uint32",
+    "b64": "uint64",
+    "f32": "float32",
+    "f64": "float64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+}
 _DEVICE_FENCE, _BLOCK_FENCE = "gf_emulator_fence(true);", "gf_emulator_fence(false);"
-
-
-def space_of(instruction: Instruction) -> str:
-    return next((m for m in instruction.modifiers if m in _SPACES), "")
 
 
 def _fence(instruction: Instruction) -> str:
@@ -94,6 +102,8 @@ def _load(instruction: Instruction, values: Values) -> str:
 
 
 def _store(instruction: Instruction, values: Values) -> str:
+    if "async" in instruction.modifiers:
+        return _async_store(instruction, values)
     target, source = _without_policy(instruction, 2)
     arguments, parts = _several(instruction, source)
     address = values.address(target, space_of(instruction))
@@ -106,7 +116,34 @@ def _store(instruction: Instruction, values: Values) -> str:
     return f"{{ {fence} {PTX}{name}{arguments}({address}, {{{{{texts}}}}}); }}"
 
 
+def _async_store(instruction: Instruction, values: Values) -> str:
+    """st.async: the store, and its bytes on the mbarrier."""
+    needs(instruction, 3)
+    target, source, barrier = instruction.operands
+    arguments, parts = _several(instruction, source)
+    kind = type_of(instruction)
+    texts = ", ".join(values.read(kind, part) for part in parts)
+    put = f"{PTX}put{arguments}({values.address(target, 'shared')}, {{{{{texts}}}}});"
+    return f"{{ {put} {_completed(values, barrier, f'sizeof({TYPES[kind]}) * {len(parts)}')} }}"
+
+
+def _completed(values: Values, barrier: Operand, size: str) -> str:
+    return f"gf_emulator_mbarrier_complete({values.address(barrier, 'shared')}, {size}, true);"
+
+
+def _async_atomic(instruction: Instruction, values: Values) -> str:
+    """red.async: the update, and its bytes on the mbarrier."""
+    needs(instruction, 3)
+    target, source, barrier = instruction.operands
+    parts = tuple(m for m in instruction.modifiers if m != "async")
+    update = _atomic(Instruction("red", parts, (target, source)), values)
+    size = f"sizeof({TYPES[type_of(instruction)]})"
+    return f"{{ {update} {_completed(values, barrier, size)} }}"
+
+
 def _atomic(instruction: Instruction, values: Values) -> str:
+    if "async" in instruction.modifiers:
+        return _async_atomic(instruction, values)
     returns = instruction.opcode == "atom"
     operands = instruction.operands if returns else (Name("_"), *instruction.operands)
     target, place, *sources = operands
@@ -143,6 +180,8 @@ def _policy(instruction: Instruction, values: Values) -> str:
 def _copy(instruction: Instruction, values: Values) -> str:
     """cp.async and its relatives."""
     modifiers = instruction.modifiers
+    if modifiers[:3] == ("reduce", "async", "bulk"):
+        return _bulk_reduction(instruction, values)
     if not modifiers or modifiers[0] != "async":
         raise Unsupported("of that form")
     if "bulk" in modifiers:
@@ -157,7 +196,7 @@ def _copy(instruction: Instruction, values: Values) -> str:
     if "mbarrier" in modifiers:
         needs(instruction, 1)
         adds = "false" if "noinc" in modifiers else "true"
-        place = values.address(instruction.operands[0], "shared")
+        place = values.address(instruction.operands[0], space_of(instruction))
         return f"gf_emulator_async_copy_arrive({place}, {adds});"
     has_policy = any(m.endswith("cache_hint") for m in modifiers)
     operands = instruction.operands[:-1] if has_policy else instruction.operands
@@ -180,22 +219,24 @@ def _bulk(instruction: Instruction, values: Values) -> str:
         return f"gf_emulator_bulk_wait({groups}, {for_reads});"
     if "prefetch" in modifiers:
         return ";"
-    if "im2col" in modifiers or "reduce" in modifiers:
-        raise Unsupported("of that form")
+    if any(m.startswith("im2col") for m in modifiers):
+        raise Unsupported("in im2col mode")
     has_policy = any(m.endswith("cache_hint") for m in modifiers)
     operands = instruction.operands[:-1] if has_policy else instruction.operands
     loads = any(m.startswith("mbarrier::") for m in modifiers)
-    spaces = [m for m in modifiers if m in _SPACES]
+    spaces = [m for m in modifiers if m in SPACES]
     if len(spaces) != 2 or loads == (spaces[0] == "global"):
         raise Unsupported("between these memories")
     if "tensor" in modifiers:
         return _tensor(operands, modifiers, loads, values)
-    if loads and spaces[1] == "global" and not any(m.startswith("multicast") for m in modifiers):
-        target, source, size, barrier = operands
+    if loads:
+        target, source, size, barrier, *ranks = operands
+        mask = "".join(f", {values.read('u16', rank)}" for rank in ranks)
+        name = "multicast" if ranks else "load" if spaces[1] == "global" else "move"
         return (
-            f"gf_emulator_bulk_load({values.address(target, 'shared')}, "
-            f"{values.address(source, 'global')}, {values.read('u32', size)}, "
-            f"{values.address(barrier, 'shared')});"
+            f"gf_emulator_bulk_{name}({values.address(target, 'shared')}, "
+            f"{values.address(source, spaces[1])}, {values.read('u32', size)}, "
+            f"{values.address(barrier, 'shared')}{mask});"
         )
     if not loads and spaces[1].startswith("shared"):
         target, source, size = operands
@@ -206,8 +247,35 @@ def _bulk(instruction: Instruction, values: Values) -> str:
     raise Unsupported("between these memories")
 
 
+def _bulk_reduction(instruction: Instruction, values: Values) -> str:
+    """cp.reduce.async.bulk from shared to global memory."""
+    modifiers = instruction.modifiers
+    name = next((m for m in modifiers if m in _OPERATIONS), "")
+    spaces = [m for m in modifiers if m in SPACES]
+    if not name or len(spaces) != 2 or spaces[0] != "global":
+        raise Unsupported("between these memories")
+    reduction = f"gf_emulator::AtomicOperation::{_OPERATIONS[name]}"
+    has_policy = any(m.endswith("cache_hint") for m in modifiers)
+    operands = instruction.operands[:-1] if has_policy else instruction.operands
+    if "tensor" in modifiers:
+        return _tensor(operands, modifiers, False, values, reduction)
+    kind = modifiers[-1]
+    if kind not in _REDUCED or (kind in ("f16", "bf16", "f32", "f64") and name != "add"):
+        raise Unsupported("of that operation and type")
+    target, source, size = operands
+    return (
+        f"gf_emulator_bulk_reduce({values.address(target, 'global')}, "
+        f"{values.address(source, 'shared')}, {values.read('u32', size)}, {reduction}, "
+        f"gf_emulator::AtomicType::{_REDUCED[kind]});"
+    )
+
+
 def _tensor(
-    operands: tuple[Operand, ...], modifiers: tuple[str, ...], loads: bool, values: Values
+    operands: tuple[Operand, ...],
+    modifiers: tuple[str, ...],
+    loads: bool,
+    values: Values,
+    reduction: str = "",
 ) -> str:
     box = operands[0] if not loads else operands[1]
     if not isinstance(box, Address) or not box.coordinates:
@@ -218,7 +286,10 @@ def _tensor(
     place = values.address(Address(box.base), "")
     if not loads:
         shared = values.address(operands[1], "shared")
-        lines.append(f"gf_emulator_tensor_store({place}, {shared}, {rank}, gf_emulator_at); }}")
+        call, last = ("reduce", f", {reduction}") if reduction else ("store", "")
+        lines.append(
+            f"gf_emulator_tensor_{call}({place}, {shared}, {rank}, gf_emulator_at{last}); }}"
+        )
         return " ".join(lines)
     mask = "nullptr"
     if any(m.startswith("multicast") for m in modifiers):
@@ -253,30 +324,30 @@ def _mbarrier(instruction: Instruction, values: Values) -> str:
         instruction.modifiers,
         instruction.operands,
     )
+    space = space_of(instruction)
     if name == "init":
         needs(instruction, 2)
-        place, count = values.address(operands[0], "shared"), values.read("u32", operands[1])
+        place, count = values.address(operands[0], space), values.read("u32", operands[1])
         return f"gf_emulator_mbarrier_init({place}, {count});"
     if name == "inval":
         needs(instruction, 1)
-        return f"gf_emulator_mbarrier_invalidate({values.address(operands[0], 'shared')});"
-    if name != "expect_tx" and "relaxed" in modifiers:
+        return f"gf_emulator_mbarrier_invalidate({values.address(operands[0], space)});"
+    if name in ("expect_tx", "complete_tx"):
+        needs(instruction, 2)
+        place, count = values.address(operands[0], space), values.read("u32", operands[1])
+        return f"gf_emulator_mbarrier_{name.removesuffix('_tx')}({place}, {count}, false);"
+    if "relaxed" in modifiers:
         raise Unsupported("without a release or an acquire")
     if name == "arrive":
         return _arrival(instruction, values)
-    if name == "expect_tx":
-        needs(instruction, 2)
-        place, count = values.address(operands[0], "shared"), values.read("u32", operands[1])
-        return f"gf_emulator_mbarrier_expect({place}, {count}, false);"
-    if name in ("try_wait", "test_wait") and "parity" in modifiers:
+    if name in ("try_wait", "test_wait"):
         needs(instruction, 3, 4)
-        place, parity = values.address(operands[1], "shared"), values.read("u32", operands[2])
+        place = values.address(operands[1], space)
+        if "parity" in modifiers:
+            parity = values.read("u32", operands[2])
+        else:  # by the state that an arrival gave
+            parity = f"unsigned({values.read('u64', operands[2])}) & 1"
         return values.write(operands[0], f"gf_emulator_mbarrier_try_wait({place}, {parity})")
-    if name in ("try_wait", "test_wait"):  # by the state that an arrival gave
-        needs(instruction, 3, 4)
-        place, state = values.address(operands[1], "shared"), values.read("u64", operands[2])
-        text = f"gf_emulator_mbarrier_try_wait({place}, unsigned({state}) & 1)"
-        return values.write(operands[0], text)
     if name == "arrive_drop":
         return _arrival(instruction, values, "gf_emulator_mbarrier_drop")
     raise Unsupported("of that form")
@@ -293,7 +364,7 @@ def _arrival(
     if not operands or not isinstance(operands[0], Address):
         raise NotPtx(f"`{instruction}` names no mbarrier")
     place, rest = operands[0], operands[1:]
-    address = values.address(place, "shared")
+    address = values.address(place, space_of(instruction))
     is_local = "shared::cluster" not in modifiers
     # The state that an arrival gives is the phase's parity.
     is_read = is_local and target != Name("_")
@@ -307,24 +378,24 @@ def _arrival(
             raise NotPtx(f"`{instruction}` names its bytes")
         count = values.read("u32", rest[0])
         return f"{{ {state} gf_emulator_mbarrier_expect({address}, {count}, true); }}"
-    if rest and not (isinstance(rest[0], Number) and immediate(rest[0]) == 1):
-        if not is_local:
-            raise Unsupported("with more than one arrival")
-        count = values.read("u32", rest[0])
-        return (
-            f"{{ {state} for (unsigned gf_emulator_left = {count}; gf_emulator_left; "
-            f"gf_emulator_left--) {call}({address}); }}"
-        )
-    if not is_local:
+    if is_local:
+        arrival = f"{call}({address});"
+    else:
         where = values.read("u64", place.base)
-        return (
+        arrival = (
             f"{{ const unsigned gf_emulator_place = unsigned({where}) + {place.offset}u; "
             "void* const gf_emulator_own = "
             "gf_emulator_shared_pointer(gf_emulator_place & 0xffffffu); "
             "if (gf_emulator_place >> 24) gf_emulator_mbarrier_arrive_rank(gf_emulator_own, "
             "(gf_emulator_place >> 24) - 1); else gf_emulator_mbarrier_arrive(gf_emulator_own); }"
         )
-    return f"{{ {state} {call}({address}); }}"
+    if rest:
+        count = values.read("u32", rest[0])
+        arrival = (
+            f"for (unsigned gf_emulator_left = {count}; gf_emulator_left; gf_emulator_left--) "
+            f"{arrival}"
+        )
+    return f"{{ {state} {arrival} }}"
 
 
 def _mapped(instruction: Instruction, values: Values) -> str:
@@ -342,6 +413,14 @@ def _mapped(instruction: Instruction, values: Values) -> str:
     return values.write(target, text)
 
 
+def _rank(instruction: Instruction, values: Values) -> str:
+    """getctarank: of the block in whose shared memory an address lies."""
+    needs(instruction, 2)
+    target, place = instruction.operands
+    address = values.address(Address(place), space_of(instruction))
+    return values.write(target, f"gf_emulator_rank_of({address})")
+
+
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("ld", "ldu"), _load),
     "st": _store,
@@ -352,4 +431,5 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("membar", "fence"), _memory_barrier),
     "mbarrier": _mbarrier,
     "mapa": _mapped,
+    "getctarank": _rank,
 }

@@ -77,6 +77,7 @@ SPECIAL = {
     "WARP_SZ": "32u",
 }
 PTX = "gf_emulator::ptx::"
+SPACES = ("shared", "shared::cta", "shared::cluster", "global", "const", "local", "param")
 
 
 class Unsupported(Exception):
@@ -163,6 +164,11 @@ def type_of(instruction: Instruction) -> str:
     if not instruction.modifiers or instruction.modifiers[-1] not in TYPES:
         raise Unsupported("without a type that the emulator has")
     return instruction.modifiers[-1]
+
+
+def space_of(instruction: Instruction) -> str:
+    """The instruction's state space; empty: its addresses are generic."""
+    return next((m for m in instruction.modifiers if m in SPACES), "")
 
 
 def rounding_of(modifiers: tuple[str, ...]) -> str:

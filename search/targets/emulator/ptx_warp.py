@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from greenfast.search.targets.emulator.ptx_arithmetic import immediate
-from greenfast.search.targets.emulator.ptx_text import Instruction, Name, NotPtx, Number, Operand
+from greenfast.search.targets.emulator.ptx_text import Instruction, NotPtx, Number, Operand
 from greenfast.search.targets.emulator.ptx_values import (
     PTX,
     TYPES,
@@ -14,6 +14,7 @@ from greenfast.search.targets.emulator.ptx_values import (
     Values,
     needs,
     pair,
+    space_of,
     type_of,
     vector,
 )
@@ -31,6 +32,9 @@ _ELEMENTS = {
     "e4m3": "float8_e4m3",
     "e5m2": "float8_e5m2",
     "f32": "float32",
+    "s8": "int8",
+    "u8": "uint8",
+    "s32": "int32",
 }
 # Products of a warp by their shape and the first operand's type: registers of D, A, B.
 _PRODUCTS = {
@@ -48,6 +52,14 @@ _INTEGER_PRODUCTS = {
     ("m8n8k32", 4): (8, 32),
     ("m16n8k32", 4): (16, 32),
     ("m16n8k64", 4): (16, 64),
+}
+# Products of a warpgroup by A's type: the depth, the types of D, and those of B.
+_WARPGROUP_PRODUCTS = {
+    "f16": ("16", ("f32", "f16"), ("f16",)),
+    "bf16": ("16", ("f32",), ("bf16",)),
+    "tf32": ("8", ("f32",), ("tf32",)),
+    **dict.fromkeys(("e4m3", "e5m2"), ("32", ("f32", "f16"), ("e4m3", "e5m2"))),
+    **dict.fromkeys(("s8", "u8"), ("32", ("s32",), ("s8", "u8"))),
 }
 _INTEGERS = {"s8": "int8", "u8": "uint8", "s4": "int4", "u4": "uint4"}
 
@@ -150,7 +162,7 @@ def _barrier(instruction: Instruction, values: Values) -> str:
         needs(instruction, 1)
         return f"__syncwarp({values.read('u32', operands[0])});"
     if "red" in modifiers:
-        raise Unsupported("with a reduction; use __syncthreads_count and its kin")
+        return _barrier_reduction(instruction, values)
     waits = "sync" in modifiers
     if not waits and "arrive" not in modifiers:
         raise Unsupported("of that form")
@@ -169,6 +181,18 @@ def _barrier(instruction: Instruction, values: Values) -> str:
                 f"__syncthreads(); else gf_emulator_named_barrier({number}, {count}, true);"
             )
     return f"gf_emulator_named_barrier({number}, {count}, {'true' if waits else 'false'});"
+
+
+def _barrier_reduction(instruction: Instruction, values: Values) -> str:
+    """Of the block's own barrier: what __syncthreads_count and its kin are."""
+    modifiers, operands = instruction.modifiers, instruction.operands
+    calls = {"popc": "count", "and": "and", "or": "or"}
+    name = next((calls[m] for m in modifiers if m in calls), "")
+    number = operands[1] if len(operands) == 3 else None
+    if not name or not isinstance(number, Number) or immediate(number) != 0:
+        raise Unsupported("with a reduction at a barrier other than the whole block's")
+    call = f"__syncthreads_{name}({values.read('pred', operands[2])})"
+    return values.write(operands[0], call if name == "count" else f"bool({call})")
 
 
 def _array(kind: str, name: str, operands: tuple[Operand, ...], values: Values) -> str:
@@ -254,7 +278,10 @@ def _matrix_move(instruction: Instruction, values: Values) -> str:
     parts = vector(registers)
     if len(parts) != count:
         raise NotPtx(f"`{instruction}` moves {count} registers, not {len(parts)}")
-    address, turned = values.address(place, "shared"), "true" if "trans" in modifiers else "false"
+    address, turned = (
+        values.address(place, space_of(instruction)),
+        "true" if "trans" in modifiers else "false",
+    )
     if loads:
         lines = [f"{{ unsigned gf_emulator_all[{count}];"]
         lines.append(f"gf_emulator_ldmatrix(gf_emulator_all, {address}, {count}, {turned});")
@@ -262,6 +289,14 @@ def _matrix_move(instruction: Instruction, values: Values) -> str:
         return " ".join((*lines, "}"))
     array = _array("u32", "gf_emulator_all", parts, values)
     return f"{{ {array} gf_emulator_stmatrix({address}, gf_emulator_all, {count}, {turned}); }}"
+
+
+def _matrix_turn(instruction: Instruction, values: Values) -> str:
+    if instruction.modifiers != ("sync", "aligned", "m8n8", "trans", "b16"):
+        raise Unsupported("of that shape")
+    needs(instruction, 2)
+    target, source = instruction.operands
+    return values.write(target, f"{PTX}turned_matrix({values.read('u32', source)})")
 
 
 def _dependent_launch(instruction: Instruction, values: Values) -> str:
@@ -289,42 +324,59 @@ def _warpgroup_product(instruction: Instruction, values: Values) -> str:
     modifiers = instruction.modifiers
     shape = next((m for m in modifiers if re.fullmatch(r"m64n\d+k\d+", m)), "")
     *_, of_d, of_a, of_b = modifiers
-    depths = {"f16": "16", "bf16": "16", "e4m3": "32", "e5m2": "32"}
-    if not shape or of_d != "f32" or of_a != of_b or shape.split("k")[1] != depths.get(of_a):
+    depth, kinds_of_d, kinds_of_b = _WARPGROUP_PRODUCTS.get(of_a, ("", (), ()))
+    if (
+        not shape
+        or shape.split("k")[1] != depth
+        or of_d not in kinds_of_d
+        or of_b not in kinds_of_b
+    ):
         raise Unsupported("of that shape and these types")
     columns = int(re.findall(r"\d+", shape)[1])
     d, a, b, accumulates, *numbers = instruction.operands
     parts = vector(d)
-    if len(parts) != columns // 2:
+    if len(parts) != columns // (4 if of_d == "f16" else 2):
         raise NotPtx(f"`{instruction}` has {len(parts)} accumulators")
-    narrow = of_a in ("f16", "bf16")
+    places = ", ".join(values.own_place(part) for part in parts)
+    registers, descriptor = "nullptr", "0ull"
+    lines = [f"{{ const {PTX}Accumulators gf_emulator_d({places});"]
     from_registers = len(vector(a)) > 1
-    expected = 2 + (0 if not narrow else 1 if from_registers else 2)
-    if len(numbers) != expected or any(immediate(number) != 1 for number in numbers[:2]):
-        raise Unsupported("with a negated operand or without its numbers")
-    turned = [immediate(number) for number in numbers[2:]]
-    turned_a, turned_b = (0, *turned, 0)[-2:] if from_registers or not narrow else turned
-    if from_registers:
-        turned_a, turned_b = 0, (turned[0] if turned else 0)
-    first = f"{PTX}one_array({', '.join(values.own_place(part) for part in parts)})"
-    flags = (
-        f"unsigned({values.read('pred', accumulates)}) | {2 * turned_a + 4 * turned_b}u"
-        if isinstance(accumulates, Name)
-        else f"{immediate(accumulates) + 2 * turned_a + 4 * turned_b}u"
-    )
-    registers, lines = "nullptr", ["{"]
-    descriptor = "0ull"
     if from_registers:
         lines.append(_array("u32", "gf_emulator_a", vector(a), values))
         registers = "gf_emulator_a"
     else:
         descriptor = values.read("u64", a)
-    element = f"gf_emulator::Element::{_ELEMENTS[of_a]}"
+    element = "gf_emulator::Element::"
+    kinds = ", ".join(f"{element}{_ELEMENTS[kind]}" for kind in (of_d, of_a, of_b))
+    flags = _product_flags(instruction, numbers, from_registers, accumulates, values)
     lines.append(
-        f"gf_emulator_wgmma({first}, {descriptor}, {registers}, {values.read('u64', b)}, "
-        f"{columns}, {element}, {flags}); }}"
+        f"gf_emulator_wgmma_mixed(gf_emulator_d.places, {descriptor}, {registers}, "
+        f"{values.read('u64', b)}, {columns}, {kinds}, {flags}); }}"
     )
     return " ".join(lines)
+
+
+def _product_flags(
+    instruction: Instruction,
+    numbers: list[Operand],
+    from_registers: bool,
+    accumulates: Operand,
+    values: Values,
+) -> str:
+    """The bits of gf_emulator_wgmma's `flags`."""
+    of_a = instruction.modifiers[-2]
+    negations = 0 if of_a in ("s8", "u8") else 2
+    turns = 0 if of_a not in ("f16", "bf16") else 1 if from_registers else 2
+    if len(numbers) != negations + turns:
+        raise NotPtx(f"`{instruction}` has {len(numbers)} numbers behind its operands")
+    scales = [f"({values.read('s32', number)} < 0)" for number in numbers[:negations]]
+    turned = [f"({values.read('s32', number)} != 0)" for number in numbers[negations:]]
+    bits = {1: values.read("pred", accumulates)}
+    bits |= dict(zip((8, 16), scales, strict=False))
+    bits |= dict(zip((4, 2), reversed(turned), strict=False))
+    if "satfinite" in instruction.modifiers:
+        bits[32] = "true"
+    return " | ".join(f"unsigned({text}) * {bit}u" for bit, text in sorted(bits.items()))
 
 
 def _register_budget(instruction: Instruction, values: Values) -> str:
@@ -350,6 +402,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("bar", "barrier"), _barrier),
     "mma": _product,
     **dict.fromkeys(("ldmatrix", "stmatrix"), _matrix_move),
+    "movmatrix": _matrix_turn,
     "wgmma": _warpgroup,
     "setmaxnreg": _register_budget,
     "griddepcontrol": _dependent_launch,

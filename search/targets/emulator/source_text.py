@@ -17,7 +17,7 @@ from greenfast.search.targets.emulator.class_bodies import (
     follow_pack,
     packed_vectors,
 )
-from greenfast.search.targets.emulator.dynamic_shared import dynamic_shared
+from greenfast.search.targets.emulator.dynamic_shared import alignment_text, dynamic_shared
 from greenfast.search.targets.emulator.inline_assembly import ASM_WORDS, assembly_at
 from greenfast.search.targets.emulator.ptx_statement import HEADERS as PTX_HEADERS
 from greenfast.search.targets.emulator.ptx_statement import translated
@@ -82,6 +82,7 @@ class _Rewriting:
     class_places: list[tuple[int, int]] = field(
         default_factory=list
     )  # of their braces, in the text
+    alignments: list[int | None] = field(default_factory=list)  # of `extern __shared__` arrays
 
     def replace(self, first: Token, last: Token, text: str) -> None:
         """Newlines and the last line marker are kept, so that lines keep their numbers."""
@@ -121,7 +122,8 @@ def device_text(
         position = end
     includes = (f'#include "{name}"\n' for name in PTX_HEADERS if rewriting.has_assembly)
     begin = '#line 1 "kernel.cu"\n' if rewriting.has_assembly else ""
-    return "".join((*includes, begin, *pieces, preprocessed[position:]))
+    behind = alignment_text(rewriting.alignments)
+    return "".join((*includes, begin, *pieces, preprocessed[position:], behind))
 
 
 def _read(rewriting: _Rewriting) -> None:
@@ -149,6 +151,7 @@ def _read(rewriting: _Rewriting) -> None:
                     if tokens[at].kind == "name" and tokens[at].text not in _ATTRIBUTE_WORDS:
                         _name(rewriting, at)
                 rewriting.replace(tokens[shared.first], tokens[shared.last], shared.text)
+                rewriting.alignments.append(shared.alignment)
                 index = shared.last + 1
             elif token.text in _ATTRIBUTE_WORDS:
                 index = _gnu_attribute(rewriting, index - 1)

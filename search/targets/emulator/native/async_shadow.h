@@ -11,13 +11,16 @@
 
 namespace gf_emulator {
 
+class Checker;
+
 // The end of one or more asynchronous operations, and which threads of the block have seen it: by waiting for the
 // phase of an mbarrier, for a group of bulk copies, or for a group of matrix products.
 struct Completion {
+    const Checker& of;                  // the block of those threads
     std::vector<Clocks::Time> seen;     // by thread; 0: has not
     std::shared_ptr<Completion> later;  // the next phase's: whoever knows of it knows of this
 
-    explicit Completion(unsigned threads) : seen(threads, 0) {}
+    Completion(const Checker& of, unsigned threads) : of(of), seen(threads, 0) {}
     // One after the other: a long chain would overflow a fiber's stack.
     ~Completion() {
         while (later && later.use_count() == 1) later = std::shared_ptr<Completion>(std::move(later->later));

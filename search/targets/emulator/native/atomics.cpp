@@ -1,4 +1,6 @@
 // Atomics on shared and global memory.
+#include "atomics.h"
+
 #include <cstring>
 
 #include "gf_emulator/float_formats.h"
@@ -82,20 +84,6 @@ bool update(void* address, const void* operand, const void* compared, void* befo
     }
     std::memcpy(before, &old, sizeof old);
     return wanted != old;
-}
-
-unsigned size_of(AtomicType type) {
-    switch (type) {
-        case AtomicType::uint16:
-        case AtomicType::float16:
-        case AtomicType::bfloat16: return 2;
-        case AtomicType::float16x2:
-        case AtomicType::bfloat16x2:
-        case AtomicType::int32:
-        case AtomicType::uint32:
-        case AtomicType::float32: return 4;
-        default: return 8;
-    }
 }
 
 bool is_float(AtomicType type) {
@@ -194,6 +182,25 @@ void perform(const Atomic& atomic, bool block_wide, const void* site) {
 }
 
 }  // namespace
+
+unsigned size_of(AtomicType type) {
+    switch (type) {
+        case AtomicType::uint16:
+        case AtomicType::float16:
+        case AtomicType::bfloat16: return 2;
+        case AtomicType::float16x2:
+        case AtomicType::bfloat16x2:
+        case AtomicType::int32:
+        case AtomicType::uint32:
+        case AtomicType::float32: return 4;
+        default: return 8;
+    }
+}
+
+void update_element(void* address, const void* operand, AtomicOperation operation, AtomicType type) {
+    std::uint64_t before;
+    update({address, operand, nullptr, &before, operation, type});
+}
 
 }  // namespace gf_emulator
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "atomics.h"
 #include "worker.h"
 
 namespace gf_emulator {
@@ -17,9 +18,11 @@ constexpr unsigned most_box_elements = 256;  // elements along an axis (CUDA Dri
 void check_box(Worker& worker, const Block& block, const CopiedBox& box, const void* site, bool store) {
     const EmulatedTensorMap& map = box.map;
     const char* what = store ? "a bulk store" : "a bulk load";
+    const bool is_tensor = map.tag == tensor_map_tag;
     if (box.row_bytes() % chunk_bytes)
         worker.fail("misaligned", site,
-                    format("%s of rows of %zu bytes, which is not a multiple of 16", what, box.row_bytes()));
+                    format("%s of %s%zu bytes, which is not a multiple of 16", what, is_tensor ? "rows of " : "",
+                           box.row_bytes()));
     if (map.swizzle_bytes && box.row_bytes() > map.swizzle_bytes)
         worker.fail("misaligned", site,
                     format("%s of rows of %zu bytes, and its swizzle has %u", what, box.row_bytes(), map.swizzle_bytes));
@@ -32,16 +35,28 @@ void check_box(Worker& worker, const Block& block, const CopiedBox& box, const v
                            shared.offset(box.shared)));
     bool strides_fit = std::uintptr_t(map.base) % chunk_bytes == 0;
     for (unsigned axis = 1; axis < map.rank; axis++) strides_fit &= map.strides_bytes[axis - 1] % chunk_bytes == 0;
+    if (!strides_fit && !is_tensor)
+        worker.fail("misaligned", site,
+                    format("%s an address that is not a multiple of 16", store ? "a bulk store to" : "a bulk load from"));
     if (!strides_fit)
         worker.fail("misaligned", site, format("%s of a tensor whose address or strides are no multiples of 16", what));
 }
 
-void check_place(Worker& worker, const CopiedBox& box, const void* site, std::size_t without_swizzle) {
+void check_place(Worker& worker, const Block& block, const CopiedBox& box, const void* site, std::size_t without_swizzle) {
     const std::size_t needed = box.map.swizzle_bytes ? 8 * std::size_t(box.map.swizzle_bytes) : without_swizzle;
     if (std::uintptr_t(box.shared) % needed)
         worker.fail("misaligned", site,
                     format("a bulk copy's place in shared memory, +%zu, is not a multiple of %zu",
-                           worker.shared().offset(box.shared), needed));
+                           const_cast<Block&>(block).shared().offset(box.shared), needed));
+}
+
+void check_reduction(Worker& worker, const CopiedBox& box, const void* site) {
+    const int type = box.map.element_type;
+    if (type < 0) worker.fail("device_fault", site, "a bulk reduction of a tensor whose type has no atomics");
+    const bool of_floats = AtomicType(type) == AtomicType::float32 || AtomicType(type) == AtomicType::float64 ||
+                           AtomicType(type) == AtomicType::float16 || AtomicType(type) == AtomicType::bfloat16;
+    if (of_floats && box.reduction != AtomicOperation::add)
+        worker.fail("device_fault", site, "a bulk reduction of floats by another operation than add");
 }
 
 // A tensor's memory outside its buffer faults here, where the copy was written.
@@ -50,7 +65,7 @@ void touch_tensor(Worker& worker, const CopiedBox& box, Action action, const voi
         char* address = nullptr;
         std::size_t bytes = box.inside(row, address);
         if (!bytes) continue;
-        if (writes(action)) bytes = box.stored(bytes, address);
+        if (action == Action::write) bytes = box.stored(bytes, address);
         if (Checker* checker = worker.checker()) checker->access(address, unsigned(bytes), action, site);
         static_cast<void>(*static_cast<const volatile char*>(address));
         static_cast<void>(*static_cast<const volatile char*>(address + bytes - 1));
@@ -85,6 +100,13 @@ std::size_t CopiedBox::inside(std::size_t row, char*& address) const {
     return std::size_t(end - begin) * map.element_bytes;
 }
 
+void CopiedBox::move_to_global(char* to, const char* from, std::size_t bytes) const {
+    if (reduces)
+        update_element(to, from, reduction, AtomicType(map.element_type));
+    else
+        std::memcpy(to, from, bytes);
+}
+
 std::size_t CopiedBox::stored(std::size_t bytes, const char* address) const {
     const std::size_t beside = -(std::uintptr_t(address) + bytes) % chunk_bytes;
     const long behind = (at[0] + long(map.box[0]) - long(map.sizes[0])) * long(map.element_bytes);
@@ -96,7 +118,7 @@ void CopiedBox::move_chunk(std::size_t chunk, bool to_shared) const {
     char* place = swizzled(shared + chunk * chunk_bytes, map.swizzle_bytes);
     char* first = nullptr;  // of the row's part inside the tensor
     std::size_t bytes = inside(row, first);
-    if (!to_shared && bytes) bytes = stored(bytes, first);
+    if (!to_shared && bytes && !reduces) bytes = stored(bytes, first);
     const long skipped = std::max(-at[0], 0l) * long(map.element_bytes);  // of the row, before that part
     for (std::size_t i = 0; i < chunk_bytes; i += map.element_bytes) {
         const long in_part = long(chunk % in_row * chunk_bytes + i) - skipped;
@@ -106,7 +128,7 @@ void CopiedBox::move_chunk(std::size_t chunk, bool to_shared) const {
         else if (to_shared)
             std::memset(place + i, map.fill_nan ? 0xff : 0, map.element_bytes);
         else if (is_inside)
-            std::memcpy(first + in_part, place + i, map.element_bytes);
+            move_to_global(first + in_part, place + i, map.element_bytes);
     }
 }
 
@@ -124,7 +146,12 @@ void BulkCopies::load(Block& block, Block& from, Fiber& fiber, const CopiedBox& 
     Load load{box, barrier, (1u << pieces) - 1, nullptr};
     std::shared_ptr<Completion> end = block.mbarriers().completion_of_copy(block, from, fiber, barrier, site);
     if (block.checker().enabled()) {
-        load.operation = from.checker().operation(fiber, Action::bulk_write, site, std::move(end));
+        load.operation = from.checker().operation(fiber, Action::bulk_write, site, end);
+        const char* source = reinterpret_cast<const char*>(box.map.base);
+        if (from.shared().contains(source))
+            from.checker().async_read(from.shared().offset(source), box.bytes(),
+                                      {from.checker(), {fiber.thread, fiber.thread},
+                                       from.checker().operation(fiber, Action::bulk_read, site, end)});
         block.checker().async_write(block.shared().offset(box.shared), box.bytes(),
                                     {from.checker(), {fiber.thread, fiber.thread}, load.operation});
     }
@@ -140,7 +167,7 @@ void BulkCopies::store(Block& block, Fiber& fiber, const CopiedBox& box, const v
     if (block.checker().enabled()) {
         store.issued = block.checker().clocks().tick();
         store.operation = block.checker().operation(fiber, Action::bulk_read, site,
-                                                    std::make_shared<Completion>(block.thread_count()));
+                                                    std::make_shared<Completion>(block.checker(), block.thread_count()));
         block.checker().async_read(block.shared().offset(box.shared), box.bytes(),
                                    {block.checker(), {fiber.thread, fiber.thread}, store.operation});
     }
@@ -152,7 +179,10 @@ void BulkCopies::store(Block& block, Fiber& fiber, const CopiedBox& box, const v
 void BulkCopies::is_complete(Block& block, const Store& store) {
     for (std::size_t row = 0; row < store.box.rows(); row++) {
         char* address = nullptr;
-        if (const std::size_t bytes = store.box.inside(row, address))
+        const std::size_t bytes = store.box.inside(row, address);
+        if (bytes && store.box.reduces)
+            block.checker().access(address, unsigned(bytes), Action::atomic, store.operation->party.site);
+        else if (bytes)
             block.checker().bulk_store_ends(address, unsigned(store.box.stored(bytes, address)), store.issued,
                                             store.operation->party.site);
     }
@@ -268,7 +298,7 @@ void load_box(const CopiedBox& box, void* barrier, const unsigned* rank_mask, st
     fiber.site = site;
     if (!box.map.box[0]) return;  // no bytes
     check_box(worker, from, box, site, false);
-    check_place(worker, box, site, alignment);
+    check_place(worker, from, box, site, alignment);
     touch_tensor(worker, box, Action::bulk_load, site);
     if (!rank_mask) return from.bulk_copies().load(from, from, fiber, box, barrier, site);
     for (unsigned left = *rank_mask; left; left &= left - 1) {
@@ -279,14 +309,33 @@ void load_box(const CopiedBox& box, void* barrier, const unsigned* rank_mask, st
     }
 }
 
+void move_box(const CopiedBox& box, void* barrier, const void* site) {
+    Worker& worker = Worker::current();
+    Block& from = worker.block();
+    from.current().site = site;
+    if (!box.map.box[0]) return;  // no bytes
+    const char* source = reinterpret_cast<const char*>(box.map.base);
+    if (!from.shared().contains(source) || !from.shared().contains(source + box.bytes() - 1))
+        worker.fail("out_of_bounds", site,
+                    format("a bulk copy of %zu bytes to another block comes from outside its own block's shared memory",
+                           box.bytes()));
+    Block& to = worker.cluster().owner(box.shared, site);
+    if (&worker.cluster().owner(barrier, site) != &to)
+        worker.fail("device_fault", site, "a bulk copy to a block's shared memory completes on an mbarrier of another block");
+    check_box(worker, to, box, site, false);
+    check_place(worker, to, box, site, chunk_bytes);
+    to.bulk_copies().load(to, from, from.current(), box, barrier, site);
+}
+
 void store_box(const CopiedBox& box, std::size_t alignment, const void* site) {
     Worker& worker = Worker::current();
     Block& block = worker.block();
     block.current().site = site;
     if (!box.map.box[0]) return;  // no bytes
     check_box(worker, block, box, site, true);
-    check_place(worker, box, site, alignment);
-    touch_tensor(worker, box, Action::write, site);
+    check_place(worker, block, box, site, alignment);
+    if (box.reduces) check_reduction(worker, box, site);
+    touch_tensor(worker, box, box.reduces ? Action::atomic : Action::write, site);
     block.bulk_copies().store(block, block.current(), box, site);
 }
 
@@ -301,8 +350,31 @@ void gf_emulator_tensor_load(void* shared, const void* map, void* barrier, const
 void gf_emulator_tensor_store(const void* map, const void* shared, int rank, const int* at) {
     store_box(box_of(map, rank, at, const_cast<void*>(shared), SITE), 128, SITE);
 }
+void gf_emulator_tensor_reduce(const void* map, const void* shared, int rank, const int* at, AtomicOperation reduction) {
+    CopiedBox box = box_of(map, rank, at, const_cast<void*>(shared), SITE);
+    box.reduces = true;
+    box.reduction = reduction;
+    store_box(box, 128, SITE);
+}
 void gf_emulator_bulk_load(void* shared, const void* global, unsigned bytes, void* barrier) {
     load_box(bytes_of(global, bytes, shared), barrier, nullptr, 16, SITE);
+}
+void gf_emulator_bulk_multicast(void* shared, const void* global, unsigned bytes, void* barrier, unsigned ranks) {
+    load_box(bytes_of(global, bytes, shared), barrier, &ranks, 16, SITE);
+}
+void gf_emulator_bulk_move(void* to, const void* from, unsigned bytes, void* barrier) {
+    move_box(bytes_of(from, bytes, to), barrier, SITE);
+}
+void gf_emulator_bulk_reduce(void* global, const void* shared, unsigned bytes, AtomicOperation reduction,
+                             AtomicType type) {
+    CopiedBox box = bytes_of(global, bytes, const_cast<void*>(shared));
+    const unsigned element = size_of(type);
+    box.map.element_bytes = element;
+    box.map.sizes[0] = box.map.box[0] = bytes / element;
+    box.map.element_type = int(type);
+    box.reduces = true;
+    box.reduction = reduction;
+    store_box(box, 16, SITE);
 }
 void gf_emulator_bulk_store(void* global, const void* shared, unsigned bytes) {
     store_box(bytes_of(global, bytes, const_cast<void*>(shared)), 16, SITE);

@@ -1,7 +1,7 @@
 // Copies by the asynchronous proxy (PTX ISA, "cp.async.bulk", "cp.async.bulk.tensor"): boxes of a tensor, or runs of
 // bytes. The device may land the bytes of a load at any time, in any order; here the destination turns to poison at
 // the issue, and the pieces come when no thread of the block can go on, or at moments that the seed chooses. A store
-// reads its source when it is waited for.
+// reads its source when it is waited for. A copy to another block's shared memory is a load there.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -18,8 +18,10 @@ class Block;
 // What one copy moves: a box of the tensor, and where it lies in shared memory.
 struct CopiedBox {
     EmulatedTensorMap map;
-    long at[4];
+    long at[most_tensor_map_axes];
     char* shared;
+    bool reduces;  // of a store: it updates the elements by `reduction`
+    AtomicOperation reduction;
 
     std::size_t row_bytes() const { return std::size_t(map.box[0]) * map.element_bytes; }
     std::size_t rows() const;
@@ -38,6 +40,7 @@ struct CopiedBox {
 
 private:
     void move_chunk(std::size_t chunk, bool to_shared) const;
+    void move_to_global(char* to, const char* from, std::size_t bytes) const;
 };
 
 class BulkCopies {

@@ -39,6 +39,8 @@ void Checker::async_finding(const char* kind, std::size_t offset, unsigned bytes
 }
 
 bool Checker::knows(unsigned thread, Completion& end) const {
+    static const std::shared_ptr<AsyncOperation> none;
+    if (&end.of != this) return end.of.knows({const_cast<Checker&>(*this), {thread, thread}, none}, end);
     for (Completion* one = &end; one; one = one->later.get()) {
         if (one->seen[thread]) return true;
         for (unsigned other = 0; other < one->seen.size(); other++)
@@ -51,6 +53,7 @@ bool Checker::knows(unsigned thread, Completion& end) const {
 }
 
 bool Checker::knows(const AsyncIssue& issue, Completion& end) const {
+    if (&end.of != this) return end.of.knows(issue, end);
     if (&issue.issuer == this) return knows(issue.threads[0], end) && knows(issue.threads[1], end);
     for (Completion* one = &end; one; one = one->later.get())
         for (unsigned other = 0; other < one->seen.size(); other++)

@@ -120,7 +120,7 @@ void Cluster::begin(const Launch& launch) {
     const unsigned threads = launch.block.x * launch.block.y * launch.block.z * size_;
     stacks_.reserve(threads, beside_ * threads < Worker::guarded_stacks);
     for (unsigned rank = 0; rank < size_; rank++)
-        blocks_[rank]->shared().prepare(launch.module_base, launch.dynamic_bytes, beside_ + rank);
+        blocks_[rank]->shared().prepare(launch, beside_ + rank);
     worker_.makes_current(*blocks_[0]);
     blocks_[0]->shared().make_static_current();
 }

@@ -61,7 +61,8 @@ bool read_launch(std::istringstream& words, std::vector<LaunchSpec>& launches) {
 // BUFFER RANK ELEMENT_BYTES SWIZZLE_BYTES FILL_NAN, then sizes, strides and box.
 bool read_tensor_map(std::istringstream& words, ArgumentSpec& argument) {
     EmulatedTensorMap& map = argument.tensor_map;
-    words >> argument.buffer >> map.rank >> map.element_bytes >> map.swizzle_bytes >> map.fill_nan;
+    words >> argument.buffer >> map.rank >> map.element_bytes >> map.swizzle_bytes >> map.fill_nan >>
+        map.element_type;
     if (words.fail() || map.rank < 1 || map.rank > most_tensor_map_axes) return false;
     for (unsigned axis = 0; axis < most_tensor_map_axes; axis++) map.sizes[axis] = map.box[axis] = 1;
     for (unsigned axis = 0; axis < map.rank; axis++) words >> map.sizes[axis];

@@ -48,7 +48,7 @@ void Mbarriers::init(Block& block, Fiber& fiber, void* address, unsigned arrival
     barrier.init_site = site;
     if (Checker* checker = worker.checker()) {
         barrier.initialised = checker->clocks().tick();
-        barrier.completion = std::make_shared<Completion>(block.thread_count());
+        barrier.completion = std::make_shared<Completion>(block.checker(), block.thread_count());
     }
     const std::uint64_t word = mark(offset);
     std::memcpy(address, &word, sizeof word);
@@ -119,22 +119,32 @@ Mbarriers::Barrier& Mbarriers::at(Block& block, Block& from, Fiber& fiber, void*
 void Mbarriers::arrive(Block& block, Block& from, Fiber& fiber, void* address, const void* site) {
     fiber.site = site;
     Barrier& barrier = at(block, from, fiber, address, "mbarrier_arrive", site);
-    const bool remote = &from != &block;
-    if (Checker* checker = from.worker().checker()) {
-        if (remote) {
-            block.checker().is_visited(from.checker(), fiber, site);
-            // Generic accesses of other blocks are ordered as by a fence and an atomic on the barrier.
-            checker->fence(true);
-            checker->before_atomic(address, false);
-            checker->publish_to_cluster(fiber.thread, barrier.published_afar);
-        } else {
-            checker->publish(barrier.published);
-        }
-    }
-    barrier.has_remote |= remote;
+    release(block, from, barrier, fiber, address, site);
     count_arrival(block, from, barrier, fiber, block.shared().offset(address), site);
     complete_if_all_came(block, barrier, block.shared().offset(address));
     from.bulk_copies().stir(from);
+}
+
+// Whoever waits for the phase knows what the thread has done until now.
+void Mbarriers::release(Block& block, Block& from, Barrier& barrier, Fiber& fiber, const void* address, const void* site) {
+    const bool remote = &from != &block;
+    barrier.has_remote |= remote;
+    Checker* checker = from.worker().checker();
+    if (!checker) return;
+    if (!remote) return checker->publish(barrier.published);
+    block.checker().is_visited(from.checker(), fiber, site);
+    // Generic accesses of other blocks are ordered as by a fence and an atomic on the barrier.
+    checker->fence(true);
+    checker->before_atomic(address, false);
+    checker->publish_to_cluster(fiber.thread, barrier.published_afar);
+}
+
+void Mbarriers::complete_bytes(Block& block, Block& from, Fiber& fiber, void* address, unsigned bytes, bool releases,
+                               const void* site) {
+    fiber.site = site;
+    Barrier& barrier = at(block, from, fiber, address, "an asynchronous store", site);
+    if (releases) release(block, from, barrier, fiber, address, site);
+    bytes_landed(block, address, bytes);
 }
 
 void Mbarriers::count_arrival(Block& block, Block& from, Barrier& barrier, Fiber& fiber, std::size_t offset,
@@ -257,7 +267,7 @@ void Mbarriers::complete_if_all_came(Block& block, Barrier& barrier, std::size_t
     barrier.came.clear();
     if (checked) {
         barrier.last_completion = barrier.completion;
-        barrier.completion = std::make_shared<Completion>(block.thread_count());
+        barrier.completion = std::make_shared<Completion>(block.checker(), block.thread_count());
         barrier.last_completion->later = barrier.completion;
     }
     block.progresses();
@@ -408,6 +418,13 @@ void gf_emulator_mbarrier_expect(void* barrier, unsigned bytes, bool arrives) {
     Block& block = own ? from : worker.cluster().owner(barrier, site);
     block.mbarriers().expect_bytes(block, from, from.current(), barrier, bytes, site);
     if (arrives) block.mbarriers().arrive(block, from, from.current(), barrier, site);
+}
+void gf_emulator_mbarrier_complete(void* barrier, unsigned bytes, bool releases) {
+    Worker& worker = Worker::current();
+    Block& from = worker.block();
+    const void* site = SITE;
+    Block& block = worker.cluster().owner(barrier, site);
+    block.mbarriers().complete_bytes(block, from, from.current(), barrier, bytes, releases, site);
 }
 bool gf_emulator_mbarrier_try_wait(void* barrier, unsigned parity) {
     Block& block = Worker::current().block();

@@ -40,6 +40,9 @@ public:
     // Of a copy that the fiber of block `from` issues: what its end is known by. Null without checks.
     std::shared_ptr<Completion> completion_of_copy(Block& block, Block& from, Fiber& fiber, void* address,
                                                    const void* site);
+    // Bytes of an asynchronous store, or that no copy brings. `releases`: with what the fiber did before.
+    void complete_bytes(Block& block, Block& from, Fiber& fiber, void* address, unsigned bytes, bool releases,
+                        const void* site);
     // A part of a copy has landed.
     void bytes_landed(Block& block, void* address, unsigned bytes);
 
@@ -86,6 +89,7 @@ private:
     void land_copies(Block& block, Barrier& barrier);
     void complete_if_all_came(Block& block, Barrier& barrier, std::size_t offset);
     void report_early_completion(Block& block, const Barrier& barrier, std::size_t offset);
+    void release(Block& block, Block& from, Barrier& barrier, Fiber& fiber, const void* address, const void* site);
     // One arrival less is pending, by the fiber, or by another block where `remote`.
     void count_arrival(Block& block, Block& from, Barrier& barrier, Fiber& fiber, std::size_t offset, const void* site);
     void report_open_expectations(Block& block, Barrier& barrier, std::size_t offset);

@@ -18,6 +18,7 @@ namespace gf_emulator {
 namespace {
 
 constexpr char constant_section[] = ".gf_constant";  // where qualifiers.h puts `__constant__` objects
+constexpr char dynamic_section[] = ".gf_dynamic_shared";  // as aligned as dynamic shared memory (dynamic_shared.py)
 
 bool begins_with(const char* text, const char* start) { return std::strncmp(text, start, std::strlen(start)) == 0; }
 
@@ -90,6 +91,7 @@ ModuleMemory::ModuleMemory(void* module) {
         if (begins_with(section.name, ".rodata"))
             literals_.push_back({begin_ + section.header.sh_addr,
                                  begin_ + section.header.sh_addr + section.header.sh_size});
+        if (std::strcmp(section.name, dynamic_section) == 0) dynamic_alignment_ = section.header.sh_addralign;
         if (section.header.sh_type != SHT_SYMTAB) continue;
         const std::size_t count = section.header.sh_size / sizeof(ElfW(Sym));
         const auto* symbols = image.at<ElfW(Sym)>(section.header.sh_offset, count);

@@ -35,6 +35,8 @@ public:
         return std::uintptr_t(address) - std::uintptr_t(begin_) < std::size_t(end_ - begin_);
     }
     const std::vector<Object>& objects() const { return objects_; }
+    // Of the dynamic shared memory's start, as its declarations ask for it.
+    std::size_t dynamic_alignment() const { return dynamic_alignment_; }
     // The object that holds the address; null: none does.
     const Object* object_at(const void* address) const;
     // Whether all the bytes are a literal's, or a table's that has no name.
@@ -61,6 +63,7 @@ private:
 
     char* begin_ = nullptr;
     char* end_ = nullptr;
+    std::size_t dynamic_alignment_ = 128;
     Range read_only_after_loading_{};
     std::vector<Object> objects_;  // by address
     std::vector<Range> literals_;

@@ -5,7 +5,9 @@
 #include <link.h>
 #include <sys/mman.h>
 
+#include "launch.h"
 #include "memory_map.h"
+#include "module_memory.h"
 #include "report.h"
 
 // Whether the library's thread-local segment can lie where we want it.
@@ -86,8 +88,9 @@ char* SharedMemory::placed_static(std::size_t bytes, std::size_t multiple) {
     return reinterpret_cast<char*>((std::uintptr_t(static_pages_.end()) - slack_bytes - bytes) & ~(multiple - 1));
 }
 
-void SharedMemory::prepare(const void* module_base, std::size_t dynamic_bytes, unsigned rank) {
-    Segment segment{module_base, 0, 0, 0};
+void SharedMemory::prepare(const Launch& launch, unsigned rank) {
+    const std::size_t dynamic_bytes = launch.dynamic_bytes;
+    Segment segment{launch.module_base, 0, 0, 0};
     dl_iterate_phdr(find_segment, &segment);
     static_bytes_ = segment.bytes;
     tls_module_ = segment.tls_module;
@@ -100,12 +103,15 @@ void SharedMemory::prepare(const void* module_base, std::size_t dynamic_bytes, u
         static_ = is_placed ? placed_static(segment.bytes, std::max(alignment, segment.alignment)) : threads_own;
     }
 
-    pages_.reserve(round_up(dynamic_bytes + alignment + swizzle_pattern_bytes + front_canary_bytes, page_bytes));
+    // ptxas rounds the static part up so, and the dynamic one begins there.
+    const std::size_t multiple = launch.module->dynamic_alignment();
+    dynamic_begin_ = round_up(static_bytes_, multiple);
+    // Swizzles look at addresses, which are therefore the offsets up to a multiple of the largest pattern.
+    const std::size_t step = std::max(dynamic_bytes < swizzle_pattern_bytes ? alignment : swizzle_pattern_bytes, multiple);
+    pages_.reserve(round_up(dynamic_bytes + alignment + step + front_canary_bytes, page_bytes));
     dynamic_bytes_ = dynamic_bytes;
     dynamic_ = pages_.end() - round_up(dynamic_bytes, alignment);
-    // Swizzles look at addresses: as on the device, the dynamic part lies behind the static one.
-    if (dynamic_bytes >= swizzle_pattern_bytes)
-        dynamic_ -= (std::uintptr_t(dynamic_) - round_up(static_bytes_, alignment)) % swizzle_pattern_bytes;
+    dynamic_ -= (std::uintptr_t(dynamic_) - dynamic_begin_) % step;
     std::memset(dynamic_ - front_canary_bytes, poison_byte, front_canary_bytes);
 }
 
@@ -117,21 +123,21 @@ void SharedMemory::poison() {
 std::size_t SharedMemory::offset(const void* address) const {
     const char* byte = static_cast<const char*>(address);
     if (in_static(address)) return std::size_t(byte - static_);
-    return round_up(static_bytes_, alignment) + std::size_t(byte - dynamic_);
+    return dynamic_begin_ + std::size_t(byte - dynamic_);
 }
 
-std::size_t SharedMemory::bytes() const { return round_up(static_bytes_, alignment) + dynamic_bytes_; }
+std::size_t SharedMemory::bytes() const { return dynamic_begin_ + dynamic_bytes_; }
 
 char* SharedMemory::at(std::size_t offset) const {
     if (offset < static_bytes_) return static_ + offset;
-    const std::size_t in_dynamic = offset - round_up(static_bytes_, alignment);
+    const std::size_t in_dynamic = offset - dynamic_begin_;
     return in_dynamic < dynamic_bytes_ ? dynamic_ + in_dynamic : nullptr;
 }
 
 long SharedMemory::signed_offset(const void* address) const {
     const char* byte = static_cast<const char*>(address);
     if (near_static(address)) return byte - static_;
-    return long(round_up(static_bytes_, alignment)) + (byte - dynamic_);
+    return long(dynamic_begin_) + (byte - dynamic_);
 }
 
 bool SharedMemory::accessible(const void* address) const {

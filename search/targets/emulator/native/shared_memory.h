@@ -1,5 +1,5 @@
 // One block's shared memory: what stands for the kernel library's thread-local segment (static) and, apart from it, the
-// launch's dynamic part, which ends within 128 bytes of a guard page. The static part lies between guard pages, too, so
+// launch's dynamic part, which ends near a guard page. The static part lies between guard pages, too, so
 // that a block that writes on cannot reach what is ours.
 #pragma once
 #include <cstddef>
@@ -7,6 +7,8 @@
 #include <string>
 
 namespace gf_emulator {
+
+struct Launch;
 
 // Pages between two that fault.
 class GuardedPages {
@@ -30,7 +32,7 @@ public:
 
     // Must run on the worker's own OS thread. Where the library's thread-local segment cannot be placed, the static part
     // of the worker's first block (rank 0) is the thread's own.
-    void prepare(const void* module_base, std::size_t dynamic_bytes, unsigned rank);
+    void prepare(const Launch& launch, unsigned rank);
     // Lets the kernel library find this block's static part where it looks for thread-local storage.
     void make_static_current();
     void poison();
@@ -77,7 +79,7 @@ private:
     GuardedPages static_pages_;
     GuardedPages pages_;  // of the dynamic part
     char* dynamic_ = nullptr;
-    std::size_t dynamic_bytes_ = 0;
+    std::size_t dynamic_bytes_ = 0, dynamic_begin_ = 0;  // and its offset: behind the static part
 };
 
 }  // namespace gf_emulator

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "gf_emulator/float8.h"
 #include "gf_emulator/float_formats.h"
@@ -11,14 +12,18 @@ namespace gf_emulator {
 
 namespace {
 
-constexpr std::uint32_t accumulator_poison = 0x7fe50f1e;  // a NaN
+constexpr std::uint32_t accumulator_poison = 0x7fe57f1e;  // a NaN, also as two of float16
 constexpr unsigned warpgroup_rows = 64, most_columns = 256, most_depth = 32;
 
 float operand_to_float(Element element, const char* bytes) {
     std::uint16_t bits;
+    std::uint32_t word;
     switch (element) {
         case Element::float16: return std::memcpy(&bits, bytes, 2), HalfFormat::to_float(bits);
         case Element::bfloat16: return std::memcpy(&bits, bytes, 2), BFloat16Format::to_float(bits);
+        case Element::tf32: return std::memcpy(&word, bytes, 4), float_from_bits(word & 0xffffe000u);
+        case Element::int8: return float(static_cast<signed char>(*bytes));
+        case Element::uint8: return float(static_cast<unsigned char>(*bytes));
         case Element::float8_e4m3: return E4m3Format::to_float(std::uint8_t(*bytes));
         default: return E5m2Format::to_float(std::uint8_t(*bytes));
     }
@@ -64,8 +69,8 @@ void check_operand_place(Block& block, const SharedOperand& operand, const char*
 }
 
 // As `lines` of `depth` floats; a transposed one is turned over.
-void gather_operand(Block& block, const SharedOperand& operand, const WgmmaOperands& operands, float* matrix,
-                    std::size_t line_step, std::size_t k_step) {
+void gather_operand(Block& block, const SharedOperand& operand, const WgmmaOperands& operands, Element element,
+                    float* matrix, std::size_t line_step, std::size_t k_step) {
     char* first = block.shared().at(operand.descriptor.start);
     const unsigned bytes = operands.element_bytes(), in_chunk = 16 / bytes;
     for (unsigned line = 0; line < operand.lines; line++)
@@ -74,7 +79,7 @@ void gather_operand(Block& block, const SharedOperand& operand, const WgmmaOpera
             for (unsigned i = 0; i < in_chunk; i++) {
                 const std::size_t across = line, along = chunk * in_chunk + i;
                 matrix[operand.transposed ? along * line_step + across * k_step : across * line_step + along * k_step] =
-                    operand_to_float(operands.element, source + i * bytes);
+                    operand_to_float(element, source + i * bytes);
             }
         }
 }
@@ -88,11 +93,11 @@ void gather_operand_registers(const std::array<std::array<unsigned, 4>, 32>& reg
             std::memcpy(word, &registers[lane][r], sizeof word);
             const unsigned row = lane / 4 + 8 * (r % 2), k = r / 2 * depth / 2 + lane % 4 * in_register;
             for (unsigned i = 0; i < in_register; i++)
-                matrix[row * depth + k + i] = operand_to_float(operands.element, word + i * bytes);
+                matrix[row * depth + k + i] = operand_to_float(operands.of_a, word + i * bytes);
         }
 }
 
-// Where an accumulator's register lies in its warp's 16 warpgroup_rows.
+// Where number `i` of a lane's part of an accumulator lies in its warp's 16 rows.
 std::size_t accumulator_place(unsigned lane, unsigned i, unsigned columns) {
     const unsigned row = lane / 4 + 8 * (i / 2 % 2), column = i / 4 * 8 + lane % 4 * 2 + i % 2;
     return std::size_t(row) * columns + column;
@@ -109,9 +114,23 @@ void add_products(const float* a, const float* b, float* d, unsigned depth, unsi
     for (int v = 0; v < vectors; v++) reinterpret_cast<Eight*>(d)[v] = sums[v];
 }
 
+std::uint32_t bits_of(float value) {
+    std::uint32_t bits;
+    return std::memcpy(&bits, &value, sizeof bits), bits;
+}
+
+std::uint32_t integer_sum(std::uint32_t sum, float more, bool saturates) {
+    const long long exact = std::int32_t(sum) + static_cast<long long>(more);
+    using Limits = std::numeric_limits<std::int32_t>;
+    return std::uint32_t(saturates ? std::clamp<long long>(exact, Limits::min(), Limits::max()) : exact);
+}
+
 void count_product(Worker& worker, const WgmmaOperands& operands) {
-    const std::size_t kind = operands.element == Element::float16 ? 0 : operands.element == Element::bfloat16 ? 1 : 2;
-    worker.counting().events.wgmma_flop[kind] += 2ull * Warpgroups::rows_of_warp * operands.columns * operands.depth();
+    const Element element = operands.of_a;
+    const std::size_t kind = element == Element::float16 ? 0 : operands.element_bytes() > 1 ? 1 : 2;
+    // A product of tf32 takes the time of one of bfloat16 with twice the depth.
+    const unsigned depth = element == Element::tf32 ? 2 * operands.depth() : operands.depth();
+    worker.counting().events.wgmma_flop[kind] += 2ull * Warpgroups::rows_of_warp * operands.columns * depth;
 }
 
 const WgmmaOperands& operands_of(Warp& warp, unsigned lane) {
@@ -141,7 +160,7 @@ Warpgroups::Group& Warpgroups::group(Block& block, Warpgroup& warpgroup, std::si
     while (warpgroup.groups.size() <= number) {
         Group fresh;
         if (block.checker().enabled()) {
-            fresh.completion = std::make_shared<Completion>(block.thread_count());
+            fresh.completion = std::make_shared<Completion>(block.checker(), block.thread_count());
             if (!warpgroup.groups.empty()) warpgroup.groups.back().completion->later = fresh.completion;
         }
         warpgroup.groups.push_back(std::move(fresh));
@@ -155,15 +174,22 @@ Warpgroups::Accumulator& Warpgroups::accumulator(Block& block, Warpgroup& warpgr
     const WgmmaOperands& operands = operands_of(warp, 0);
     Accumulator* known = nullptr;
     for (auto& one : warpgroup.accumulators[w])
-        if (one->lanes[0] == operands.d && one->columns == operands.columns) known = one.get();
+        if (one->lies_at(operands)) known = one.get();
     if (!known) {
         warpgroup.accumulators[w].push_back(std::make_unique<Accumulator>());
         known = warpgroup.accumulators[w].back().get();
         known->columns = operands.columns;
+        known->words = operands.words();
+        known->element = operands.of_d;
         known->changed = !warpgroup.fenced[w];
-        for (unsigned lane = 0; lane < 32; lane++) known->lanes[lane] = operands_of(warp, lane).d;
+        for (unsigned lane = 0; lane < 32; lane++) {
+            const WgmmaOperands& own = operands_of(warp, lane);
+            known->lanes[lane] = own.d;
+            for (unsigned i = 0; own.places && i < known->words; i++)
+                known->places.push_back(static_cast<std::uint32_t*>(own.places[i]));
+        }
     }
-    if (!known->values.empty()) return *known;  // in flight, or done and not waited for by this warp
+    if (!known->sums.empty()) return *known;  // in flight, or done and not waited for by this warp
     if (block.checker().enabled() && known->changed) {
         Finding finding{"race", "local:accumulators", 0, operands.columns * 2,
                         block.checker().party_of(warp.lane(0), Action::wgmma_read, site)};
@@ -171,13 +197,44 @@ Warpgroups::Accumulator& Warpgroups::accumulator(Block& block, Warpgroup& warpgr
         findings().add(finding);
     }
     known->issued = block.checker().enabled() ? block.checker().party_of(warp.lane(0), Action::wgmma_read, site) : Party();
-    known->values.assign(std::size_t(rows_of_warp) * operands.columns, 0.0f);
-    for (unsigned lane = 0; lane < 32; lane++)
-        for (unsigned i = 0; i < operands.columns / 2; i++) {
-            if (operands.accumulate) known->values[accumulator_place(lane, i, operands.columns)] = known->lanes[lane][i];
-            std::memcpy(&known->lanes[lane][i], &accumulator_poison, sizeof accumulator_poison);
-        }
+    known->sums.assign(std::size_t(rows_of_warp) * operands.columns, 0);
+    if (operands.accumulate()) known->take_registers();
+    known->poison_registers();
     return *known;
+}
+
+// The first lane speaks for its warp.
+bool Warpgroups::Accumulator::lies_at(const WgmmaOperands& operands) const {
+    if (lanes[0] != operands.d || columns != operands.columns || element != operands.of_d) return false;
+    if (places.empty() || !operands.places) return places.empty() == !operands.places;
+    return std::equal(places.begin(), places.begin() + words, operands.places);
+}
+
+void Warpgroups::Accumulator::take_registers() {
+    const bool halves = element == Element::float16;
+    for (unsigned lane = 0; lane < 32; lane++)
+        for (unsigned i = 0; i < columns / 2; i++) {
+            std::uint32_t& sum = sums[accumulator_place(lane, i, columns)];
+            const std::uint32_t word = at(lane, halves ? i / 2 : i);
+            sum = halves ? bits_of(HalfFormat::to_float(std::uint16_t(word >> i % 2 * 16))) : word;
+        }
+}
+
+void Warpgroups::Accumulator::poison_registers() {
+    for (unsigned lane = 0; lane < 32; lane++)
+        for (unsigned i = 0; i < words; i++) at(lane, i) = accumulator_poison;
+}
+
+void Warpgroups::Accumulator::hand_over() {
+    for (unsigned lane = 0; lane < 32; lane++)
+        for (unsigned i = 0; i < words; i++) {
+            const auto sum = [&](unsigned number) { return sums[accumulator_place(lane, number, columns)]; };
+            const auto half = [&](unsigned number) {
+                return std::uint32_t(HalfFormat::from_float(float_from_bits(sum(number))));
+            };
+            at(lane, i) = element == Element::float16 ? half(2 * i) | half(2 * i + 1) << 16 : sum(i);
+        }
+    sums.clear();
 }
 
 void Warpgroups::read_operands(Block& block, Warpgroup& warpgroup, Warp& warp, const WgmmaOperands& operands,
@@ -195,11 +252,11 @@ void Warpgroups::read_operands(Block& block, Warpgroup& warpgroup, Warp& warp, c
                 checker.async_read(block.shared().offset(operand.descriptor.at(start, operand.transposed, line, chunk)), 16,
                                    issue);
     };
-    const SharedOperand b(operands.b, operands.transpose_b, operands.columns, operands);
+    const SharedOperand b(operands.b, operands.transpose_b(), operands.columns, operands);
     read(b, 0, b.lines, 0, b.chunks);
     if (operands.a_registers) return;
-    const SharedOperand a(operands.a, operands.transpose_a, warpgroup_rows, operands);
-    if (operands.transpose_a)
+    const SharedOperand a(operands.a, operands.transpose_a(), warpgroup_rows, operands);
+    if (operands.transpose_a())
         read(a, 0, a.lines, w * a.chunks / warps, (w + 1) * a.chunks / warps);
     else
         read(a, w * rows_of_warp, (w + 1) * rows_of_warp, 0, a.chunks);
@@ -219,9 +276,9 @@ void Warpgroups::issue(Block& block, Warp& warp, const void* site) {
                            first_warp, first_warp + warps - 1));
     const std::uint64_t number = warpgroup.issued[w]++;
     if (number == warpgroup.done + warpgroup.products.size()) {
-        check_operand_place(block, {operands.b, operands.transpose_b, operands.columns, operands}, "B", site);
+        check_operand_place(block, {operands.b, operands.transpose_b(), operands.columns, operands}, "B", site);
         if (!operands.a_registers)
-            check_operand_place(block, {operands.a, operands.transpose_a, warpgroup_rows, operands}, "A", site);
+            check_operand_place(block, {operands.a, operands.transpose_a(), warpgroup_rows, operands}, "A", site);
         worker.counting().events.operand_bytes += 32ull * (operands.columns + (operands.a_registers ? 0 : warpgroup_rows));
         warpgroup.products.emplace_back();
         warpgroup.products.back().operands = operands;
@@ -287,33 +344,46 @@ void Warpgroups::multiply(Block& block, Product& product) {
     const WgmmaOperands& operands = product.operands;
     const unsigned depth = operands.depth(), columns = operands.columns;
     alignas(64) float a[warpgroup_rows * most_depth], b[most_depth * most_columns];
-    gather_operand(block, {operands.b, operands.transpose_b, columns, operands}, operands, b, 1, columns);
+    gather_operand(block, {operands.b, operands.transpose_b(), columns, operands}, operands, operands.of_b, b, 1, columns);
     if (!operands.a_registers)
-        gather_operand(block, {operands.a, operands.transpose_a, warpgroup_rows, operands}, operands, a, depth, 1);
+        gather_operand(block, {operands.a, operands.transpose_a(), warpgroup_rows, operands}, operands, operands.of_a, a,
+                       depth, 1);
     for (unsigned w = 0; w < warps; w++) {
         float* own = a + w * rows_of_warp * depth;
         if (operands.a_registers) gather_operand_registers(product.a_registers[w], operands, own);
-        float* d = product.d[w]->values.data();
-        if (!operands.accumulate) std::fill_n(d, rows_of_warp * columns, 0.0f);
-        for (unsigned row = 0; row < rows_of_warp; row++) {
-            unsigned column = 0;
-            for (; column + 32 <= columns; column += 32)
-                add_products<4>(own + row * depth, b + column, d + row * columns + column, depth, columns);
-            for (; column < columns; column += 8)
-                add_products<1>(own + row * depth, b + column, d + row * columns + column, depth, columns);
-        }
+        if (operands.negated())
+            for (unsigned i = 0; i < rows_of_warp * depth; i++) own[i] = -own[i];
+        add_to(*product.d[w], operands, own, b);
         product.d[w]->in_flight--;
     }
+}
+
+// 16 rows of A by B. Products of integers are small enough to be exact as floats.
+void Warpgroups::add_to(Accumulator& to, const WgmmaOperands& operands, const float* a, const float* b) {
+    const unsigned depth = operands.depth(), columns = operands.columns, count = rows_of_warp * columns;
+    if (!operands.accumulate()) std::fill_n(to.sums.data(), count, 0u);
+    const bool integers = operands.of_d == Element::int32;
+    std::array<float, rows_of_warp * most_columns> apart;
+    if (integers) std::fill_n(apart.data(), count, 0.0f);
+    float* const d = integers ? apart.data() : reinterpret_cast<float*>(to.sums.data());
+    for (unsigned row = 0; row < rows_of_warp; row++) {
+        unsigned column = 0;
+        for (; column + 32 <= columns; column += 32)
+            add_products<4>(a + row * depth, b + column, d + row * columns + column, depth, columns);
+        for (; column < columns; column += 8)
+            add_products<1>(a + row * depth, b + column, d + row * columns + column, depth, columns);
+    }
+    if (operands.of_d == Element::float32) return;
+    for (unsigned i = 0; i < count; i++)
+        to.sums[i] = integers ? integer_sum(to.sums[i], apart[i], operands.saturates())
+                              : bits_of(HalfFormat::to_float(HalfFormat::from_float(float_from_bits(to.sums[i]))));
 }
 
 // What products before `end` left in accumulators that no later product uses.
 void Warpgroups::hand_over(Warpgroup& warpgroup, unsigned warp, std::uint64_t end) {
     for (auto& one : warpgroup.accumulators[warp]) {
-        if (one->values.empty() || one->in_flight || one->last >= end) continue;
-        for (unsigned lane = 0; lane < 32; lane++)
-            for (unsigned i = 0; i < one->columns / 2; i++)
-                one->lanes[lane][i] = one->values[accumulator_place(lane, i, one->columns)];
-        one->values.clear();
+        if (one->sums.empty() || one->in_flight || one->last >= end) continue;
+        one->hand_over();
     }
 }
 
@@ -323,11 +393,11 @@ void Warpgroups::own_access(Block& block, Fiber& fiber, const void* address, std
     Warpgroup& warpgroup = of(*fiber.warp);
     for (auto& one : warpgroup.accumulators[fiber.warp->index() % warps]) {
         const char* last = static_cast<const char*>(address) + bytes - 1;
-        if (!one->holds(fiber.lane, address) && !one->holds(fiber.lane, last)) continue;
+        const long offset = std::max(one->offset(fiber.lane, address), one->offset(fiber.lane, last));
+        if (offset < 0) continue;
         if (write) one->changed = true;
-        if (one->values.empty()) continue;
-        Finding finding{write ? "race" : "in_flight_read", "local:accumulators",
-                        static_cast<const char*>(address) - reinterpret_cast<const char*>(one->lanes[fiber.lane]),
+        if (one->sums.empty()) continue;
+        Finding finding{write ? "race" : "in_flight_read", "local:accumulators", std::max(offset - long(bytes) + 1, 0l),
                         unsigned(bytes), block.checker().party_of(fiber, write ? Action::write : Action::read, site),
                         one->issued};
         finding.detail = "async:while {other} is under way: no gf::wgmma_wait() for its group lies between";
@@ -374,19 +444,31 @@ void whole_warp(Worker& worker, Warp& warp, std::uint32_t arrived, Collective ki
                     format("%s needs all 32 lanes of its warp", name_of(kind)));
 }
 
+void issue_as_warp(const WgmmaOperands& operands, const void* site) {
+    Worker::current().fiber().value = reinterpret_cast<std::uint64_t>(&operands);
+    meet_as_warp(Collective::wgmma, [](Worker& worker, Warp& warp, std::uint32_t arrived, Collective kind) {
+        whole_warp(worker, warp, arrived, kind);
+        worker.block().warpgroups().issue(worker.block(), warp, warp.lane(0).site);
+    }, site);
+}
+
 }  // namespace
 
 extern "C" {
 
 void gf_emulator_wgmma(float* d, unsigned long long a, const unsigned* a_registers, unsigned long long b, int columns,
                        Element element, unsigned flags) {
-    const WgmmaOperands operands{d, a, a_registers, b, unsigned(columns), element, (flags & 1) != 0, (flags & 2) != 0,
-                                 (flags & 4) != 0};
-    Worker::current().fiber().value = reinterpret_cast<std::uint64_t>(&operands);
-    meet_as_warp(Collective::wgmma, [](Worker& worker, Warp& warp, std::uint32_t arrived, Collective kind) {
-        whole_warp(worker, warp, arrived, kind);
-        worker.block().warpgroups().issue(worker.block(), warp, warp.lane(0).site);
-    }, __builtin_return_address(0));
+    issue_as_warp({reinterpret_cast<std::uint32_t*>(d), nullptr, a, a_registers, b, unsigned(columns), Element::float32, element,
+                   element, flags}, __builtin_return_address(0));
+}
+void gf_emulator_wgmma_mixed(void* const* d, unsigned long long a, const unsigned* a_registers, unsigned long long b,
+                             int columns, Element of_d, Element of_a, Element of_b, unsigned flags) {
+    const unsigned words = unsigned(columns) / (of_d == Element::float16 ? 4 : 2);
+    auto* const first = static_cast<std::uint32_t*>(d[0]);
+    bool is_array = true;
+    for (unsigned i = 1; i < words; i++) is_array &= d[i] == first + i;
+    issue_as_warp({first, is_array ? nullptr : d, a, a_registers, b, unsigned(columns), of_d, of_a, of_b, flags},
+                  __builtin_return_address(0));
 }
 
 void gf_emulator_wgmma_fence() {

@@ -22,20 +22,29 @@ class Warp;
 
 // What each lane brings.
 struct WgmmaOperands {
-    float* d;
+    std::uint32_t* d;
+    void* const* places;  // of D's words; null: `d` is an array of them
     std::uint64_t a;
     const unsigned* a_registers;  // null: A lies in shared memory
     std::uint64_t b;
     unsigned columns;
-    Element element;
-    bool accumulate, transpose_a, transpose_b;
+    Element of_d, of_a, of_b;
+    unsigned flags;
 
-    unsigned depth() const { return element == Element::float16 || element == Element::bfloat16 ? 16 : 32; }
-    unsigned element_bytes() const { return 32 / depth(); }
+    bool accumulate() const { return (flags & 1) != 0; }
+    bool transpose_a() const { return (flags & 2) != 0; }
+    bool transpose_b() const { return (flags & 4) != 0; }
+    bool negated() const { return ((flags >> 3 ^ flags >> 4) & 1) != 0; }
+    bool saturates() const { return (flags & 32) != 0; }
+    unsigned element_bytes() const {
+        return of_a == Element::float16 || of_a == Element::bfloat16 ? 2 : of_a == Element::tf32 ? 4 : 1;
+    }
+    unsigned depth() const { return 32 / element_bytes(); }
+    // A lane's registers of D; one holds two numbers of float16.
+    unsigned words() const { return columns / (of_d == Element::float16 ? 4 : 2); }
     bool same_product(const WgmmaOperands& other) const {
         return a == other.a && !a_registers == !other.a_registers && b == other.b && columns == other.columns &&
-               element == other.element && accumulate == other.accumulate && transpose_a == other.transpose_a &&
-               transpose_b == other.transpose_b;
+               of_d == other.of_d && of_a == other.of_a && of_b == other.of_b && flags == other.flags;
     }
 };
 
@@ -58,17 +67,32 @@ public:
 private:
     // One warp's part of an accumulator, by its lanes' addresses.
     struct Accumulator {
-        std::array<float*, 32> lanes{};
-        unsigned columns = 0;
+        std::array<std::uint32_t*, 32> lanes{};
+        std::vector<std::uint32_t*> places;  // of all lanes' words; empty: each lane has an array
+        unsigned columns = 0, words = 0;
+        Element element = Element::float32;
         bool changed = true;     // by its threads, since their last fence
         unsigned in_flight = 0;  // products
         std::uint64_t last = 0;  // the last one's number
-        std::vector<float> values;  // while in flight: 16 rows
+        std::vector<std::uint32_t> sums;  // while in flight: 16 rows of floats, or of integers
         Party issued{};
 
-        bool holds(unsigned lane, const void* address) const {
-            return std::uintptr_t(address) - std::uintptr_t(lanes[lane]) < columns / 2 * sizeof(float);
+        // The byte of the lane's part that lies at the address; -1: none does.
+        long offset(unsigned lane, const void* address) const {
+            constexpr std::size_t word = sizeof(std::uint32_t);
+            const auto from = [&](const void* start) { return std::uintptr_t(address) - std::uintptr_t(start); };
+            if (places.empty()) return from(lanes[lane]) < words * word ? long(from(lanes[lane])) : -1;
+            for (unsigned i = 0; i < words; i++)
+                if (const std::size_t byte = from(places[lane * words + i]); byte < word) return long(i * word + byte);
+            return -1;
         }
+        std::uint32_t& at(unsigned lane, unsigned i) const {
+            return places.empty() ? lanes[lane][i] : *places[lane * words + i];
+        }
+        bool lies_at(const WgmmaOperands& operands) const;
+        void take_registers();  // the sums that its lanes hold
+        void poison_registers();
+        void hand_over();  // the sums to its lanes
     };
     struct Product {
         WgmmaOperands operands;
@@ -99,6 +123,7 @@ private:
     Accumulator& accumulator(Block& block, Warpgroup& warpgroup, Warp& warp, const void* site);
     void read_operands(Block& block, Warpgroup& warpgroup, Warp& warp, const WgmmaOperands& operands, const void* site);
     void multiply(Block& block, Product& product);
+    void add_to(Accumulator& sums, const WgmmaOperands& operands, const float* a, const float* b);
     void hand_over(Warpgroup& warpgroup, unsigned warp, std::uint64_t end);
 
     std::array<Warpgroup, 8> warpgroups_;

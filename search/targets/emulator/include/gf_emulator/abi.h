@@ -71,7 +71,7 @@ enum class Rounding : int { to_zero, up, down };
 
 enum class TileShape : int { m16n16k16, m32n8k16, m8n32k16, m16n8k16, m16n16k8, m16n8k8, m16n8k32 };
 enum class TileUse : int { matrix_a, matrix_b, accumulator };
-enum class Element : int { float16, bfloat16, float32, tf32, float8_e4m3, float8_e5m2 };
+enum class Element : int { float16, bfloat16, float32, tf32, float8_e4m3, float8_e5m2, int8, uint8, int32 };
 // What gf_emulator_plain_product and gf_emulator_integer_product multiply.
 enum class PlainOperand : int { int8, uint8, float64, bits, uint4, int4 };
 
@@ -155,6 +155,8 @@ unsigned gf_emulator_mbarrier_parity(void* barrier);
 // The arrival comes when the thread's copies until now are done. `adds`: beyond those that the barrier expects.
 void gf_emulator_async_copy_arrive(void* barrier, bool adds);
 void gf_emulator_mbarrier_expect(void* barrier, unsigned bytes, bool arrives);
+// Bytes that no copy brings have come. `releases`: with what the thread did before, as a store that it has made.
+void gf_emulator_mbarrier_complete(void* barrier, unsigned bytes, bool releases);
 bool gf_emulator_mbarrier_try_wait(void* barrier, unsigned parity);
 void gf_emulator_mbarrier_wait(void* barrier, unsigned parity);
 void gf_emulator_proxy_fence(bool of_shared, bool of_global);
@@ -163,16 +165,28 @@ void gf_emulator_proxy_fence(bool of_shared, bool of_global);
 void gf_emulator_tensor_load(void* shared, const void* map, void* barrier, const unsigned* rank_mask, int rank,
                              const int* at);
 void gf_emulator_tensor_store(const void* map, const void* shared, int rank, const int* at);
+// `reduction` is an operation of atomics, on the elements of the map's type.
+void gf_emulator_tensor_reduce(const void* map, const void* shared, int rank, const int* at,
+                               gf_emulator::AtomicOperation reduction);
 void gf_emulator_bulk_load(void* shared, const void* global, unsigned bytes, void* barrier);
+void gf_emulator_bulk_multicast(void* shared, const void* global, unsigned bytes, void* barrier, unsigned ranks);
+// From the own shared memory to that of a block of the cluster, where the barrier lies, too.
+void gf_emulator_bulk_move(void* to, const void* from, unsigned bytes, void* barrier);
 void gf_emulator_bulk_store(void* global, const void* shared, unsigned bytes);
+void gf_emulator_bulk_reduce(void* global, const void* shared, unsigned bytes, gf_emulator::AtomicOperation reduction,
+                             gf_emulator::AtomicType type);
 void gf_emulator_bulk_commit();
 // `for_reads`: until the groups have read shared memory. Their writes may come later.
 void gf_emulator_bulk_wait(int groups_left_in_flight, bool for_reads);
 
 // A product of a warpgroup; `a_registers` is null where A lies in shared memory. `flags`: 1 accumulate, 2 and 4 A and B
-// are transposed.
+// are transposed, 8 and 16 A and B are negated, 32 integer sums saturate.
 void gf_emulator_wgmma(float* d, unsigned long long a, const unsigned* a_registers, unsigned long long b, int columns,
                        gf_emulator::Element element, unsigned flags);
+// The same with a type for each matrix: D of float32, float16 (two in a word) or int32. `d` holds a place for each word.
+void gf_emulator_wgmma_mixed(void* const* d, unsigned long long a, const unsigned* a_registers, unsigned long long b,
+                             int columns, gf_emulator::Element of_d, gf_emulator::Element of_a, gf_emulator::Element of_b,
+                             unsigned flags);
 void gf_emulator_wgmma_fence();
 void gf_emulator_wgmma_commit();
 void gf_emulator_wgmma_wait(int groups_left_in_flight);

@@ -16,6 +16,14 @@ __forceinline__ u32 shuffled(u32 value, Collective kind, u32 b, u32 c, u32 lanes
                                                 : true;
     return u32(gf_emulator_warp_collective(lanes, kind, value, argument, width));
 }
+// movmatrix: lane 4 r + c holds columns 2 c and 2 c + 1 of row r of 8, and gets them of the transposed matrix.
+__forceinline__ u32 turned_matrix(u32 value) {
+    const int lane = int(gf_emulator_lane()), row = lane / 4, column = lane % 4 * 2;
+    const u32 first = __shfl_sync(~0u, value, column * 4 + row / 2);
+    const u32 second = __shfl_sync(~0u, value, (column + 1) * 4 + row / 2);
+    const int half = row % 2 * 16;
+    return (first >> half & 0xffffu) | (second >> half & 0xffffu) << 16;
+}
 __forceinline__ u32 lanes_in_order(int which) {
     const u32 own = 1u << gf_emulator_lane();
     switch (which) {
@@ -35,14 +43,13 @@ __forceinline__ u32 block_of_grid() {
     return (at.z * grid.y + at.y) * grid.x + at.x;
 }
 
-// The accumulators of a product that is under way are watched where they lie, so they must lie in one array.
+// A place for each accumulator of a product: it is watched there while the product is under way.
 template <class... Places>
-__forceinline__ float* one_array(float& first, Places&... others) {
-    const float* const all[] = {&first, &others...};
-    for (int i = 0; i < int(sizeof...(others)) + 1; i++)
-        if (all[i] != &first + i) gf_emulator_trap("the accumulators of inline wgmma must be one array, in order");
-    return &first;
-}
+struct Accumulators {
+    static_assert(((sizeof(Places) == 4) && ...), "an accumulator of inline wgmma has 32 bits");
+    void* places[sizeof...(Places)];
+    __forceinline__ explicit Accumulators(Places&... all) : places{&all...} {}
+};
 
 }  // namespace ptx
 }  // namespace gf_emulator
