@@ -50,13 +50,15 @@ class FrozenFiles(Part):
 def store_files(session: Session, files: KernelFiles) -> str:
     """Store the files that are not stored yet; returns the digest of their manifest."""
     connection = session.connection()
-    connection.execute(
-        once(connection.dialect.name, table_of(KernelFileRecord)).values(created_at=now_s()),
-        [
-            {"digest": content, "text": text}
-            for (_, text), (_, content) in zip(files.files, files.manifest, strict=True)
-        ],
-    )
+    rows = [
+        {"digest": content, "text": text}
+        for (_, text), (_, content) in zip(files.files, files.manifest, strict=True)
+    ]
+    if rows:  # without any, SQLAlchemy would insert a row of defaults
+        connection.execute(
+            once(connection.dialect.name, table_of(KernelFileRecord)).values(created_at=now_s()),
+            rows,
+        )
     insert_once(
         session,
         ManifestRecord,
