@@ -111,6 +111,11 @@ def make_engine(url: URL, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Engine:
         ) from error
 
 
+def has_one_writer(engine: Engine) -> bool:
+    """Whether one transaction writes at a time, and others wait for it."""
+    return engine.dialect.name == "sqlite"
+
+
 def reader_options(engine: Engine) -> dict[str, str]:
     """Options that give a reading transaction one snapshot, which SQLite always does."""
     return {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}

@@ -16,6 +16,7 @@ from greenfast.search.loop.settings import LARGEST_TRIALS
 from greenfast.search.status import SearchStatus
 
 EXTENDABLE = (SearchStatus.COMPLETED, SearchStatus.PAUSED, SearchStatus.FAILED)
+UNFINISHED = (SearchStatus.QUEUED, SearchStatus.RUNNING)
 
 
 class Extensions(Part):
@@ -31,10 +32,16 @@ class Extensions(Part):
         with self._database.writing() as session:
             record = search_record(session, search_id, lock=True)
             if record.status not in EXTENDABLE:
+                mend = f"a search that is {', '.join(EXTENDABLE[:-1])} or {EXTENDABLE[-1]} can"
+                if record.status in UNFINISHED:
+                    mend = (
+                        f"`greenfast search --resume {record.id}` finishes it, also where its "
+                        "process was killed; then extend it"
+                    )
                 raise UsageError(
                     f"search {record.id} is {record.status}, so it cannot be extended",
                     code="bad_transition",
-                    mend=f"a search that is {', '.join(EXTENDABLE[:-1])} or {EXTENDABLE[-1]} can",
+                    mend=mend,
                 )
             plan = convert.plan_of(record.plan)
             newest = session.scalar(

@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 
 from greenfast.db import convert
 from greenfast.db.base import Part, search_record
-from greenfast.db.dialects import insert_once, now_s
-from greenfast.db.models import KernelFileRecord, ManifestRecord
+from greenfast.db.dialects import insert_once, now_s, once
+from greenfast.db.models import KernelFileRecord, ManifestRecord, table_of
 from greenfast.search.digest import text_digest
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.frozen import KernelFiles
@@ -49,10 +49,14 @@ class FrozenFiles(Part):
 
 def store_files(session: Session, files: KernelFiles) -> str:
     """Store the files that are not stored yet; returns the digest of their manifest."""
-    for (_, text), (_, content) in zip(files.files, files.manifest, strict=True):
-        insert_once(
-            session, KernelFileRecord, {"digest": content, "text": text, "created_at": now_s()}
-        )
+    connection = session.connection()
+    connection.execute(
+        once(connection.dialect.name, table_of(KernelFileRecord)).values(created_at=now_s()),
+        [
+            {"digest": content, "text": text}
+            for (_, text), (_, content) in zip(files.files, files.manifest, strict=True)
+        ],
+    )
     insert_once(
         session,
         ManifestRecord,

@@ -96,7 +96,7 @@ class Store(
         except BaseException:
             engine.dispose()
             raise
-        return cls(Database(engine))
+        return cls(Database(engine, timeouts))
 
     def close(self) -> None:
         self._database.close()

@@ -148,11 +148,15 @@ def _files(
     }
     if baseline is not None:
         files |= _baseline_files(services, kernel, row, baseline)
-    files["host.cu"] = (STATIC_FILES / "host.cu").read_text("utf-8")
-    files["run_cupy.py"] = (STATIC_FILES / "run_cupy.py.txt").read_text(
-        "utf-8"
-    )  # not code of this package
-    return {name: text.encode() for name, text in files.items()}
+    return {**{name: text.encode() for name, text in files.items()}, **example_programs()}
+
+
+def example_programs() -> dict[str, bytes]:
+    """The programs that run a candidate; they are no code of this package."""
+    return {
+        "host.cu": (STATIC_FILES / "host.cu").read_bytes(),
+        "run_cupy.py": (STATIC_FILES / "run_cupy.py.txt").read_bytes(),
+    }
 
 
 def _source(services: Services, trial: TrialDetail) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from greenfast import __version__
+from greenfast.app.bundle.callers import callers
 from greenfast.app.bundle.download import (
     Bundle,
     candidate_files,
@@ -23,8 +24,6 @@ from greenfast.app.bundle.verify import as_text
 from greenfast.app.history import measured_device
 from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow, TrialDetail, TuningRow
-from greenfast.runtime.cpp_header import cpp_files
-from greenfast.runtime.read_bundle import kernel_set
 from greenfast.search.dispatch.build import (
     GroupTimes,
     TimedWorkload,
@@ -74,10 +73,11 @@ def dispatch_table(
             mend=f"`greenfast tune --resume {tuning.id}` continues it",
         )
     share = check_within(tuning.within_percent)
+    weights = dict(zip(tuning.workloads, tuning.weights, strict=True))
     groups: list[DispatchGroup] = []
     kernels: list[ServedKernel] = []
     for search in tuning.searches:
-        group = dispatch_group(group_times(services, search), share)
+        group = dispatch_group(group_times(services, search, weights), share)
         ids = {}
         for number in sorted(map(int, group.kernels)):
             ids[str(number)] = f"k{len(kernels)}"
@@ -89,8 +89,11 @@ def dispatch_table(
     return table, tuple(kernels)
 
 
-def group_times(services: Services, search: SearchRow) -> GroupTimes:
-    """The times of a search's correct candidates that a bundle may hold."""
+def group_times(services: Services, search: SearchRow, weights: Mapping[str, float]) -> GroupTimes:
+    """The times of a search's correct candidates that a bundle may hold.
+
+    `weights` are the tuning's: a search keeps none where those of its own workloads are equal.
+    """
     kernel = services.catalogue_of(search.id).kernel(search.kernel)
     trials = [
         trial
@@ -99,18 +102,17 @@ def group_times(services: Services, search: SearchRow) -> GroupTimes:
     ]
     measured = measured_trials(trials, search.workloads)
     baseline = next((each for each in measured if each.name == "0"), None)
-    weights = search.weights or (1.0,) * len(search.workloads)
     run_dims = [dim.name for dim in kernel.dims if dim.time == "run"]
     peers = _peers(services, search)
     workloads = []
-    for at, (name, weight) in enumerate(zip(search.workloads, weights, strict=True)):
+    for at, name in enumerate(search.workloads):
         dims = kernel.workload(name).dims
         workloads.append(
             TimedWorkload(
                 name,
                 dims,
                 {each: int(dict(dims)[each]) for each in run_dims},
-                weight,
+                weights[name],
                 baseline.times_us[at] if baseline is not None else None,
                 peers.get(name, ()),
             )
@@ -148,8 +150,8 @@ def tuning_bundle(services: Services, tuning_id: str) -> Bundle:
         files |= {f"{folder}/{name}": data for name, data in own.items()}
         described.append(_described(kernel, served, folder, cubins))
     manifest = json_of(_manifest(kernel, tuning, kernels, described, files))
-    if callers := _callers({**files, "manifest.json": manifest}):
-        files |= callers
+    if programs := callers({**files, "manifest.json": manifest}):
+        files |= programs
         manifest = json_of(_manifest(kernel, tuning, kernels, described, files))
     files["manifest.json"] = manifest
     return Bundle(
@@ -158,16 +160,6 @@ def tuning_bundle(services: Services, tuning_id: str) -> Bundle:
         tuple(sorted(files)),
         str(kernels[0].trial.source_digest),
     )
-
-
-def _callers(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The C++ header and the TVM-FFI module; none for kernels that these do not launch."""
-    try:
-        kernels = kernel_set(files, "this bundle")
-        texts = cpp_files(kernels)
-    except UsageError:
-        return {}
-    return {f"cpp/{name}": text.encode() for name, text in texts.items()}
 
 
 def _kernel_files(

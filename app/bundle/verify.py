@@ -1,7 +1,7 @@
 """`greenfast verify`: compile a bundle here, check it on new seeds, time it on the same GPU model.
 
-A bundle's own code is run only where this installation has the same code or the caller trusts it:
-its reference.py, and the template that the emulator renders.
+Of a bundle is run, and decides how it is judged, only what this installation knows or the caller
+trusts (verify_trust.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 from greenfast.app.bundle.machine_code import compared_code
 from greenfast.app.bundle.opened import OpenedBundle, kernel_of, open_bundle
 from greenfast.app.bundle.verify_launch import wrong_launch
+from greenfast.app.bundle.verify_programs import changed_programs
+from greenfast.app.bundle.verify_trust import foreign_files, judged_kernel
 from greenfast.app.wiring import Services
 from greenfast.runtime.archive import MALFORMED, bad_bundle
 from greenfast.search.acceptance import weights_of
@@ -38,6 +40,7 @@ from greenfast.search.space.candidate import Candidate, Origin, OriginKind, comp
 from greenfast.search.targets import check_target_name
 from greenfast.search.targets.base import Failure
 from greenfast.search.targets.cuda import gpu_count
+from greenfast.search.text import shortened
 from greenfast.search.timing import (
     NOISY_HALF_WIDTH,
     block_log_ratios,
@@ -48,6 +51,7 @@ from greenfast.search.timing import (
 from greenfast.search.verdict import Failed, GateResult, Passed, Rejected, TimeKind, Timing
 
 PROCESSES = 3
+LONGEST_NAMES = 200  # of changed programs in a sentence
 
 
 class Finding(StrEnum):
@@ -102,7 +106,8 @@ def verify_bundle(
     seed = secrets.randbelow(LARGEST_SEED) if seed is None else seed
     items = [Item("files", Finding.AGREES, f"all {len(bundle.files)} files match SHA256SUMS")]
     with tempfile.TemporaryDirectory(prefix="greenfast-verify-") as folder:
-        kernel = with_own_checks(services, kernel_of(bundle, Path(folder)))
+        kernel = judged_kernel((services.catalogue, catalogue), kernel_of(bundle, Path(folder)))
+        items.append(programs_item(changed_programs(bundle, kernel)))
         items += rechecked(services, bundle, kernel, name, catalogue.include_dirs, seed)
     return Report(path.name, kernel.name, str(bundle.launch["template"]), name, seed, tuple(items))
 
@@ -127,14 +132,15 @@ def vouching_catalogue(
     That is today's, or the one that the bundle's search ran with, if this database has that search.
     UsageError `untrusted_bundle` when neither matches, unless `trust` is set.
     """
-    if not _foreign(services.catalogue, bundle, rendered):
+    with tempfile.TemporaryDirectory(prefix="greenfast-verify-") as folder:
+        stated = kernel_of(bundle, Path(folder))
+    if not foreign_files(services.catalogue, bundle, stated, rendered=rendered):
         return services.catalogue
     frozen = _frozen_catalogue(services, bundle)
-    foreign = _foreign(frozen or services.catalogue, bundle, rendered)
+    foreign = foreign_files(frozen or services.catalogue, bundle, stated, rendered=rendered)
     if foreign and not trust:
         raise UsageError(
-            f"verifying would run {' and '.join(foreign)} of the bundle, which this installation "
-            "does not know",
+            f"verifying would {foreign} of the bundle, which this installation does not know",
             code="untrusted_bundle",
             mend="read it, and pass --trust if you trust it",
         )
@@ -153,29 +159,16 @@ def _frozen_catalogue(services: Services, bundle: OpenedBundle) -> Catalogue | N
         return None
 
 
-def _foreign(catalogue: Catalogue, bundle: OpenedBundle, rendered: bool) -> list[str]:
-    """Names of the bundle's files that would be run and differ from those of the catalogue."""
-    kernel, template = str(bundle.launch["kernel"]), str(bundle.launch["template"])
-    own = catalogue.kernel(kernel) if kernel in catalogue.names() else None
-    run, ours = sorted(bundle.reference_files), dict(own.reference_files) if own else {}
-    if rendered:
-        run.append("template.cu.j2")
-        texts = {known.name: known.text for known in (own.templates if own else ())}
-        if template in texts:
-            ours["template.cu.j2"] = texts[template]
-    return [name for name in run if bundle.files[name] != ours.get(name, "").encode()]
-
-
-def with_own_checks(services: Services, kernel: KernelSpec) -> KernelSpec:
-    """The kernel with this installation's checks, if the reference is the same.
-
-    A bundle does not choose how it is judged.
-    """
-    if kernel.name in services.catalogue.names():
-        own = services.catalogue.kernel(kernel.name)
-        if own.reference_files == kernel.reference_files:
-            return replace(kernel, checks=own.checks)
-    return kernel
+def programs_item(changed: Sequence[str]) -> Item:
+    """Whether the programs of a bundle are those that this greenfast writes."""
+    if not changed:
+        return Item("programs", Finding.AGREES, "its programs are those that greenfast writes")
+    names = shortened(", ".join(changed), LONGEST_NAMES)
+    return Item(
+        "programs",
+        Finding.CANNOT_TELL,
+        f"{names}: not as this version of greenfast writes it; read it before you use it",
+    )
 
 
 def rechecked(

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from greenfast.app.bundle.download import workload_description
 from greenfast.app.bundle.launch_data import launch_numbers, launch_texts
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import SpecError
@@ -39,6 +40,13 @@ def wrong_launch(
         expected = {"tensor_maps": None, **launch_texts(template, values)}
         if "entries" in launch:  # that of a tuning
             expected |= launch_numbers(kernel, template, values, dict(compiled))
+        else:
+            expected["workloads"] = [
+                workload_description(
+                    kernel, template, kernel.workload(each["name"]), launch["parameters"], ran_on
+                )
+                for each in launch["workloads"]
+            ]
     except SpecError as error:
         return f"an expression of template.toml cannot be computed: {error}"
     plain = json.loads(json.dumps(expected))

@@ -13,12 +13,14 @@ from greenfast.app.bundle.verify import (
     Finding,
     Item,
     Report,
+    programs_item,
     rechecked,
     target_to_verify,
     verify_bundle,
     vouching_catalogue,
-    with_own_checks,
 )
+from greenfast.app.bundle.verify_programs import changed_callers
+from greenfast.app.bundle.verify_trust import judged_kernel
 from greenfast.app.wiring import Services
 from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.targets import check_target_name
@@ -59,13 +61,15 @@ def verify_tuning(
     items = [
         Item("files", Finding.AGREES, f"all {len(tuning.files) - 1} files match the manifest"),
         Item("dispatch", Finding.AGREES, _dispatch_sentence(tuning)),
+        programs_item(changed_callers(tuning.files)),
     ]
     templates = []
     for kernel_id, catalogue in catalogues.items():
         bundle = tuning.bundle_of(kernel_id)
         templates.append(f"{bundle.launch['template']} ({kernel_id})")
         with tempfile.TemporaryDirectory(prefix="greenfast-verify-") as folder:
-            kernel = with_own_checks(services, kernel_of(bundle, Path(folder)))
+            stated = kernel_of(bundle, Path(folder))
+            kernel = judged_kernel((services.catalogue, catalogue), stated)
             own = rechecked(services, bundle, kernel, name, catalogue.include_dirs, seed)
         items += [replace(item, name=f"{kernel_id} {item.name}") for item in own]
     return Report(path.name, tuning.table.kernel, ", ".join(templates), name, seed, tuple(items))

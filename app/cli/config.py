@@ -11,10 +11,11 @@ from typing import Any
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, print_json, table
 from greenfast.app.settings import Settings
+from greenfast.search.kernels.catalogue import HERE, PATH_VARIABLE, here, kernels_below
 
 PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@")
 FURTHER = (
-    ("GREENFAST_TEMPLATE_PATH", "folders of further kernels, separated by colons"),
+    (PATH_VARIABLE, "folders of your kernels, separated by colons; they replace namesakes"),
     ("NO_COLOR", "any value: no colours"),
     ("COLUMNS", "the width of tables that are written to a pipe or file"),
 )
@@ -57,7 +58,20 @@ def settings_in_use() -> list[dict[str, Any]]:
         rows.append(
             {"variable": variable, "value": value, "from": origin, "default": None, "doc": doc}
         )
+    rows.append(_kernels_here())
     return rows
+
+
+def _kernels_here() -> dict[str, Any]:
+    """The folder of kernels that no variable names."""
+    found = [str(folder) for folder in here() if kernels_below(folder)]
+    return {
+        "variable": f"./{HERE}",
+        "value": found[0] if found else None,
+        "from": "current folder" if found else "default",
+        "default": None,
+        "doc": f"your kernels in the current folder, unless it is on {PATH_VARIABLE}",
+    }
 
 
 def _harmless(name: str, value: Any) -> Any:

@@ -65,7 +65,7 @@ def _summary(checks: tuple[Check, ...]) -> str:
 def _word(check: Check) -> str:
     if check.ok:
         return "ok"
-    return "missing" if check.needed else "absent"
+    return "missing" if check.needed else check.otherwise
 
 
 def _json(check: Check) -> dict[str, Any]:

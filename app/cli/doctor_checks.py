@@ -14,9 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from greenfast.app.settings import Settings
+from greenfast.app.views.own_kernels import own_folders, own_problems
 from greenfast.app.wiring import Services
 from greenfast.search.children import safe_path
 from greenfast.search.errors import GreenfastError, UsageError
+from greenfast.search.kernels.catalogue import HERE, PATH_VARIABLE
 from greenfast.search.targets.cuda import driver, gpu_count
 
 LEAST_PYTHON = (3, 11)
@@ -39,6 +41,7 @@ class Check:
     ok: bool
     detail: str
     mend: str = ""
+    otherwise: str = "absent"  # the word for a check that is neither ok nor needed
 
 
 def settings_in_force(settings: Settings) -> tuple[tuple[str, str, str], ...]:
@@ -70,6 +73,7 @@ def examine(settings: Settings) -> tuple[Check, ...]:
             _check("host compiler", True, _host_compiler),
             _isolation(),
             _check("kernels", True, lambda: ", ".join(services.catalogue.names()) or "none"),
+            _own_kernels(services),
             _check("data folder", True, lambda: _data_folder(settings)),
             _disk(settings),
             _check("database", True, lambda: _database(services)),
@@ -133,6 +137,21 @@ def _isolation() -> Check:
         detail,
         "" if machine.is_complete else "use Linux 5.13 or newer, or run trusted sources only",
     )
+
+
+def _own_kernels(services: Services) -> Check:
+    """The folders of the user's kernels; one that is broken harms no other."""
+    name = "kernels of your own"
+    try:
+        folders = own_folders(services.catalogue)
+        problems = own_problems(services.catalogue)
+    except GreenfastError as error:
+        return Check(name, False, False, error.message, error.mend)
+    none = f"none in ./{HERE}, and none on {PATH_VARIABLE}; `greenfast new kernel NAME` writes one"
+    found = "; ".join((*folders, *problems)) or none
+    if problems:
+        return Check(name, False, False, found, "`greenfast lint` shows every problem", "broken")
+    return Check(name, False, True, found)
 
 
 def _data_folder(settings: Settings) -> str:

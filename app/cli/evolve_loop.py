@@ -201,7 +201,8 @@ class Evolution:
             return None
         if report["verdict"] is None or report["verdict"] == "faulted":
             raise Fault(
-                f"submission {report['id']} could not be judged: {report['why']}",
+                f"submission {report['id']} could not be judged: "
+                f"{report['sentence'] if report['verdict'] else report['why']}",
                 code="not_judged",
                 mend=f"--run {self.order.run} continues the run",
             )

@@ -98,6 +98,7 @@ class _Made:
 
 
 def _of_search(search: str, form: Format, evidence: bool, optuna: str | None) -> _Made:
+    from greenfast.app.cli.export_originals import originals_of
     from greenfast.app.cli.export_space import cache_document, t4_document
     from greenfast.app.cli.trials import selected
 
@@ -111,27 +112,31 @@ def _of_search(search: str, form: Format, evidence: bool, optuna: str | None) ->
         elif form is Format.CSV:
             content = as_csv(rows)
         elif form is Format.T4:
-            content = json_text(t4_document(rows)) + "\n"
+            originals = originals_of(store.search(search_id).target)
+            content = json_text(t4_document(rows, originals)) + "\n"
         elif form is Format.CACHE:
             row = store.search(search_id)
-            content = json_text(cache_document(rows, row.kernel, row.target)) + "\n"
+            originals = originals_of(row.target)
+            content = json_text(cache_document(rows, row.kernel, row.target, originals)) + "\n"
         else:
             content = json_text(document(store, search_id, rows, evidence)) + "\n"
     return _Made(search_id, len(rows), content)
 
 
 def _of_recording(target: str, form: Format, evidence: bool, optuna: str | None) -> _Made:
+    from greenfast.app.cli.export_originals import originals_of
     from greenfast.app.cli.export_space import cache_document, t4_document
 
     recording, rows = recorded_trials(target)
-    heading = recording.heading
+    heading, originals = recording.heading, originals_of(target)
     content: str | dict[str, int]
     if optuna is not None:
         content = _studies(optuna, heading.name, rows)
     elif form is Format.T4:
-        content = json_text(t4_document(rows)) + "\n"
+        content = json_text(t4_document(rows, originals)) + "\n"
     elif form is Format.CACHE:
-        content = json_text(cache_document(rows, heading.kernel, heading.device.title)) + "\n"
+        device = heading.device.title
+        content = json_text(cache_document(rows, heading.kernel, device, originals)) + "\n"
     else:
         raise UsageError(
             f"a recording cannot be exported as {form}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from greenfast.app.cli.export_originals import Originals
 from greenfast.app.cli.export_recording import RecordedTrial
 from greenfast.db.rows import TrialRow
 from greenfast.search.errors import UsageError
@@ -18,18 +19,21 @@ COMPILE_STAGES = (Stage.RENDER, Stage.COMPILE, Stage.PTXAS)
 ERRORS = {"compile": "CompilationFailedConfig", "constraints": "InvalidConfig"}
 
 
-def t4_document(rows: Sequence[ExportedRow]) -> dict[str, Any]:
+def t4_document(rows: Sequence[ExportedRow], originals: Originals | None = None) -> dict[str, Any]:
     """The trials as T4 results; a faulted trial says nothing and is left out."""
+    configurations = _configurations(rows, originals or Originals())
     return {
         "schema_version": T4_VERSION,
         "metadata": {"timeunit": "microseconds"},
-        "results": [_t4(row, configuration) for row, configuration in _configurations(rows)],
+        "results": [_t4(row, configuration) for row, configuration in configurations],
     }
 
 
-def cache_document(rows: Sequence[ExportedRow], kernel: str, device: str) -> dict[str, Any]:
+def cache_document(
+    rows: Sequence[ExportedRow], kernel: str, device: str, originals: Originals | None = None
+) -> dict[str, Any]:
     """The trials as a Kernel Tuner cache, which its simulation mode reads; times in ms."""
-    configurations = _configurations(rows)
+    configurations = _configurations(rows, originals or Originals())
     names = list(configurations[0][1])
     values = {
         name: list(dict.fromkeys(configuration[name] for _, configuration in configurations))
@@ -50,7 +54,9 @@ def cache_document(rows: Sequence[ExportedRow], kernel: str, device: str) -> dic
     }
 
 
-def _configurations(rows: Sequence[ExportedRow]) -> list[tuple[ExportedRow, dict[str, Any]]]:
+def _configurations(
+    rows: Sequence[ExportedRow], originals: Originals
+) -> list[tuple[ExportedRow, dict[str, Any]]]:
     """The finished trials, each with a value of every parameter."""
     finished = [row for row in rows if row.verdict not in (None, VerdictName.FAULTED)]
     if not finished:
@@ -59,17 +65,18 @@ def _configurations(rows: Sequence[ExportedRow]) -> list[tuple[ExportedRow, dict
             code="nothing_to_export",
             mend="export it when a trial has ended",
         )
-    names = list(dict.fromkeys(name for row in finished for name in row.parameters))
+    points = [originals(row.parameters) for row in finished]
+    names = list(dict.fromkeys(name for point in points for name in point))
     several = len({row.template for row in finished}) > 1
     return [
         (
             row,
             {
                 **({"template": row.template} if several else {}),
-                **{name: row.parameters.get(name, MISSING) for name in names},
+                **{name: point.get(name, MISSING) for name in names},
             },
         )
-        for row in finished
+        for row, point in zip(finished, points, strict=True)
     ]
 
 

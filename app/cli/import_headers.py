@@ -7,6 +7,7 @@ built in (printf, assert, sqrtf), or stand in CUDA's own headers, or are a few l
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from greenfast.search.errors import UsageError
 from greenfast.search.targets.emulator.word_set import word_set
@@ -64,13 +65,16 @@ def _define(name: str, value: str) -> str:
     return f"#ifndef {name}\n#define {name} {value}\n#endif"
 
 
-def refuse_host_code(bare: str, file: str) -> None:
-    """UsageError for a program around the kernel; `bare` is the text without comments."""
+def refuse_host_code(bare: str, places: Sequence[str]) -> None:
+    """UsageError for a program around the kernel; `bare` is the text without comments.
+
+    `places` are `FILE:LINE` of its lines.
+    """
     match = re.search(r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free)\w*\s*\(", bare)
     if match is not None:
-        line = bare.count("\n", 0, match.start()) + 1
+        place = places[bare.count("\n", 0, match.start())]
         raise UsageError(
-            f"{file}:{line}: this is host code, but a template can hold only device code",
+            f"{place}: this is host code, but a template can hold only device code",
             code="bad_source",
             mend="leave the kernel and what it calls in the file, or put it inside "
             "#ifndef __CUDACC_RTC__ ... #endif",

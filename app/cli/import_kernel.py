@@ -101,13 +101,14 @@ def import_(
     file = visible(cuda_file)
     if cuda_file.suffix == ".py":
         script = script_kernel(cuda_file)
-        text, file = script.text, script.file
+        source, file = script.source, script.file
         entry, tune_file = entry or script.entry, tune_file or cuda_file
     else:
-        text = read_cuda(cuda_file)
-        entry = entry or _entry_of(tune_file, text)
-    tuning = _tuning(tune or [], tune_file, restrict or [])
-    function = read_entry(text, entry, file)
+        source = read_cuda(cuda_file)
+        entry = entry or _entry_of(tune_file, source.text)
+    text = source.text
+    tuning = _tuning(tune or [], tune_file, restrict or [], has_grid=bool(grid))
+    function = read_entry(source, entry, file)
     told = _told_by(tune_file, function, text, argument or [])
     arguments = _arguments([*(argument or []), *told], function, file)
     given = Given(grid or [], block or [], smem, tolerance)
@@ -194,8 +195,12 @@ def _report(imported: Imported, written: Path, told: list[str], root: Path, as_j
         print(f"  {command}")
 
 
-def _tuning(tune: list[str], tune_file: Path | None, restrict: list[str]) -> Tuning:
-    from_file = read_tune_file(tune_file) if tune_file is not None else Tuning({}, ())
+def _tuning(
+    tune: list[str], tune_file: Path | None, restrict: list[str], *, has_grid: bool
+) -> Tuning:
+    from_file = Tuning({}, ())
+    if tune_file is not None:
+        from_file = read_tune_file(tune_file, has_grid=has_grid)
     parameters = {**from_file.parameters, **parsed_tune(tune)}
     if not parameters:
         raise UsageError(

@@ -9,7 +9,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from greenfast.app.cli.import_source import read_cuda, read_cuda_text
+from greenfast.app.cli.import_source import CudaText, read_cuda, read_cuda_text
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.text import visible
@@ -24,7 +24,7 @@ class ScriptKernel:
     """What a script tunes."""
 
     entry: str | None
-    text: str
+    source: CudaText
     file: str  # the script's, or that of the kernel that it names
 
 
@@ -38,6 +38,14 @@ def script_kernel(path: Path) -> ScriptKernel:
             f"{file} tunes a host program, {visible(files[0])}; greenfast launches kernels itself",
             code="bad_tune_file",
             mend=f"greenfast import {visible(files[-1])} --tune-file {file}",
+        )
+    given = None if call is None else given_argument(call, "kernel_source")
+    if given is not None and source is None:
+        raise UsageError(
+            f"{file}:{given.lineno}: the kernel's source is neither a text nor a file's name, and "
+            "the script is not run",
+            code="bad_tune_file",
+            mend=f"save the text as FILE.cu, and greenfast import FILE.cu --tune-file {file}",
         )
     if call is None or source is None:
         raise UsageError(

@@ -13,6 +13,8 @@ from greenfast.app.cli.import_headers import device_lines, refuse_host_code
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.expressions import Value, expression
+from greenfast.search.kernels.template_text import ENDS_RAW_TEXT
+from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.text import shortened, visible
 from greenfast.search.toolchain.includes import is_allowed
 
@@ -20,7 +22,13 @@ MOST_VALUES = 4096
 NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,47}\Z", re.ASCII)
 MOST_INCLUDES = 32
+PlacedLine = tuple[str, str]  # a line, and `FILE:LINE` of the file that it is from
+# A stranger's file may name any file, and what it names becomes part of a kernel that is shared.
+SOURCE_SUFFIXES = word_set(
+    ".h .hh .hpp .hxx .cuh .cu .c .cc .cpp .cxx .inl .ipp .tpp .inc .def .impl"
+)
 _LOCAL_INCLUDE = re.compile(r'\s*#\s*include\s+"(?!gf/)([^"]*)"')
+_PRAGMA_ONCE = re.compile(r"(?m)^[ \t]*#[ \t]*pragma[ \t]+once\b.*$")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 ENTRY = re.compile(
     r"__global__\b(?P<between>[^;{}()]*(?:__launch_bounds__\s*\([^)]*\)[^;{}()]*)?)"
@@ -83,6 +91,14 @@ _CONSTANT = re.compile(
     r"(?P<rest>\s*(?:\[[^\]]*\]\s*)*[;={])"
 )
 _QUALIFIERS = re.compile(r"\b(?:const|__restrict__|__restrict|restrict|volatile)\b")
+
+
+@dataclass(frozen=True)
+class CudaText:
+    """A CUDA text, and the place of each of its lines: `FILE:LINE` of the file that it is from."""
+
+    text: str
+    places: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -162,20 +178,20 @@ class Tuning:
     block_names: tuple[str, ...] = ("block_size_x", "block_size_y", "block_size_z")
 
 
-def read_cuda(path: Path) -> str:
+def read_cuda(path: Path) -> CudaText:
     """The text of a CUDA file, with the local files that it includes in their places."""
     return read_cuda_text(read_author_file(path, visible(path)), path)
 
 
-def read_cuda_text(text: str, path: Path) -> str:
+def read_cuda_text(whole: str, path: Path) -> CudaText:
     """A CUDA text that a file holds or is, with the local files that it includes."""
-    text = _without_entry_macros(_with_includes(text, path, visible(path), [path.resolve()]))
-    for word in ("{% endraw", "{%- endraw", "{%endraw"):
-        if word in text:
-            raise UsageError(
-                f"{visible(path)} holds {word!r}, which a template cannot hold", code="bad_source"
-            )
-    return text
+    lines = _with_includes(whole, path, visible(path), [path.resolve()])
+    text = _without_entry_macros("\n".join(line for line, _ in lines))
+    if match := ENDS_RAW_TEXT.search(text):
+        raise UsageError(
+            f"{visible(path)} holds {match[0]!r}, which a template cannot hold", code="bad_source"
+        )
+    return CudaText(text, tuple(place for _, place in lines))
 
 
 def _without_entry_macros(text: str) -> str:
@@ -192,37 +208,46 @@ def _without_entry_macros(text: str) -> str:
     return text
 
 
-def _with_includes(text: str, path: Path, file: str, known: list[Path]) -> str:
-    """Each included file's text stands where it is first included, as under `#pragma once`."""
-    lines = []
+def _with_includes(text: str, path: Path, file: str, known: list[Path]) -> list[PlacedLine]:
+    """Each included file's lines stand where it is first included, as under `#pragma once`."""
+    lines: list[PlacedLine] = []
     for number, line in enumerate(text.split("\n"), 1):
-        local = _LOCAL_INCLUDE.match(line)
-        if local is None:
-            lines += device_lines(line)
-            continue
-        place = f"{file}:{number}: it includes {visible(local[1])!r}"
-        included = (path.parent / local[1]).resolve()
-        if not included.is_file() and is_allowed(local[1]):  # CUDA's own, in quotation marks
-            lines += device_lines(f"#include <{local[1]}>")
-            continue
-        if not included.is_file():
-            raise UsageError(
-                f"{place}, which is not in the same folder",
-                code="local_include",
-                mend="put the file there, or paste its text in the line's place",
-            )
-        if included in known:
-            lines.append(f"// {line.strip()}  (above)")
-            continue
-        if len(known) >= MOST_INCLUDES:
-            raise UsageError(
-                f"{place}, and a kernel takes {MOST_INCLUDES} files at most", code="local_include"
-            )
-        known.append(included)
-        inside = read_author_file(included, visible(local[1]))
-        text = _with_includes(inside, included, visible(local[1]), known)
-        lines += [f"// {line.strip()}", re.sub(r"(?m)^\s*#\s*pragma\s+once\b.*$", "", text)]
-    return "\n".join(lines)
+        lines += _with_include(line, f"{file}:{number}", path, known)
+    return lines
+
+
+def _with_include(line: str, place: str, path: Path, known: list[Path]) -> list[PlacedLine]:
+    local = _LOCAL_INCLUDE.match(line)
+    if local is None:
+        return [(each, place) for text in device_lines(line) for each in text.split("\n")]
+    included = (path.parent / local[1]).resolve()
+    if not included.is_file() and is_allowed(local[1]):  # CUDA's own, in quotation marks
+        return _with_include(f"#include <{local[1]}>", place, path, known)
+    sentence = f"{place}: it includes {visible(local[1])!r}"
+    if not included.is_file():
+        raise UsageError(
+            f"{sentence}, which is not in the same folder",
+            code="local_include",
+            mend="put the file there, or paste its text in the line's place",
+        )
+    if included.suffix not in SOURCE_SUFFIXES:
+        raise UsageError(
+            f"{sentence}, which is no source file by its name",
+            code="local_include",
+            mend="the template would hold its text; paste it yourself if you want that",
+        )
+    if included in known:
+        return [(f"// {line.strip()}  (above)", place)]
+    if len(known) >= MOST_INCLUDES:
+        raise UsageError(
+            f"{sentence}, and a kernel takes {MOST_INCLUDES} files at most", code="local_include"
+        )
+    known.append(included)
+    inside = _PRAGMA_ONCE.sub("", read_author_file(included, visible(local[1])))
+    return [
+        (f"// {line.strip()}", place),
+        *_with_includes(inside, included, visible(local[1]), known),
+    ]
 
 
 def without_comments(text: str) -> str:
@@ -236,9 +261,9 @@ def _without_host_blocks(bare: str) -> str:
     return re.sub(pattern, lambda match: "\n" * match[0].count("\n"), bare)
 
 
-def read_entry(text: str, wanted: str | None, file: str) -> Entry:
+def read_entry(source: CudaText, wanted: str | None, file: str) -> Entry:
     """The entry of that name, or the only one."""
-    bare = without_comments(text)
+    bare = without_comments(source.text)
     entries = {match["name"]: match for match in ENTRY.finditer(bare)}
     if wanted is None and len(entries) != 1:
         raise UsageError(
@@ -268,8 +293,8 @@ def read_entry(text: str, wanted: str | None, file: str) -> Entry:
             code="bad_source",
             mend=_CALL_IT,
         )
-    refuse_host_code(_without_host_blocks(bare), file)
-    _check_constant_memory(bare, file)
+    refuse_host_code(_without_host_blocks(bare), source.places)
+    _check_constant_memory(bare, source.places)
     texts = [part.strip() for part in match["parameters"].split(",") if part.strip()]
     return Entry(
         name,
@@ -278,15 +303,15 @@ def read_entry(text: str, wanted: str | None, file: str) -> Entry:
     )
 
 
-def _check_constant_memory(bare: str, file: str) -> None:
+def _check_constant_memory(bare: str, places: Sequence[str]) -> None:
     """Refuse constant memory without values: its host program fills it, and a launch does not."""
     for match in _CONSTANT.finditer(bare):
         is_used = len(re.findall(rf"\b{match['name']}\b", bare)) > 1
         kind = " ".join(_QUALIFIERS.sub(" ", match["type"]).split())
         if is_used and "=" not in match["rest"] and "{" not in match["rest"]:
-            line = bare.count("\n", 0, match.start("rest")) + 1
+            place = places[bare.count("\n", 0, match.start("rest"))]
             raise UsageError(
-                f"{file}:{line}: {match['name']} is constant memory, which a host program fills "
+                f"{place}: {match['name']} is constant memory, which a host program fills "
                 "and a launch does not",
                 code="bad_source",
                 mend="give it its values there, or make it a parameter of the entry: const "

@@ -27,6 +27,9 @@ from greenfast.search.text import one_line, shortened, visible
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 ENDINGS = (
     ".gz",
+    ".bz2",
+    ".xz",
+    ".zst",
     ".json",
     ".jsonl",
     ".csv",
@@ -48,7 +51,7 @@ def import_space(
         typer.Argument(
             metavar="FILE",
             help="A T4 result file, a Kernel Tuner cache, JSON of KTT or CLTune, or a table (CSV), "
-            "plain or in gzip.",
+            "plain or compressed (gzip, bz2, xz).",
         ),
     ],
     name: Annotated[

@@ -44,8 +44,11 @@ _NUMPY_INTEGER = re.compile(r"u?int(8|16|32|64)")
 _PROBLEM_SIZE_PLACE, _TUNE_PARAMS_PLACE = 2, 4  # among the arguments of tune_kernel
 
 
-def read_tune_file(path: Path) -> Tuning:
-    """Parameters, restrictions and the launch of a Python file, which is not run."""
+def read_tune_file(path: Path, *, has_grid: bool = False) -> Tuning:
+    """Parameters, restrictions and the launch of a Python file, which is not run.
+
+    With `has_grid` the caller knows the grid, and what the script tells of it is not read.
+    """
     file = visible(path)
     try:
         tree = ast.parse(read_author_file(path, file))
@@ -64,7 +67,7 @@ def read_tune_file(path: Path) -> Tuning:
                 script.assigned(node.target, node.value)
         elif _called(node) == "tune_kernel":
             script.tuned(node)
-    return script.tuning()
+    return script.tuning(has_grid)
 
 
 def _before_the_first_tuning(tree: ast.Module) -> Iterator[ast.AST]:
@@ -164,7 +167,7 @@ class _Script:
             return self._given[_ASSIGNED[value.id]]
         return self._lists.get(value.id, value)
 
-    def tuning(self) -> Tuning:
+    def tuning(self, has_grid: bool) -> Tuning:
         if not self._parameters:
             raise UsageError(
                 f"{self._file} assigns no tune_params",
@@ -173,14 +176,20 @@ class _Script:
             )
         names = tuple(self._parameters)
         restrictions = self._texts("restrictions", names)
-        divisors = tuple(
-            self._texts(f"grid_div_{axis}", names) if self._is_given(f"grid_div_{axis}") else None
-            for axis in "xyz"
-        )
-        tuning = Tuning(self._parameters, restrictions, self._problem_size(), divisors)
+        tuning = Tuning(self._parameters, restrictions)
+        if not has_grid:
+            tuning = replace(
+                tuning, problem_size=self._problem_size(), grid_divisors=self._divisors(names)
+            )
         if not self._is_given("block_size_names"):
             return tuning
         return replace(tuning, block_names=self._texts("block_size_names", names))
+
+    def _divisors(self, names: Sequence[str]) -> tuple[tuple[str, ...] | None, ...]:
+        return tuple(
+            self._texts(f"grid_div_{axis}", names) if self._is_given(f"grid_div_{axis}") else None
+            for axis in "xyz"
+        )
 
     def _is_given(self, what: str) -> bool:
         value = self._given.get(what)
@@ -207,9 +216,17 @@ class _Script:
             return ProblemSize(node.id, known if type(known) is int else None)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return ProblemSize(node.value)  # Kernel Tuner's way to name a parameter
-        size = _constant(node, self._constants, self._where(node))
+        try:
+            size = _constant(node, self._constants, self._where(node))
+        except UsageError:
+            size = None
         if type(size) is not int:
-            raise _not_understood("the problem's size", self._where(node))
+            raise UsageError(
+                f"{self._where(node)}: the problem's size {ast.unparse(node)[:60]!r} cannot be "
+                "read, because the file is not run",
+                code="bad_tune_file",
+                mend='give the grid, for example --grid "ceil_div(n, block_size_x)"',
+            )
         return ProblemSize(value=size)
 
     def _where(self, node: ast.expr) -> str:

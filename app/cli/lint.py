@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from greenfast.app.cli.new_files import DEFAULT_FOLDER
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import print_json
 from greenfast.app.cli.services import opened_services
+from greenfast.app.views.own_kernels import hidden_kernels
 from greenfast.app.views.terminal import say
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import UsageError
-from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.catalogue import Catalogue, kernels_below
 from greenfast.search.text import visible
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def lint(
     from greenfast.search.diagnose.lint import lint_kernel, sorted_problems, usable_toolchain
 
     with opened_services() as services:
+        for sentence in hidden_kernels(services.catalogue):
+            say(f"greenfast: {sentence}")
         folders = _folders(kernel or [], services.catalogue)
         toolchain = usable_toolchain(lambda: services.toolchain)
         reports: dict[Path, Sequence[Problem]] = {}
@@ -87,13 +89,7 @@ def _show(folder: Path, problems: Sequence[Problem]) -> None:
 def _folders(names: list[str], catalogue: Catalogue) -> tuple[Path, ...]:
     """The kernels' folders; UsageError for a name that is no kernel and no folder."""
     if not names:
-        from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
-
-        own = [
-            folder
-            for folder in (*catalogue.folders.values(), *_below(Path(DEFAULT_FOLDER)))
-            if not folder.resolve().is_relative_to(REPOSITORY_TEMPLATES.resolve())
-        ]
+        own = [folder for kernels in catalogue.own.values() for folder in kernels.values()]
         if not own:
             raise UsageError(
                 "there are no kernels of your own",
@@ -104,14 +100,11 @@ def _folders(names: list[str], catalogue: Catalogue) -> tuple[Path, ...]:
     folders: list[Path] = []
     for name in names:
         path = Path(name)
-        here = Path(DEFAULT_FOLDER) / name
         # A folder of that name that holds no kernel, such as one of results, does not hide it.
-        is_known = name in catalogue.folders or (here / "kernel.toml").is_file()
+        is_known = name in catalogue.folders
         if os.sep in name or (path.is_dir() and not (is_known and not _holds_kernels(path))):
             folders += _of_path(path)
-        elif name not in catalogue.folders and (here / "kernel.toml").is_file():
-            folders.append(here)
-        elif name in catalogue.folders:
+        elif is_known:
             folders.append(catalogue.folders[name])
         else:
             catalogue.kernel(name)
@@ -119,13 +112,13 @@ def _folders(names: list[str], catalogue: Catalogue) -> tuple[Path, ...]:
 
 
 def _holds_kernels(path: Path) -> bool:
-    return (path / "kernel.toml").exists() or bool(_below(path))
+    return (path / "kernel.toml").exists() or bool(kernels_below(path))
 
 
 def _of_path(path: Path) -> list[Path]:
     if (path / "kernel.toml").exists():
         return [path]
-    below = _below(path)
+    below = list(kernels_below(path).values())
     if not below:
         raise UsageError(
             f"{visible(path)} holds no kernel",
@@ -133,10 +126,6 @@ def _of_path(path: Path) -> list[Path]:
             mend="a kernel's folder holds kernel.toml",
         )
     return below
-
-
-def _below(root: Path) -> list[Path]:
-    return [path.parent for path in sorted(root.glob("*/kernel.toml"))]
 
 
 def _headers(services: Services, folder: Path) -> tuple[Path, ...]:

@@ -10,10 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from greenfast.search.errors import UsageError
-from greenfast.search.kernels.catalogue import PATH_VARIABLE, REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.catalogue import (
+    HERE,
+    PATH_VARIABLE,
+    REPOSITORY_TEMPLATES,
+    Catalogue,
+    listed_roots,
+)
 from greenfast.search.text import shortened, visible
 
-DEFAULT_FOLDER = "kernels"
 SCAFFOLD = Path(__file__).parent / "scaffold"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _RESERVED = frozenset({"include", "kernel", "reference", "gf", "greenfast"})
@@ -47,8 +52,7 @@ def target_root(given: Path | None) -> Path:
     """Where new kernels go: the given folder, the first on the template path, or ./kernels."""
     if given is not None:
         return given
-    listed = [word for word in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if word]
-    return Path(listed[0]) if listed else Path(DEFAULT_FOLDER)
+    return next(iter(listed_roots()), Path(HERE))
 
 
 def write_kernel(root: Path, name: str, files: Mapping[str, str]) -> Path:
@@ -107,13 +111,8 @@ def add_files(folder: Path, files: Mapping[str, str]) -> None:
 
 def own_kernel_folder(name: str, root: Path | None) -> Path:
     """The folder of the author's kernel `name`; UsageError for a shipped or unknown kernel."""
-    places = [root] if root is not None else []
-    here = Path(DEFAULT_FOLDER)
-    if (here / name / "kernel.toml").is_file():
-        places.append(here)
-    for place in places:
-        if (place / name / "kernel.toml").is_file():
-            return place / name
+    if root is not None and (root / name / "kernel.toml").is_file():
+        return root / name
     kernel = Catalogue.from_environment().kernel(name)
     if kernel.folder.resolve().is_relative_to(REPOSITORY_TEMPLATES.resolve()):
         raise UsageError(
@@ -126,8 +125,7 @@ def own_kernel_folder(name: str, root: Path | None) -> Path:
 
 def path_advice(root: Path) -> str:
     """The command that makes kernels below `root` known; empty when they are."""
-    listed = os.environ.get(PATH_VARIABLE, "").split(os.pathsep)
-    if any(word and Path(word).resolve() == root.resolve() for word in listed):
+    if any(known.resolve() == root.resolve() for known in Catalogue.from_environment().own):
         return ""
     return f"export {PATH_VARIABLE}={root.resolve()}"
 

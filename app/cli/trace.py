@@ -133,7 +133,7 @@ def show_trace(traced: TraceResult) -> None:
                     (
                         row.kernel,
                         " ".join(f"{name}={size}" for name, size in row.dims.items()),
-                        " ".join(row.options.values()),
+                        " ".join(f"{name}={value}" for name, value in row.options.items()),
                         row.count,
                         f"{traced.weight(row):g}",
                     )
@@ -147,7 +147,7 @@ def show_trace(traced: TraceResult) -> None:
     if not traced.workloads:
         out.print("The program made no call that a kernel covers, so no file is written.")
     if "rmsnorm" in traced.kernels:
-        out.print("The kernel rmsnorm also adds a residual before it normalises.")
+        out.print("The kernel rmsnorm also adds a residual, and the calls of RMSNorm do not.")
     if traced.lost:
         out.print(f"{traced.lost} calls could not be read.")
 

@@ -31,8 +31,8 @@ def verify(
         bool,
         typer.Option(
             "--trust",
-            help="Run the bundle's own reference and template, although this installation does "
-            "not know them.",
+            help="Run the bundle's own reference and template, and go by its kernel.toml and "
+            "template.toml, although this installation does not know them.",
         ),
     ] = False,
     as_json: AsJson = False,

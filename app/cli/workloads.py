@@ -10,6 +10,7 @@ import typer
 from greenfast.app.cli.options import AsJson, Kernel
 from greenfast.app.cli.output import console, print_json, table
 from greenfast.app.settings import Settings
+from greenfast.search.errors import UsageError
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workload_files import WeightedWorkload, read_workloads
 
@@ -66,8 +67,18 @@ def _requested(
         return tuple(WeightedWorkload(workload, 1.0) for workload in kernel.workloads)
     rows = read_workloads(file, kernel) if file is not None else ()
     rows += tuple(WeightedWorkload(kernel.workload(text), 1.0) for text in texts)
+    refused: list[UsageError] = []
     for row in rows:
-        require_memory(kernel, row.workload)
+        try:
+            require_memory(kernel, row.workload)
+        except UsageError as error:
+            refused.append(error)
+    if refused:
+        raise UsageError(
+            "; ".join(error.message for error in refused),
+            code=refused[0].code,
+            mend=refused[0].mend,
+        )
     return rows
 
 

@@ -17,6 +17,7 @@ from greenfast.app.views.problems import status_of
 from greenfast.app.wiring import Services
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.gates import GateLimits
+from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Workload, WorkloadValues
 from greenfast.search.loop.plan import (
@@ -96,12 +97,15 @@ class FieldError(UsageError):
 @router.get("/new")
 def new_page(request: Request, kernel: str = "", workload: str = "") -> Response:
     services = services_of(request)
-    names = services.catalogue.names()
-    spec = services.catalogue.kernel(kernel or next(iter(names), ""))
+    spec = services.catalogue.kernel(kernel or _first_that_loads(services.catalogue))
     given = defaults(spec)
     if workload:
         _preselect(given, spec, spec.workload(workload))
     return form_page(services, spec, given, None)
+
+
+def _first_that_loads(catalogue: Catalogue) -> str:
+    return next((each.name for each in catalogue.kernels() if isinstance(each, KernelSpec)), "")
 
 
 def _preselect(given: dict[str, Any], kernel: KernelSpec, workload: Workload) -> None:

@@ -20,7 +20,7 @@ TrialText = Annotated[
     str,
     Query(
         max_length=LONGEST,
-        description="SEARCH/NUMBER, SEARCH/best or SEARCH/baseline; a search stands for its best",
+        description="SEARCH/NUMBER, SEARCH/best or SEARCH/baseline; a search means its best trial",
     ),
 ]
 

@@ -18,6 +18,7 @@ import uvicorn
 from greenfast.app.service.application import create_app
 from greenfast.app.service.connections import bounded_protocol, raise_descriptor_limit
 from greenfast.app.settings import Settings, is_loopback
+from greenfast.app.views.own_kernels import own_folders, own_problems
 from greenfast.app.views.terminal import say
 from greenfast.app.wiring import Services
 from greenfast.search.children import kill_group, safe_path
@@ -134,6 +135,10 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         self._supervisor.start()
+        for folder in own_folders(self._services.catalogue):
+            say(f"greenfast: kernels of your own in {folder}")
+        for problem in own_problems(self._services.catalogue):
+            say(f"greenfast: left out: {problem}")
         print(f"greenfast serves {self._url}", flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -73,7 +73,7 @@ class AblationOut(Output):
     confidence: float
     complete: bool = Field(description="false: it was interrupted; the command goes on with it")
     environment: dict[str, str]
-    caveats: list[str] = Field(description="what this ablation cannot say")
+    caveats: list[str] = Field(description="limits of this ablation")
     summary: str
     findings: list[FindingOut]
     recorded_at: str

@@ -69,8 +69,8 @@ class SourceDiffOut(Output):
     same: bool
     added: int
     removed: int
-    text: str = Field(description="a unified diff; empty where a source is missing")
-    is_cut: bool = Field(description="the diff is longer than what is shown")
+    text: str = Field(description="a unified diff; empty if a source is missing")
+    is_cut: bool = Field(description="the diff is longer than the text shown")
 
 
 class CompareOut(Output):

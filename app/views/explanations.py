@@ -34,7 +34,7 @@ class StageOut(Output):
 class RungOut(Output):
     """One step of the ladder."""
 
-    changed: list[str] = Field(description="name=value of what this step sets")
+    changed: list[str] = Field(description="the values that this step sets, as name=value")
     outcome: str = Field(description="right or wrong")
     stage: str
     reason: str
@@ -65,13 +65,13 @@ class ExplanationOut(Output):
     stage: str
     reason: str
     conclusion: str
-    first_stage: str = Field(description="the first wrong stage of the computation; empty: none")
-    shown_by: str = Field(description="probes, safety or access: what names that stage")
+    first_stage: str = Field(description="the first wrong stage of the computation, or empty")
+    shown_by: str = Field(description="the source of that finding: probes, safety or access")
     stages: list[StageOut]
     not_probed: str = Field(description="why there are no stages")
-    start: str = Field(description="the correct preset that the ladder begins with; empty: none")
+    start: str = Field(description="the correct preset that the ladder begins with, or empty")
     rungs: list[RungOut]
-    ladder: str = Field(description="what the ladder shows")
+    ladder: str = Field(description="the finding of the ladder")
     errors: list[ErrorOut]
     error_sentences: list[str]
     lengths: str = Field(description="how the failures depend on sizes")

@@ -23,7 +23,9 @@ class ParentOut(Output):
     number: int | None = Field(
         description="the first trial of this search that tried it; null: it is of another search"
     )
-    changed: list[ChangeOut] = Field(description="what the child changed; `before`: the parent's")
+    changed: list[ChangeOut] = Field(
+        description="the values that the child changed; `before`: the parent's"
+    )
 
 
 class GenerationOut(Output):

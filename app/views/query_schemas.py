@@ -54,4 +54,4 @@ class NegativesQuery(PageQuery):
 
 class ChampionsQuery(PageQuery):
     kernel: str | None = Field(None, max_length=100)
-    replaced: bool = Field(False, description="also former champions")
+    replaced: bool = Field(False, description="include former champions")

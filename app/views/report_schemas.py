@@ -20,7 +20,7 @@ class QuestionOut(Output):
     expected_gain: float | None = Field(description="a share of the baseline's time")
     gain: float | None = Field(description="1 - ratio of the best; null: no comparison")
     cost: str
-    answer: str = Field(description="what came out, with no claim beyond its kind of time")
+    answer: str = Field(description="the result, with no claim beyond its kind of time")
 
 
 class StageOut(Output):
@@ -30,7 +30,7 @@ class StageOut(Output):
     role: str = Field(description="baseline, preset, step, winner or near miss")
     design: str
     verdict: str
-    status: str = Field(description="the verdict, or what it was rejected for")
+    status: str = Field(description="the verdict, or the reason of a rejection")
     time_us: float | None
     ratio: float | None = Field(description="time / the baseline's")
     registers: int | None

@@ -66,9 +66,7 @@ class SearchSubmission(Input):
     min_gain: float | None = Field(
         None, description="share of the baseline's time that counts as faster"
     )
-    confirm: bool = Field(
-        True, description="where times are measured, time the winner again in fresh processes"
-    )
+    confirm: bool = Field(True, description="on a GPU, time the winner again in fresh processes")
     mode: str | None = Field(
         None,
         description="of measured times: auto (by the workload's size), hot (data in L2), cold "
@@ -78,11 +76,13 @@ class SearchSubmission(Input):
     reuse: bool = Field(
         True, description="repeat verdicts that a search of the same scope has recorded"
     )
-    hypothesis: str = Field("", description="what you expect; the report puts it to the result")
+    hypothesis: str = Field(
+        "", description="what you expect; the report compares it with the result"
+    )
     expected_gain: float | None = Field(
         None, description="the gain that you expect, as a share of the baseline's time"
     )
-    cost: str = Field("", description="what trying it costs, in your own words")
+    cost: str = Field("", description="the cost of trying it, in your own words")
     cold: bool = Field(
         False,
         description="begin without presets, earlier verdicts, champions and the best candidates "

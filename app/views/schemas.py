@@ -39,7 +39,7 @@ class SearchOut(Output):
     best_time_us: float | None
     time_kind: str | None
     time_mode: str | None = Field(
-        description="of that time, where it is measured or replayed: hot or cold"
+        description="cache mode of a measured or replayed time: hot or cold"
     )
     mode: str = Field(description="of measured times, as requested")
     worker: str | None
@@ -83,7 +83,7 @@ class TrialOut(FiguresOut, Output):
     origin: str = Field(
         description="sampled, mutated, crossed, repaired, preset, seeded or submitted"
     )
-    preset: str = Field(description="empty: none")
+    preset: str = Field(description="a preset, or empty")
     parents: list[str] = Field(description="digests of the candidates that it was derived from")
     wanted: dict[str, ScalarValue] = Field(
         description="of a repaired candidate: the sampler's values that were replaced because "
@@ -184,7 +184,7 @@ class WorkloadResultOut(Output):
     time_median_us: float
     time_kind: str
     baseline_median_us: float | None
-    ratio: float | None = Field(description="time / the baseline's time, where there is one")
+    ratio: float | None = Field(description="time / the baseline's time, if there is a baseline")
     ratio_low: float | None = Field(description="null: the time was not measured")
     ratio_high: float | None
     confirmed: bool = Field(description="the ratio is that of fresh processes")
@@ -216,7 +216,7 @@ class SearchDetailOut(SearchOut):
     peers: list[PeerOut]
     objectives: list[str] = Field(description="of the strategy; the best is the fastest correct")
     start: str = Field(
-        description="cold, or warm: what the strategy began with, such as presets and the best "
+        description="cold, or warm: the strategy's start, such as presets and the best "
         "candidates of other scopes"
     )
     by_workload: list[WorkloadResultOut] = Field(

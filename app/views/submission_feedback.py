@@ -23,20 +23,20 @@ _MESSAGE = re.compile(r"^(?P<file>[^\s:(]+)[:(](?P<line>\d+)[^ ]*:? *(?P<text>.*
 TRY = {
     "race": "order the two accesses: a barrier between them, another index, or an atomic",
     "uninitialised": "write this memory before it is read, on every path and by every thread",
-    "in_flight_read": "wait for the copy (and pass a barrier) before reading what it writes",
+    "in_flight_read": "wait for the copy (and pass a barrier) before reading its destination",
     "unwaited_copy": "wait for every copy before the kernel ends",
-    "out_of_bounds": "mask the access with the tensor's size; sizes are not multiples of a tile",
+    "out_of_bounds": "mask the access with the tensor's size, which may not be a tile's multiple",
     "misaligned": "align the address to the size of the access, or use a narrower one",
     "deadlock": "let every thread of the block or warp reach the same barrier",
     "divergence": "let every thread of the block or warp reach the same barrier",
     "wrong_values": "compare the first wrong element by hand; start with the smallest failing case",
-    "not_finite": "look for a division by zero, an overflow, or an infinity less an infinity",
-    "unwritten": "write every element of the output, also in the last, partial tile",
+    "not_finite": "look for a division by zero, an overflow, or an infinity minus an infinity",
+    "unwritten": "write every element of the output, even in the last, partial tile",
     "input_changed": "write to outputs and workspaces only",
     "timeout": "bound the loops; a wait for another block may never end",
     "spills": "keep fewer values in registers: smaller tiles, less unrolling, or more threads",
-    "over_device_limit": "use fewer registers or less shared memory a block",
-    "slower": "start from the counters below: what the time goes into",
+    "over_device_limit": "use fewer registers or less shared memory per block",
+    "slower": "start from the counters below, which show where the time goes",
 }
 
 

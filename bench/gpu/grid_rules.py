@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, log
+from math import ceil, exp, log
 from pathlib import Path
 
 from bench.gpu.grid_shapes import ALIGNED, FAMILIES, Cell, Place, Side, cells, key, place_of, sides
@@ -19,6 +19,7 @@ from bench.gpu.grid_times import FALLBACK
 from bench.gpu.measured_gpu import DEFAULT, result_of
 from bench.gpu.runtime_pool import own_times
 from bench.gpu.runtime_shapes import Shape
+from bench.gpu.waves import Waves
 from bench.results import RESULTS, Row, find_result, read_result
 
 WON = 0.93  # of the library's time, at most
@@ -32,6 +33,8 @@ WON_UNTIMED = 0.6  # of the library's time, where a point beside has no time of 
 # A block that stays walks row tiles of one batch: with more batches than this, some multiprocessors
 # have a block more than others, and B * H, the grids' axis, does not tell.
 MOST_BATCHES = 32
+STILL_WON = 0.95  # of the library's time, where a shape has more waves than the point
+NO_WAVES: Mapping[str, Waves] = {}
 AXES = ("B * H", "S_q", "S_kv")
 Ratios = dict[str, float]  # by label: our time over the library's
 Sides = frozenset[Side]
@@ -164,11 +167,15 @@ def uses(group: Sequence[Judged]) -> dict[Place, str]:
 
 
 def rules_of(
-    group: Sequence[Judged], ids: Mapping[str, str], staying: frozenset[str] = frozenset()
+    group: Sequence[Judged],
+    ids: Mapping[str, str],
+    staying: frozenset[str] = frozenset(),
+    waves: Mapping[str, Waves] = NO_WAVES,
 ) -> list[Row]:
     """Rules in the order of the grids; neighbours along the last axis are joined.
 
-    `staying`: labels of kernels whose blocks stay, which serve few batches.
+    `staying`: labels of kernels whose blocks stay, which serve few batches. `waves` by id: a cell
+    is left out as far as more waves than the point's would cost its gain.
     """
     served = uses(group)
     rules: list[Row] = []
@@ -180,6 +187,10 @@ def rules_of(
         use, when = ids[served[place]], conditions(item, served[place])
         if served[place] in staying:
             when.append({"value": "B", "above": 0, "at_most": MOST_BATCHES})
+        if use in waves:
+            ratio = item.ratios[served[place]] / STILL_WON
+            if limit := waves[use].limit(item.row["dims"], farthest(item), ratio):
+                when.append(limit)
         if rules and rules[-1]["use"] == use and last == before(place) and joins(rules[-1], when):
             for joined, part in zip(rules[-1]["when"], when, strict=True):
                 joined["at_most"] = max(joined["at_most"], part["at_most"])
@@ -187,6 +198,17 @@ def rules_of(
             rules.append({"when": when, "use": use})
         last = place
     return rules
+
+
+def farthest(item: Judged) -> Row:
+    """The largest dims of a cell, with the heads of its point."""
+    dims = dict(item.row["dims"])
+    for part in item.cell.when:
+        if part["value"] in ("S_q", "S_kv"):
+            dims[part["value"]] = part["at_most"]
+        elif part["value"] == AXES[0]:
+            dims["B"] = ceil(part["at_most"] / dims["H"])
+    return dims
 
 
 def joins(rule: Row, when: Sequence[Row]) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,6 +28,7 @@ from bench.gpu.runtime_calls import PEERS
 from bench.gpu.runtime_pool import Point, own_times, stored_points, valid_entry
 from bench.gpu.set_files import Built, Entry, built, bundle_bytes
 from bench.gpu.tuned_set import DIMS, SETS, joined_parts, read_part
+from bench.gpu.waves import Waves, waves_of
 from bench.results import RESULTS, Row, read_result
 from greenfast.runtime.archive import read_archive
 from greenfast.runtime.read_bundle import kernel_set
@@ -107,13 +109,11 @@ def grid_set(
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     kernel = catalogue.kernel("attention")
     entries: list[Entry] = []
-    groups: list[Row] = []
-    served = 0
+    groups: list[_Group] = []
     for width, mask in sorted({kind_of(row) for row in (*(it.row for it in everything), *singles)}):
         group = [item for item in everything if kind_of(item.row) == (width, mask)]
         alone = [row for row in singles if kind_of(row) == (width, mask)]
         by_cell = uses(group)
-        served += len(by_cell)
         won = [label for row in alone if (label := won_by(row)) is not None]
         labels = sorted({*by_cell.values(), *won})
         ids = {label: f"k{len(entries) + at}" for at, label in enumerate(labels)}
@@ -124,18 +124,30 @@ def grid_set(
                 raise SystemExit(f"{label} is excluded for {compiled}: templates changed")
             entries.append(entry)
         if labels:
-            groups.append(dispatch_group(compiled, group, by_cell, alone, ids, staying(points)))
+            groups.append(_Group(compiled, group, by_cell, alone, ids))
     kernels, versions = compiled_kernels(catalogue, kernel, entries, kept, gpu)
-    content = bundle_bytes(
-        kernel, kernels, groups, device(gpu), name="measured", toolchain=versions
-    )
+    waves = {f"k{number}": waves_of(item, device(gpu)) for number, item in enumerate(kernels)}
+    stay = staying(points)
+    rows = [dispatch_group(group, stay, waves) for group in groups]
+    content = bundle_bytes(kernel, kernels, rows, device(gpu), name="measured", toolchain=versions)
     return content, {
         "bytes": len(content),
         "kernels": len(kernels),
-        "rules": sum(len(group["rules"]) for group in groups),
+        "rules": sum(len(row["rules"]) for row in rows),
         "points": len(everything),
-        "served": served,
+        "served": sum(len(group.served) for group in groups),
     }
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The cells and shapes of one set of compile-time values, and the kernels that they use."""
+
+    compiled: Row
+    cells: Sequence[Judged]
+    served: Mapping[Place, str]  # labels
+    alone: Sequence[Row]  # shapes with a rule each
+    ids: Mapping[str, str]  # by label
 
 
 def compiled_kernels(
@@ -169,26 +181,20 @@ def with_others(content: bytes, path: Path, dtype: str) -> bytes:
     return joined_parts(parts)
 
 
-def dispatch_group(
-    compiled: Row,
-    group: Sequence[Judged],
-    served: dict[Place, str],
-    alone: Sequence[Row],
-    ids: dict[str, str],
-    staying: frozenset[str],
-) -> Row:
+def dispatch_group(group: _Group, staying: frozenset[str], waves: Mapping[str, Waves]) -> Row:
+    cells, alone, served, ids = group.cells, group.alone, group.served, group.ids
     return {
-        "compiled": compiled,
-        "region": region_of([item.row["dims"] for item in group] + [row["dims"] for row in alone]),
+        "compiled": group.compiled,
+        "region": region_of([item.row["dims"] for item in cells] + [row["dims"] for row in alone]),
         "rules": [
             *(exactly(row, ids) for row in alone),
-            *rules_of(group, ids, staying),
+            *rules_of(cells, ids, staying, waves),
             {"when": [], "use": "library"},
         ],
         "outside": "library",
         "workloads": [
             workload_of(item, served[key(item.cell)], ids)
-            for item in group
+            for item in cells
             if served.get(key(item.cell)) in item.row["times"] and item.is_own
         ]
         + [single_of(row, ids) for row in alone],
@@ -214,7 +220,7 @@ def region_of(measured: Sequence[Row]) -> Row:
     return {name: [1, int(BEYOND * most.get(name, heads))] for name in DIMS}
 
 
-def workload_of(item: Judged, label: str, ids: dict[str, str]) -> Row:
+def workload_of(item: Judged, label: str, ids: Mapping[str, str]) -> Row:
     time_us = item.row["times"][label]
     return {
         "name": item.row["shape"],
@@ -241,7 +247,7 @@ def won_by(row: Row) -> str | None:
     return label
 
 
-def exactly(row: Row, ids: dict[str, str]) -> Row:
+def exactly(row: Row, ids: Mapping[str, str]) -> Row:
     """What was measured on a shape comes before what is expected of its cell."""
     label, dims = won_by(row), row["dims"]
     return {
@@ -250,7 +256,7 @@ def exactly(row: Row, ids: dict[str, str]) -> Row:
     }
 
 
-def single_of(row: Row, ids: dict[str, str]) -> Row:
+def single_of(row: Row, ids: Mapping[str, str]) -> Row:
     times, label = own_times(row), won_by(row)
     use = ids[label] if label else "library"
     return {

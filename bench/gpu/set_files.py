@@ -23,6 +23,7 @@ from greenfast.search.render import RenderFailed, render
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import Resolved, Space, resolve
 from greenfast.search.toolchain import CompileFailed, Toolchain
+from greenfast.search.toolchain.ptxas import EntryFigures
 
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 COMPILE_OPTIONS = ("--std=c++17",)
@@ -48,6 +49,7 @@ class Built:
     files: Mapping[str, bytes]
     cubin: bytes
     arch: str
+    figures: tuple[EntryFigures, ...]  # of ptxas
 
 
 def built(
@@ -76,7 +78,7 @@ def built(
         "template.toml": template.path.with_suffix("").with_suffix(".toml").read_bytes(),
         "template.cu.j2": template.text.encode(),
     }
-    return Built(entry, source.digest, files, cubin.code, arch)
+    return Built(entry, source.digest, files, cubin.code, arch, cubin.entries)
 
 
 def _launch(

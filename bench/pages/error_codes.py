@@ -19,7 +19,7 @@ FAULT = "Fault"  # the class; all others are mistakes
 GROUPS = ("mistake", "fault", "refusal")
 Sentences = dict[str, list[str]]
 ABOUT = """An error has a `code` for programs and a sentence for people, often with a remedy
-(`mend`). Codes stay; sentences may change. `...` stands for a name or a number, and a code has up
+(`mend`). Codes do not change; sentences may. `...` stands for a name or a number, and a code has up
 to two of its sentences here. `unknown_KIND` refuses an unknown name of that kind; the remedy lists
 the known ones."""
 MISTAKES = """A mistake in a request or in a kernel's files. Exit code 2. Over REST:

@@ -63,7 +63,8 @@ def form_page(kind: str, title: str) -> str:
     files = {
         "kernel": "A kernel is a folder with kernel.toml, [reference.py](reference-py.md), and "
         "for each template a "
-        "[.toml](template-toml.md) and a .cu.j2.",
+        "[.toml](template-toml.md) and a .cu.j2. It lies in ./kernels of the folder that a command "
+        "is run in, or in a folder on GREENFAST_TEMPLATE_PATH.",
         "template": "A template is two files: NAME.toml, described here, and NAME.cu.j2, CUDA "
         "C++ with "
         "[Jinja](https://jinja.palletsprojects.com) in it. The text sees parameters, locals, "

@@ -27,7 +27,7 @@ class Explanation:
         if self.kernel is None and not self.has_library:
             return f"{self.operation}: no kernel of {self.origin} takes this call: {self.why}"
         if self.kernel is None:
-            return f"{self.operation}: the library's own, because {self.why}"
+            return f"{self.operation}: the library's own operation, because {self.why}"
         sizes = ", ".join(
             f"{launch.entry} {launch.grid} x {launch.block}" for launch in self.launches
         )

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from greenfast.runtime.calls import Prepared, Refused, choose, misaligned, run
+from greenfast.runtime.driver import device_facts
 from greenfast.runtime.explanation import Explanation, explanation
 from greenfast.runtime.frameworks import (
     Framework,
@@ -28,11 +29,12 @@ from greenfast.runtime.signatures import (
     set_of,
 )
 from greenfast.runtime.tuned import set_for
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import Fault, UsageError
 from greenfast.search.text import shortened
 
 MOST_SIGNATURES = 1024  # of CuPy's arrays that are kept
 OPERATIONS = {"attention": "attention", "rms_norm": "rmsnorm"}
+DEFAULT_GPU = "NVIDIA H200"  # of shapes that are explained where there is no GPU
 
 
 def public(name: str) -> Callable[..., Any]:
@@ -217,7 +219,8 @@ def explain(operation: Any, *inputs: Any, **settings: Any) -> Explanation:
     """Which kernel a call would run and why, or why PyTorch's own operation would.
 
     `operation` is `greenfast.attention`, `greenfast.rms_norm` or a name of these; then the call's
-    arguments. Without tensors, dims and options by name, and `gpu="NVIDIA H200"`:
+    arguments. Without tensors, dims and options by name, and a GPU; by default it is the first of
+    this machine, or an H200 where there is none:
     `explain("attention", gpu="NVIDIA H200", B=2, H=8, S_q=256, D=64, dtype="bf16")`.
     """
     name = operation if isinstance(operation, str) else getattr(operation, "__name__", "")
@@ -274,10 +277,18 @@ def _device_of(tensor: Any) -> int | None:
     return framework.device(tensor) if framework else None
 
 
+def _gpu_here() -> str:
+    """The name of the first GPU; DEFAULT_GPU where there is none."""
+    try:
+        return device_facts(0).name
+    except Fault:
+        return DEFAULT_GPU
+
+
 def _explained_shape(operation: str, settings: dict[str, Any]) -> Explanation:
     """From dims and options by name, on a GPU that need not be there."""
-    gpu = str(settings.pop("gpu", "NVIDIA H200"))
-    kernels = set_for(operation, gpu)
+    gpu = settings.pop("gpu", None)
+    kernels = set_for(operation, _gpu_here() if gpu is None else str(gpu))
     if isinstance(kernels, str):
         return Explanation(operation, None, kernels, "")
     from greenfast.runtime.calls import Call

@@ -105,7 +105,7 @@ class KernelSet:
             if not low <= int(values[name]) <= high:
                 return self._outside(
                     group,
-                    f"{name}={values[name]} is outside of {low} to {high}, which was measured",
+                    f"{name}={values[name]} is outside the measured range {low} to {high}",
                 )
         for rule in group.rules:
             try:
@@ -113,7 +113,7 @@ class KernelSet:
                     continue
             except SpecError as error:
                 return Choice(None, f"the rule {rule} of {self.origin} fails: {error.message}")
-            why = f"the table of {self.origin} says so for {rule}"
+            why = f"the table of {self.origin} has the rule {rule}"
             if rule.use == LIBRARY:
                 return Choice(None, f"another library was faster there: {why}", group.measured)
             return Choice(self.programs[rule.use], why, group.measured)

@@ -12,12 +12,13 @@ from difflib import get_close_matches
 
 from greenfast.search.diagnose.device_extract import Kernel
 from greenfast.search.errors import UsageError
+from greenfast.search.kernels.tables import ENTRY_ALIAS
 from greenfast.search.text import file_line
 
 _ENTRY = re.compile(
     r"\s*(?:::)?([A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)\s*(<.*>)?\s*(\(.+\))?\s*\Z", re.DOTALL
 )
-ALIAS = "greenfast_entry_"
+ALIAS = ENTRY_ALIAS
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ class Subject:
                     self.template,
                     self.point,
                     case,
-                    self.target.case_data(self.kernel, case),
+                    self.target.timed_data(self.kernel, case),
                     optional_outputs=False,
                 ),
                 mode=self.conditions.mode,

@@ -11,7 +11,7 @@ from greenfast.search.devices.occupancy import occupancy
 from greenfast.search.errors import Fault
 from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.targets.base import GateLimits
-from greenfast.search.toolchain.launch_bounds import over_launch_bounds
+from greenfast.search.toolchain.launch_bounds import other_clusters, over_launch_bounds
 from greenfast.search.toolchain.ptxas import parse_notes
 from greenfast.search.verdict import AssemblerNote, Failed, Passed, PtxasEvidence, Reason
 
@@ -51,6 +51,8 @@ def _bad_launch(subject: Subject, evidence: PtxasEvidence) -> Iterator[Breach]:
         if lacking := device_lacks(shape, subject.target.device):
             yield Reason.OVER_DEVICE_LIMIT, lacking
     if differing := misdeclared(subject.source.text, clusters):
+        yield Reason.LAUNCH_ERROR, differing
+    if differing := other_clusters(subject.machine_code.ptx, clusters):
         yield Reason.LAUNCH_ERROR, differing
     if beyond := over_launch_bounds(
         subject.machine_code.ptx, subject.source.entries, evidence.threads_per_block

@@ -80,12 +80,21 @@ def _shape(entry: Table, dims: tuple[Dim, ...]) -> tuple[str, ...]:
                 mend=f'give it a name: under [dims] write size_{size} = {{ time = "compile", '
                 f'values = [{size}], default = "{size}" }}, and here "size_{size}"',
             )
-        if size not in names:
+        if size in names:
+            continue
+        if isinstance(size, str) and not _IDENTIFIER.match(size):
             raise SpecError(
-                f"{entry.where}: shape names {size!r}, which is not a dim",
+                f"{entry.where}: shape holds {size!r}, and a shape is made of the names of dims",
                 code="unknown_dim",
-                mend="known: " + (", ".join(names) or "none"),
+                mend='give the size a name: under [dims] write NAME = { time = "run", '
+                f'default = "{size}" }}, here "NAME", and below [[requires]] with that = '
+                f'"NAME == {size}" and because = "a sentence"',
             )
+        raise SpecError(
+            f"{entry.where}: shape names {size!r}, which is not a dim",
+            code="unknown_dim",
+            mend="known: " + (", ".join(names) or "none"),
+        )
     if not sizes:
         raise SpecError(
             f"{entry.where}: shape is empty, and a tensor has at least one dim",

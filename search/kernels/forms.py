@@ -83,12 +83,12 @@ ARGUMENT = Form(
     "[[arguments]]",
     "The parameter list of every entry of every template, in this order; workspaces follow.",
     (
-        Key("name", {"type": "string", "pattern": IDENTIFIER_PATTERN}, "a name of its own"),
+        Key("name", {"type": "string", "pattern": IDENTIFIER_PATTERN}, "a unique name"),
         Key("kind", {"enum": list(KINDS)}, "`input` and `output` are pointers, `scalar` a value"),
         Key(
             "dtype",
             {"enum": list(DTYPES)},
-            "the storage type; `dtype`: the one that the option `dtype` names. A scalar is "
+            "the storage type; `dtype`: the type that the option `dtype` names. A scalar is "
             "`int32`, `int64`, `float32` or `float64`",
         ),
         Key("shape", STRINGS, "names of dims, the contiguous one last; not for scalars", "-"),
@@ -100,9 +100,12 @@ ARGUMENT = Form(
             "-",
         ),
         Key(
-            "optional", FLAG, "an output that may be a null pointer: it is off when timed", "false"
+            "optional",
+            FLAG,
+            "an output that may be a null pointer; it is not written when timed",
+            "false",
         ),
-        Key("contiguous", FLAG, "rows have no gaps, in no check", "false"),
+        Key("contiguous", FLAG, "no check puts gaps between its rows", "false"),
     ),
 )
 WORK = Form(
@@ -123,7 +126,7 @@ ALIGNMENT = Form(
 )
 WORKLOAD = Form(
     "[workloads.NAME]",
-    "A shape to time, by name. A mistake in it disables this workload only.",
+    "A shape to time, by name. A mistake in it disables only this workload.",
     (
         Key("title", TEXT, "a line for lists", "the name"),
         Key("dims", {"type": "object", "additionalProperties": INTEGER}, "sizes by dim", "{}"),
@@ -137,8 +140,8 @@ WORKLOAD = Form(
 )
 REQUIREMENT = Form(
     "[[requires]]",
-    "A condition on the sizes and options of a workload. Cases of drawn sizes, which greenfast "
-    "adds to the checks, meet it too, if all checks do.",
+    "A condition on the sizes and options of a workload. The random sizes that greenfast adds "
+    "to the checks satisfy it, too, if all checks do.",
     (
         Key("that", EXPRESSION, "it must hold"),
         Key("because", TEXT, "the sentence for a workload that fails; may use `{NAME}`"),
@@ -165,8 +168,8 @@ CHECK = Form(
         Key(
             "seeds",
             {"type": "integer", "minimum": 0},
-            "how often it is drawn; 0: outputs are not compared, and the gate `safety` runs the "
-            "first and the last blocks, for sizes that are too much for a reference",
+            "number of random seeds. 0: outputs are not compared, and the gate `safety` runs "
+            "the first and the last blocks, for sizes that are too large for a reference",
             "3",
         ),
         Key("when", EXPRESSION, "the check exists only when this holds", "always"),
@@ -220,15 +223,15 @@ PARAMETER = Form(
         Key(
             "when",
             EXPRESSION,
-            "an expression over parameters, options and compile-time dims: where it does not "
-            "hold, the parameter has its default",
+            "an expression over parameters, options and compile-time dims: if it does not hold, "
+            "the parameter has its default",
             "always",
         ),
     ),
 )
 CONSTRAINT = Form(
     "[[constraints]]",
-    "What is not worth compiling. What constraints exclude costs no trial.",
+    "Conditions for points that are worth compiling. Excluded points cost no trial.",
     (
         Key("expr", EXPRESSION, "it must hold: over parameters, locals, options, `sm_count`"),
         Key("because", TEXT, "the sentence for a point that fails; may use `{NAME}`"),
@@ -236,8 +239,8 @@ CONSTRAINT = Form(
 )
 LAUNCH = Form(
     "[[launches]]",
-    "One launch, in order. Block, cluster and shared memory may use what is known when rendering; "
-    "the grid may also use run-time dims.",
+    "One launch, in order. Block, cluster and shared memory may use all names known when "
+    "rendering; the grid may also use run-time dims.",
     (
         Key("entry", TEXT, 'the name of an `extern "C" __global__` function'),
         Key("grid", THREE, "blocks along x, y and z"),
@@ -301,7 +304,12 @@ TENSOR_MAP = Form(
         ),
         Key("box", {"type": "array", "items": EXPRESSION}, "elements that a copy moves, by axis"),
         Key("swizzle_bytes", EXPRESSION, "0, 32, 64 or 128", "0"),
-        Key("fill", {"enum": ["zero", "nan"]}, "what a copy beyond the tensor reads", "zero"),
+        Key(
+            "fill",
+            {"enum": ["zero", "nan"]},
+            "the value that a copy reads beyond the tensor",
+            "zero",
+        ),
         Key("l2_promotion_bytes", EXPRESSION, "0, 64, 128 or 256", "0"),
         Key("when", EXPRESSION, "it is an argument only when this holds", "always"),
     ),
@@ -365,9 +373,9 @@ KERNEL = Form(
         Key(
             "reference_uses",
             STRINGS,
-            "what reference.py imports: `KERNEL` for another kernel's reference, imported as "
-            "`KERNEL_reference`, or `MODULE:FUNCTION` for a function in MODULE.py beside it, in "
-            "the folder above, or shipped (`greenfast_bounds:summed`)",
+            "the modules that reference.py imports: `KERNEL` for another kernel's reference, "
+            "imported as `KERNEL_reference`, or `MODULE:FUNCTION` for a function in MODULE.py "
+            "beside it, in the folder above, or shipped (`greenfast_bounds:summed`)",
             "[]",
         ),
         Key("empty_dims", STRINGS, "dims that may be 0", "[]"),
@@ -380,14 +388,14 @@ TEMPLATE = Form(
         Key("name", NAME, "the name of the file"),
         Key("kernel", NAME, "the name of the folder"),
         Key("idea", TEXT, "what distinguishes it, in a sentence"),
-        Key("minimum_sm", INTEGER, "the least compute capability, times 10", "70"),
+        Key("minimum_sm", INTEGER, "the lowest compute capability, times 10", "70"),
         Key(
             "supports",
             {"type": "object", "additionalProperties": {"type": "array"}},
             "by dim or option, the values that the template can compute",
             "everything",
         ),
-        Key("parameters", _map(PARAMETER), "what a search varies"),
+        Key("parameters", _map(PARAMETER), "the values that a search varies"),
         Key(
             "locals",
             EXPRESSIONS,
@@ -395,15 +403,17 @@ TEMPLATE = Form(
             "before them; the text may use them",
             "{}",
         ),
-        Key("constraints", _list(CONSTRAINT), "what is not worth compiling", "[]"),
+        Key(
+            "constraints", _list(CONSTRAINT), "conditions for points that are worth compiling", "[]"
+        ),
         Key(
             "tiles",
             EXPRESSIONS,
-            "sizes at which the template may go wrong; the kernel's checks use them. Where a "
+            "sizes at which the template may go wrong; the kernel's checks use them. If a "
             "template lacks a tile that others have, it is 1",
             "{}",
         ),
-        Key("launches", _list(LAUNCH), "what runs, in order"),
+        Key("launches", _list(LAUNCH), "the launches, in order"),
         Key(
             "scalars", _list(SCALAR), "numbers that entries take after the kernel's arguments", "[]"
         ),
@@ -412,7 +422,7 @@ TEMPLATE = Form(
         Key(
             "worthwhile_when",
             EXPRESSION,
-            "over dims and options: where it does not hold for a workload, only a search that "
+            "over dims and options: if it does not hold for a workload, only a search that "
             "names the template tries it",
             "always",
         ),
@@ -438,7 +448,7 @@ TEMPLATE = Form(
         Key(
             "deterministic_when",
             EXPRESSION,
-            "over parameters: where it does not hold, two runs may differ in their last bits",
+            "over parameters: if it does not hold, two runs may differ in their last bits",
             "always",
         ),
     ),

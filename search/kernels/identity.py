@@ -28,6 +28,11 @@ def kernel_identity(kernel: KernelSpec) -> str:
     return digest({**_semantics(kernel), "templates": [_source(template) for template in own]})
 
 
+def launching_digest(template: TemplateSpec) -> str:
+    """Identifies how a template's text is launched and checked, whatever the text is."""
+    return digest(replace(_source(template), text=""))
+
+
 def passed_checks(kernel: KernelSpec) -> tuple[tuple[str, str], ...]:
     """(name, digest) of each check of the kernel, to be stored with a confirmation."""
     return tuple((check.name, digest(replace(check, name=""))) for check in kernel.checks)

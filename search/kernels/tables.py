@@ -11,6 +11,9 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.author_files import parsed_toml, read_author_file
 from greenfast.search.kernels.expressions import SM_COUNT, Expression, expression
 
+# Begins the names that `greenfast check` gives to kernels of any spelling (ns::foo<float, 4>). They
+# are references to functions, so that the emulator does not compare them with a symbol.
+ENTRY_ALIAS = "greenfast_entry_"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _REQUIRED = object()
 
@@ -31,6 +34,17 @@ def unreserved(text: str, where: str) -> str:
             f"{where}: the name {text!r} is reserved for the device's number of SMs",
             code="bad_spec",
             mend="choose another name",
+        )
+    return text
+
+
+def checked_entry(text: str, where: str) -> str:
+    """`text` if a kernel may have this name; else SpecError."""
+    if text.startswith(ENTRY_ALIAS):
+        raise SpecError(
+            f"{where}: the entry {text!r} has a name that `greenfast check` gives",
+            code="bad_spec",
+            mend=f"a name that does not begin with {ENTRY_ALIAS}",
         )
     return text
 

@@ -27,7 +27,7 @@ from greenfast.search.kernels.spec import (
     TemplateSpec,
     Workspace,
 )
-from greenfast.search.kernels.tables import Table, checked_name, unreserved
+from greenfast.search.kernels.tables import Table, checked_entry, checked_name, unreserved
 from greenfast.search.kernels.template_text import read_template_text
 from greenfast.search.kernels.tensor_map_spec import (
     KnownNames,
@@ -342,7 +342,7 @@ def _launch(table: Table, known: set[str], run_known: set[str]) -> LaunchSpec:
         return x, y, z
 
     launch = LaunchSpec(
-        table.get("entry", str),
+        checked_entry(table.get("entry", str), table.where),
         three("grid", run_known),
         three("block", known),
         _known(table.expression("smem_dynamic_bytes", 0), known),

@@ -21,6 +21,9 @@ from greenfast.search.shipped import KERNEL_TEMPLATES
 
 _INCLUDE = re.compile(r'\s*\{% include "([^"]*)" %\}\s*\Z')
 _INCLUDE_TAG = re.compile(r"\{%[-+]?\s*include\b")
+# What a foreign text must not hold that a template gives as it is, between raw and endraw. Jinja
+# ends that text in each of these spellings, and an include is a part's.
+ENDS_RAW_TEXT = re.compile(r"\{%[-+]?\s*(?:endraw|include)\b")
 _NAME = r"[a-z][a-z0-9_]{0,47}"
 _PART_NAME = rf"{_NAME}\.cu\.j2"
 

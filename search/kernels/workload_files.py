@@ -33,6 +33,7 @@ MOST_WORKLOADS = 1000
 LARGEST_WEIGHT = 1e15
 SHOWN_FAULTS = 20
 ROW_KEYS = ("name", "weight", "dims", "options")
+TOP_KEYS = ("workloads", "traced")  # `traced`: what `greenfast trace` saw, for people
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,16 @@ def read_workloads(path: Path, kernel: KernelSpec) -> tuple[WeightedWorkload, ..
     """The workloads of a file; one UsageError for all of its rows that are wrong."""
     rows: list[WeightedWorkload] = []
     faults: list[str] = []
-    for number, row in enumerate(_rows(path), 1):
+    places: dict[str, str] = {}  # of the first workload of each name
+    for place, row in _rows(path):
         try:
-            rows.append(workload_of(row, kernel, f"row {number}"))
+            rows.append(workload_of(row, kernel, place))
         except UsageError as error:
             faults.append(error.message)
-    names = [row.workload.name for row in rows]
-    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
-    faults += [f"{name} occurs twice" for name in repeated]
+            continue
+        name = rows[-1].workload.name
+        if places.setdefault(name, place) != place:
+            faults.append(f"{place}: {name} is in {places[name]} already")
     if faults:
         more = f"; and {len(faults) - SHOWN_FAULTS} more" if len(faults) > SHOWN_FAULTS else ""
         raise UsageError(
@@ -65,8 +68,10 @@ def read_workloads(path: Path, kernel: KernelSpec) -> tuple[WeightedWorkload, ..
     return tuple(rows)
 
 
-def workload_of(row: Mapping[str, Any], kernel: KernelSpec, where: str) -> WeightedWorkload:
+def workload_of(row: object, kernel: KernelSpec, where: str) -> WeightedWorkload:
     """The workload of a row with ROW_KEYS; UsageError that begins with `where`."""
+    if not isinstance(row, Mapping):
+        raise UsageError(f"{where}: {_short(row)} is not a table with dims", code="bad_workload")
     faults: list[str] = []
     values: dict[str, object] = {}
     for key in row:
@@ -105,7 +110,8 @@ def _is_dim(kernel: KernelSpec, name: str) -> bool:
     return name in (dim.name for dim in kernel.dims)
 
 
-def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+def _rows(path: Path) -> Iterator[tuple[str, object]]:
+    """Each row, and its place in the file."""
     text, ending = _text(path), path.suffix.lower()
     try:
         if ending == ".csv":
@@ -118,8 +124,15 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             code="bad_workloads_file",
         ) from error
     if isinstance(rows, Mapping):
+        unknown = sorted(rows.keys() - TOP_KEYS)
+        if unknown and "workloads" in rows:
+            raise UsageError(
+                f"{_shown(path)}: unknown key {visible(unknown[0])!r} beside the workloads",
+                code="bad_workloads_file",
+                mend="known: " + ", ".join(TOP_KEYS),
+            )
         rows = rows.get("workloads")
-    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+    if not isinstance(rows, list):
         form = "[[workloads]] tables" if ending == ".toml" else '[{"dims": {...}}, ...]'
         raise UsageError(
             f"{_shown(path)}: a list of workloads is needed, written {form}",
@@ -130,7 +143,8 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             f"{_shown(path)}: {len(rows)} workloads; at most {MOST_WORKLOADS} are read",
             code="bad_workloads_file",
         )
-    yield from rows
+    for number, row in enumerate(rows, 1):
+        yield row if ending == ".csv" else (f"row {number}", row)
 
 
 def _json(text: str) -> Any:
@@ -149,14 +163,14 @@ def _require_once(names: Iterable[str]) -> None:
         raise ValueError(f"{repeated[0]} occurs twice")
 
 
-def _csv_rows(text: str) -> list[dict[str, Any]]:
-    """The rows below the first line, which names the columns."""
+def _csv_rows(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """The rows below the first line, which names the columns, and the line that each ends in."""
     rows = csv.DictReader(io.StringIO(text, newline=None), strict=True)
     for separator in ";\t":
         if any(separator in name for name in rows.fieldnames or ()):
             raise ValueError(f"columns are separated by commas, not by {separator!r}")
     _require_once(name.strip() for name in rows.fieldnames or ())
-    return [_csv_row(row) for row in rows]
+    return [(f"line {rows.line_num}", _csv_row(row)) for row in rows]
 
 
 def _csv_row(row: Mapping[str | None, Any]) -> dict[str, Any]:

@@ -294,7 +294,7 @@ def shared_compile_time(kernel: KernelSpec, workloads: list[Workload]) -> Items:
                 f"workloads {workloads[0].name} and {other.name} differ in compile-time values, "
                 "so one kernel cannot serve both",
                 code="mixed_workloads",
-                mend="start a search for each",
+                mend="start a search for each, or a tuning, which does so",
             )
     if len({workload.name for workload in workloads}) != len(workloads):
         raise UsageError("a workload is named twice", code="repeated_workload")

@@ -18,6 +18,7 @@ from greenfast.search.errors import UsageError
 from greenfast.search.json_values import json_text
 from greenfast.search.kernels.frozen import KernelFiles
 from greenfast.search.kernels.submitted_name import NAME_DIGITS, PREFIX
+from greenfast.search.kernels.template_text import ENDS_RAW_TEXT
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.submitted_launch import launch_toml
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
@@ -32,8 +33,6 @@ LONGEST_TEXT = 200  # of an author, a model or a parent
 LONGEST_HYPOTHESIS = 2_000
 _ENTRY = re.compile(r"[A-Za-z_]\w{0,200}\Z", re.ASCII)
 _LINE_MARKER = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(?:line\b|\d)", re.MULTILINE)
-# Jinja's end of a text that it leaves as it is, and a line that a template's parts cannot have.
-_JINJA = re.compile(r"\{%[-+]?\s*(?:endraw|include)\b")
 _PRIVATE_CHARACTERS = ("Co", "Cn")  # categories; rendering marks lines by some of them
 
 
@@ -195,7 +194,7 @@ def _checked_source(text: str) -> str:
             raise _bad_source(f"line {number} holds the character U+{ord(bad):04X}")
     for pattern, what in (
         (_LINE_MARKER, "a line marker, which would misname lines in reports"),
-        (_JINJA, "the text '{% include' or '{% endraw'"),
+        (ENDS_RAW_TEXT, "the text '{% include' or '{% endraw'"),
     ):
         if match := pattern.search(text):
             number = text.count("\n", 0, match.end()) + 1

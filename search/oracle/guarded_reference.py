@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from greenfast.search.children import ChildDied, ChildTimeout
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.spec import KernelSpec
@@ -58,7 +60,11 @@ class GuardedReferences:
 
         None where its results break the contract: computing them again here shows how.
         """
-        ((arrays, error),) = self._ask(kernel, [case], f"case {case.label}")
+        return self._arrays(kernel, case, *self._ask(kernel, [case], f"case {case.label}")[0])
+
+    def _arrays(
+        self, kernel: KernelSpec, case: Case, arrays: Arrays | None, error: str
+    ) -> Arrays | None:
         if arrays is not None or not error:
             return arrays
         if error.endswith(OUT_OF_MEMORY):
@@ -73,6 +79,12 @@ class GuardedReferences:
         doing = f"case {case.label}, computed again"
         ((arrays, _),) = self._ask(kernel, [case], doing, Work.MOVED)
         return arrays[1] if arrays is not None else {}
+
+    def inputs(self, kernel: KernelSpec, case: Case) -> dict[str, np.ndarray] | None:
+        """The inputs of the case; SpecError and None as for `computed`."""
+        doing = f"make_inputs of case {case.label}"
+        arrays = self._arrays(kernel, case, *self._ask(kernel, [case], doing, Work.INPUTS)[0])
+        return arrays[0] if arrays is not None else None
 
     def takes_sizes(self, kernel: KernelSpec, case: Case) -> bool:
         """Whether make_inputs takes the case's sizes; SpecError where it did not end."""

@@ -20,7 +20,7 @@ import numpy as np
 from greenfast.search import compute_turns
 from greenfast.search.cores import usable_cores
 from greenfast.search.digest import text_digest
-from greenfast.search.errors import Fault, SpecError
+from greenfast.search.errors import Fault, GreenfastError, SpecError
 from greenfast.search.kernels.reference_text import file_and_function, importable_name
 from greenfast.search.kernels.spec import Argument, KernelSpec
 from greenfast.search.oracle.cases import Case
@@ -137,7 +137,21 @@ class CaseDataCache:
 
     def get(self, kernel: KernelSpec, case: Case, compute: Compute | None) -> CaseData:
         """The data of `case`; SpecError when reference.py breaks its contract."""
-        key = id(kernel), case
+        return self._known(
+            (id(kernel), case), kernel, lambda: compute_case_data(kernel, case, compute)
+        )
+
+    def inputs(self, kernel: KernelSpec, case: Case) -> CaseData:
+        """The data of `case` without expected outputs."""
+        return self._known(
+            (id(kernel), case, "inputs"),
+            kernel,
+            lambda: CaseData(_inputs_of(kernel, case, self.guard), {}),
+        )
+
+    def _known(
+        self, key: Hashable, kernel: KernelSpec, compute: Callable[[], CaseData]
+    ) -> CaseData:
         with self._lock:
             _, future = self._futures.get(key, (None, None))
             if future is not None:
@@ -147,7 +161,7 @@ class CaseDataCache:
                 self._futures[key] = kernel, created
         if future is None:
             future = created
-            self._settle(key, future, lambda: compute_case_data(kernel, case, compute))
+            self._settle(key, future, compute)
         return future.result()
 
     def fill(self, kernel: KernelSpec, cases: Iterable[Case]) -> None:
@@ -284,13 +298,20 @@ def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -
 
 
 def inputs_alone(kernel: KernelSpec, case: Case) -> CaseData:
-    """The inputs of `case` without expected outputs, for runs that are not compared.
+    """The inputs of `case` without expected outputs, for runs that are not compared."""
+    return _CACHE.inputs(kernel, case)
 
-    A kernel that a guard watches is asked for both.
-    """
-    if _CACHE.guard is not None and _CACHE.guard.watches(kernel):
-        return compute_case_data(kernel, case, None)
-    return CaseData(_inputs(kernel, case), {})
+
+def _inputs_of(
+    kernel: KernelSpec, case: Case, guard: GuardedReferences | None
+) -> dict[str, np.ndarray]:
+    """The inputs of `case`, from a child where a guard watches the kernel."""
+    if guard is not None and guard.watches(kernel):
+        inputs = guard.inputs(kernel, case)
+        if inputs is not None:
+            _require_inputs(kernel, case, inputs)
+            return inputs
+    return _inputs(kernel, case)
 
 
 def _inputs(kernel: KernelSpec, case: Case) -> dict[str, np.ndarray]:
@@ -434,7 +455,8 @@ def _raised(kernel: KernelSpec, case: Case, error: BaseException) -> SpecError:
 
 def raised(file: str, case_label: str, error: BaseException) -> str:
     """The sentence about an error of the author's code, with its line."""
-    return f"{place_of(error, file)}: case {case_label}: {type(error).__name__}: {error}"
+    kind = "" if isinstance(error, GreenfastError) else f"{type(error).__name__}: "
+    return f"{place_of(error, file)}: case {case_label}: {kind}{error}"
 
 
 def guard_of(kernel: KernelSpec) -> GuardedReferences | None:

@@ -89,7 +89,7 @@ def _computed(
         return outputs
 
     if work is Work.INPUTS:
-        return {}, {}
+        return inputs, {}
     if work is Work.MOVED:
         given = inputs if put is None else planted_inputs(case["seed"], put, inputs)
         return {}, reference(moved_inputs(case["seed"], given))

@@ -53,7 +53,7 @@ class Work(StrEnum):
 
     ALL = "all"  # its inputs and outputs
     MOVED = "moved"  # its outputs for inputs that are changed by one rounding
-    INPUTS = "inputs"  # nothing but finding out whether make_inputs takes its sizes
+    INPUTS = "inputs"  # its inputs alone
 
 
 def described_case(case: Case) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 The first line is the heading, then comes one line per row, and a last line closes the file. A row
 is a list in the order that the heading gives (`row_fields`, `ptxas_fields`, `check_fields`), which
-keeps the file small and self-explanatory. Times are microseconds with DIGITS significant digits.
+keeps the file small and self-explanatory. Times are microseconds: those of a sweep with DIGITS
+significant digits, those of other people as their file has them.
 """
 
 from __future__ import annotations
@@ -57,20 +58,29 @@ TIMES = ("samples", "baseline_samples", "floor_us", "note", "health", "mode")
 
 
 def rounded(value: float) -> float:
-    """To DIGITS significant digits, as in a file. Verdicts are computed from rounded values."""
+    """To DIGITS significant digits, as a sweep keeps a time. Verdicts are computed from these."""
     return float(f"{value:.{DIGITS}g}")
 
 
 def write(path: Path, recording: Recording) -> None:
-    """Write the file atomically. Equal contents give equal bytes."""
+    """Write the file atomically. Equal contents give equal bytes.
+
+    UsageError for a recording that is too large to be read again.
+    """
     lines = [
         heading_json(recording.heading),
         *map(row_json, recording.rows),
         _dumps({"end": True, "rows": len(recording.rows)}),
     ]
-    write_atomically(
-        path, gzip.compress(("\n".join(lines) + "\n").encode(), compresslevel=9, mtime=0)
-    )
+    text = ("\n".join(lines) + "\n").encode()
+    if len(text) > LARGEST_BYTES:
+        raise UsageError(
+            f"the recording {path.name} of {len(recording.rows):,} candidates would hold "
+            f"{len(text) / 2**20:,.0f} MiB; a recording may hold {LARGEST_BYTES >> 20}",
+            code="recording_too_large",
+            mend="record or import fewer candidates",
+        )
+    write_atomically(path, gzip.compress(text, compresslevel=9, mtime=0))
     path.chmod(0o644)  # `write_atomically` leaves a file that only its owner can read
 
 
@@ -128,8 +138,8 @@ def row_json(row: Row) -> str:
     worst = None if row.worst is None else [getattr(row.worst, name) for name in CHECK]
     times = [
         [
-            list(map(rounded, timing.samples)),
-            list(map(rounded, timing.baseline_samples)),
+            timing.samples,
+            timing.baseline_samples,
             timing.floor_us,
             timing.note,
             dict(timing.health),

@@ -1,21 +1,18 @@
 """Measured spaces of other tuners: Kernel Tuner's cache, the T4 result format, and older forms.
 
-Files are plain or in gzip; foreign_forms.py and foreign_tables.py turn other forms into T4. A file
-is read as configurations with one figure each, or the reason why there is none. What the file does
-not say (restrictions, baseline, code) is not made up.
+foreign_text.py unpacks a file; foreign_forms.py and foreign_tables.py turn other forms into T4. A
+file is read as configurations with one figure each, or the reason why there is none. What the file
+does not say (restrictions, baseline, code) is not made up.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import math
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from greenfast.search.errors import UsageError
 from greenfast.search.recordings.foreign_forms import (
@@ -37,14 +34,10 @@ from greenfast.search.recordings.foreign_objectives import (
     values_of,
 )
 from greenfast.search.recordings.foreign_tables import converted_table
+from greenfast.search.recordings.foreign_text import bad, text_of
 from greenfast.search.text import one_line, shortened
 from greenfast.search.verdict import Reason, Stage
 
-LARGEST_BYTES = 2**30  # inflated
-CHUNK_BYTES = 2**20
-# Recorded spaces shrink to a tenth or a thirtieth. What shrinks to less is no space, but costs
-# memory: it is refused as soon as more than this is inflated.
-HARMLESS_BYTES, LARGEST_RATIO = 2**26, 200
 T4_VERSIONS = ("1",)  # majors that are read
 CACHE_VERSIONS = ("1",)
 LONGEST = 120  # characters of a value in a message
@@ -94,7 +87,7 @@ class ForeignSpace:
 def read_space(path: Path, objective: str | None = None, wish: Wish | None = None) -> ForeignSpace:
     """The space in a file; UsageError with one sentence for a file that is none."""
     wish = wish or Wish(objective)
-    text = _text(path)
+    text = text_of(path)
     try:
         table = converted_table(text, wish.parameters)
         if table is not None:
@@ -123,21 +116,12 @@ def read_space(path: Path, objective: str | None = None, wish: Wish | None = Non
         f"{path.name} is not a space: it has neither T4's results nor a Kernel Tuner cache",
         code="not_a_space",
         mend="give a T4 result file, a Kernel Tuner cache, KTT's JSON or a table of times, plain "
-        "or in gzip",
+        "or compressed",
     )
 
 
 def _converted(path: Path, converted: Converted, wish: Wish) -> ForeignSpace:
     return replace(_t4(path, converted.document, wish), form=converted.form)
-
-
-def bad(path: Path, why: str) -> UsageError:
-    """The error for a file that cannot be read as a space."""
-    return UsageError(
-        f"{path.name} cannot be imported: {shortened(one_line(why))}",
-        code="space_damaged",
-        mend="correct it, or copy it again from its source",
-    )
 
 
 def _parsed(path: Path, text: str) -> Any:
@@ -165,49 +149,6 @@ def _closed(text: str) -> Any:
         return json.loads(text.removesuffix(",") + "}\n}")
     except ValueError:
         return None
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            packed = _limited(file)  # a device such as /dev/zero never ends
-    except OSError as error:
-        raise UsageError(
-            f"{path.name} cannot be read: {error.strerror}",
-            code="space_unreadable",
-            mend="give the path of a T4 file or a Kernel Tuner cache",
-        ) from error
-    try:
-        if packed[:4] == b"PK\x03\x04":
-            raise bad(path, "it is a zip archive: unpack it first")
-        data = _inflated(path, packed) if packed[:2] == b"\x1f\x8b" else packed
-        if len(data) > LARGEST_BYTES:
-            raise bad(path, f"it holds more than {LARGEST_BYTES >> 20} MiB")
-        return data.decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error) as error:
-        raise bad(path, f"its compression is damaged or cut off ({error})") from error
-    except UnicodeDecodeError as error:
-        raise bad(path, "it is not UTF-8 text") from error
-
-
-def _limited(file: BinaryIO) -> bytes:
-    """The file, or a little more than the largest part that is read of any."""
-    chunks, size = [], 0
-    while size <= LARGEST_BYTES and (chunk := file.read(CHUNK_BYTES)):
-        chunks.append(chunk)
-        size += len(chunk)
-    return b"".join(chunks)
-
-
-def _inflated(path: Path, packed: bytes) -> bytes:
-    chunks, size = [], 0
-    with gzip.open(io.BytesIO(packed)) as file:
-        while size <= LARGEST_BYTES and (chunk := file.read(CHUNK_BYTES)):
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > HARMLESS_BYTES and size > LARGEST_RATIO * len(packed):
-                raise bad(path, f"it inflates to more than {LARGEST_RATIO} times its size")
-    return b"".join(chunks)
 
 
 def _require_version(path: Path, form: str, version: object, majors: tuple[str, ...]) -> str:

@@ -26,7 +26,8 @@ DELIMITERS = (";", "\t", ",")
 # A column of times: its name, and the unit in brackets or after an underscore.
 TIME_COLUMN = re.compile(
     r"(?:kernel[ _])?(?:total[ _])?(?:time|runtime|duration|computation duration|latency|objective)"
-    r"(?:[ _]*[\[(]?(?P<unit>s|ms|us|ns|seconds|milliseconds|microseconds|nanoseconds)[\])]?)?\Z",
+    r"(?:(?:[ _]+|[ _]*[\[(])"  # `times` holds the samples of `time`
+    r"(?P<unit>s|ms|us|ns|seconds|milliseconds|microseconds|nanoseconds)[\])]?)?\Z",
     re.IGNORECASE,
 )
 COST = "cost"  # ATF's column; of any unit, so it is no time

@@ -16,13 +16,9 @@ class RecordedSpace(Space):
     """The recorded points of the swept template. The nearest of them replaces any other point."""
 
     def __init__(self, template: TemplateSpec, compiled: Items, recording: Recording) -> None:
-        swept = [
-            complete_parameters(template, dict(recording.parameters(row)), compiled)
-            for row in recording.rows
-            if row.template == template.name
-        ]
+        swept = _completed(template, compiled, recording)
         super().__init__(_narrowed(template, swept), compiled, recording.heading.device)
-        self._swept, self._recorded = tuple(dict.fromkeys(swept)), set(swept)
+        self._recorded = dict.fromkeys(swept)  # in the order of the rows
         self._name = recording.heading.name
 
     def why_not(self, parameters: Items) -> str | None:
@@ -33,14 +29,31 @@ class RecordedSpace(Space):
         )
 
     def each_point(self) -> Iterator[Items]:
-        return iter(self._swept)
+        return iter(self._recorded)
+
+
+def _completed(template: TemplateSpec, compiled: Items, recording: Recording) -> list[Items]:
+    """The points of the template's rows, complete.
+
+    Rows of the template's own parameters without conditions are complete: each of their values is
+    checked once. A space of other people may have half a million rows.
+    """
+    points = [recording.parameters(row) for row in recording.rows if row.template == template.name]
+    names = tuple(parameter.name for parameter in template.parameters)
+    conditional = any(parameter.when is not None for parameter in template.parameters)
+    if conditional or recording.heading.recorded_template(template.name).parameters != names:
+        return [complete_parameters(template, dict(point), compiled) for point in points]
+    for place, name in enumerate(names):
+        for _, value in {(type(value), value) for value in (point[place][1] for point in points)}:
+            complete_parameters(template, {name: value}, compiled)
+    return points
 
 
 def _narrowed(template: TemplateSpec, points: list[Items]) -> TemplateSpec:
     """The template with the recorded values only, and the presets that use no others."""
     recorded = {
-        name: {dict(point)[name] for point in points}
-        for name in (parameter.name for parameter in template.parameters)
+        parameter.name: {point[place][1] for point in points}
+        for place, parameter in enumerate(template.parameters)
     }
     parameters = []
     for parameter in template.parameters:

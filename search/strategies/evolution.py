@@ -47,6 +47,7 @@ STUCK = 60  # trials of an island without a better one
 TIME_ALONE = 0.5  # of the proposals of a search with several objectives
 CHEBYSHEV_SUM = 0.05  # weight of the sum, so that a point better in one objective only is preferred
 RESTART = 4  # points far from each other after that
+UNLIKELY = 1e-3  # the weight of a point that is less likely to be correct than asked for
 Lengths = tuple[float, ...]
 LENGTHS = "lengths"  # of the model, stored with each trial so that a resumed search goes on alike
 
@@ -172,7 +173,9 @@ class Island:
             steps if self.lengths[0] else FIRST_STEPS,
         )
         if np.isnan(known.logs).any():
-            merit = merit * chances.chance(known, points, steps if self.lengths[1] else FIRST_STEPS)
+            chance = chances.chance(known, points, steps if self.lengths[1] else FIRST_STEPS)
+            wrong = float(np.isnan(self.logs).mean())
+            merit = merit * chance * preferred(chance, rng.random() * wrong)
             self.lengths = times.hyperparameters, chances.hyperparameters
         else:
             self.lengths = times.hyperparameters, ()
@@ -276,6 +279,17 @@ class Evolution(Strategy):
         dice = np.random.default_rng(rng.getrandbits(64))
         children = island.breeder.children(codes, dice, CHILDREN)
         return children.kept(np.flatnonzero(self.untried[template].fresh(children.codes)))
+
+
+def preferred(chance: np.ndarray, least: float) -> np.ndarray:
+    """[points]: a weight that puts points below a least chance last, if any point is above it.
+
+    Where nothing was ever correct, the model of times knows nothing and expects most. Without a
+    least chance, a search of a space that fails mostly would go there again and again. It is drawn
+    for each proposal, up to the share of wrong outcomes: where few fail, it changes little.
+    """
+    weight: np.ndarray = np.where(chance >= min(least, chance.max()), 1.0, UNLIKELY)
+    return weight
 
 
 def _ranked(aims: Sequence[float]) -> list[tuple[float, int]]:

@@ -17,7 +17,7 @@ from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import Problem
-from greenfast.search.oracle.reference import CaseData, case_data
+from greenfast.search.oracle.reference import CaseData, case_data, inputs_alone
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Space
@@ -165,6 +165,13 @@ class Runner(Target):
     def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
         """Inputs and expected outputs of `case`, wherever they are computed fastest."""
         return case_data(kernel, case)
+
+    def timed_data(self, kernel: KernelSpec, case: Case) -> CaseData:
+        """The data of a timed case: a model needs no expected outputs, which may take long."""
+        is_small = kernel.work_flop(case.values(kernel)) <= self.check_flop_limit
+        if self.measures or is_small:
+            return self.case_data(kernel, case)
+        return inputs_alone(kernel, case)
 
     def examine(self, source: RenderedSource) -> None:
         """Raise SourceRefused for a text that may not be run or checked here."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from greenfast.search.acceptance import ratio_of_medians
 from greenfast.search.recordings.contents import Recording, Row
-from greenfast.search.recordings.rules import time_us
 from greenfast.search.targets.base import Question
 from greenfast.search.verdict import (
     CorrectnessEvidence,
@@ -50,10 +49,11 @@ def imported_verdict(recording: Recording, row: Row, question: Question) -> Verd
 def _time(recording: Recording, row: Row, question: Question) -> Unavailable[PerformanceEvidence]:
     heading = recording.heading
     (times,) = row.times
+    (figure,) = times.samples
     weight = question.weights[0] if question.weights else 1.0
     timing = Timing(
         heading.workloads[0].name,
-        time_us(times),
+        figure,
         TimeKind.REPLAYED,
         "",
         (("floor_us", times.floor_us),),

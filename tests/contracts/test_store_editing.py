@@ -126,6 +126,7 @@ class TestExtending:
         with pytest.raises(UsageError) as refused:
             store.extend(ended, 1)
         assert refused.value.code == "bad_transition"
+        assert f"`greenfast search --resume {ended}` finishes it" in refused.value.mend
 
 
 class TestSelecting:

@@ -103,6 +103,42 @@ def test_evolution_needs_fewer_points_than_random_search_where_most_fail():
     assert np.median(needed) < 75  # random search needs hundreds
 
 
+LIMITED = (
+    _parameter("block", "int", (32, 64, 128, 256, 512)),
+    _parameter("tile_x", "int", (1, 2, 3, 4, 5, 6, 8)),
+    _parameter("tile_y", "int", (1, 2, 3, 4, 5, 6, 8)),
+    _parameter("stages", "int", (1, 2, 3, 4)),
+    _parameter("unroll", "int", (1, 2, 4, 8)),
+    _parameter("vector", "int", (1, 2, 4)),
+)
+
+
+def _limited_time(point):
+    """The faster, the more it holds in registers and shared memory, up to their limits."""
+    tile = point["tile_x"] * point["tile_y"]
+    if point["block"] * tile * point["stages"] > 2048 or point["tile_x"] % point["vector"]:
+        return None
+    if tile * point["vector"] + 2 * point["unroll"] > 24:
+        return None
+    time = (1 + 2 / tile) * (1 + 1 / point["unroll"]) * (1 + 0.5 / point["stages"])
+    return time * (1 + 0.3 / point["vector"]) * (1 + 16 / point["block"])
+
+
+def test_evolution_does_not_stay_beyond_the_limits_of_a_space_that_fails_mostly():
+    space = _space(LIMITED, _limited_time)
+    assert np.isinf(space.times).mean() > 0.8
+    failed = 0
+    for seed in range(3):
+        strategy = STRATEGIES["evolution"]("space", {"recorded": space.searched()}, [], seed)
+        for number in range(100):
+            proposal = strategy.ask()
+            time = space.time_of[proposal.candidate.parameters]
+            right = math.isfinite(time)
+            failed += number >= 40 and not right
+            strategy.tell(proposal, Objective(math.log(time)) if right else Infeasible())
+    assert failed < 0.75 * 180  # 156 of them without a least chance of being correct
+
+
 def test_a_noisy_objective_does_not_stop_a_search():
     space = SPACES["values of every kind, half of the points failed"]()
     dice = random.Random(1)

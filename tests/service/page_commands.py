@@ -23,7 +23,7 @@ class Shell:
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        # A page's reader has no folder of kernels until the page exports one.
+        # A page's reader has no kernels on the path.
         home.environment.pop("GREENFAST_TEMPLATE_PATH")
 
     def run(self, line: str) -> Ended:

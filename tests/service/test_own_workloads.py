@@ -73,7 +73,7 @@ def test_a_kernel_tells_which_values_it_takes(service):
 def test_the_command_checks_a_file_and_searches_it(here, tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("name,N\na,100\nb,0\n")
-    assert "row 2: N=0 is not between" in one_sentence(here.run("workloads", "axpy", str(path)))
+    assert "line 3: N=0 is not between" in one_sentence(here.run("workloads", "axpy", str(path)))
     path.write_text("name,N,weight\na,100,3\nb,200,1\n")
     rows = here.run("workloads", "axpy", str(path), "--json").json
     assert [(row["name"], row["weight"]) for row in rows] == [("a(N=100)", 3.0), ("b(N=200)", 1.0)]

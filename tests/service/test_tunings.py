@@ -20,7 +20,7 @@ from greenfast.search.kernels.expressions import expression
 WORKLOADS = [
     {"name": "small", "dims": {"N": 96}, "weight": 3},
     "N=4099",
-    {"dims": {"N": 512}, "options": {"dtype": "bf16"}},
+    {"dims": {"N": 512}, "options": {"dtype": "bf16"}, "weight": 2},
 ]
 SETTINGS = {"templates": ["right"], "budget": {"trials": 3}, "seed": 1}
 
@@ -40,7 +40,7 @@ def path(service, done, tmp_path_factory):
 
 
 def test_workloads_with_other_compile_time_values_have_a_search_of_their_own(done):
-    assert done["status"] == "completed" and done["weights"] == [3.0, 1.0, 1.0]
+    assert done["status"] == "completed" and done["weights"] == [3.0, 1.0, 2.0]
     shapes = [search["workloads"] for search in done["searches"]]
     assert shapes == [["small(N=96)", "N=4099"], ["N=512,dtype=bf16"]]
     assert [search["weights"] for search in done["searches"]] == [[3.0, 1.0], []]
@@ -117,6 +117,15 @@ def test_its_bundle_holds_what_a_launch_needs(path):
                 assert entry["smem_dynamic_bytes"] == tuned["smem_dynamic_bytes"]
             named = [each["name"] for each in launch["interface"]]
             assert named == [each["name"] for each in workload["arguments"]]
+
+
+def test_the_table_has_the_weights_of_the_file_also_where_a_group_has_equal_ones(path):
+    weights = {
+        workload.name: workload.weight
+        for group in open_tuning(path).table.groups
+        for workload in group.workloads
+    }
+    assert weights == {"small(N=96)": 3.0, "N=4099": 1.0, "N=512,dtype=bf16": 2.0}
 
 
 def test_the_same_tuning_gives_the_same_bytes(service, done, path, tmp_path):

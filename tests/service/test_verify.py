@@ -71,6 +71,7 @@ def test_a_bundle_agrees_on_new_seeds_without_a_database(home, bundle):
         item["name"]: item["finding"] for item in ended.json["items"]
     } == {
         "files": "agrees",
+        "programs": "agrees",
         "compile": "agrees",
         "launch": "agrees",
         "correctness": "agrees",
@@ -105,6 +106,49 @@ def test_a_launch_that_the_template_does_not_give_disagrees(home, bundle, key):
     assert ended.code == 1, ended.out + ended.err
     assert ended.json["items"][-1]["name"] == "launch"
     assert "launch.json has" in ended.json["items"][-1]["sentence"]
+
+
+def forged(bundle, file: str, old: bytes, new: bytes):
+    """A bundle with one text changed, and sums to match."""
+    assert old in bundle[file], "the album's kernel has changed"
+    return summed({**bundle, file: bundle[file].replace(old, new)})
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        # Sizes of checks follow from tiles: on one element, a grid of one block is right.
+        ("template.toml", b'tile_q = "threads * per_thread"', b'tile_q = "1"'),
+        # What a stride is, or which argument is compared, is for kernel.toml to say.
+        ("kernel.toml", b'value = "N"', b'value = "N + 0"'),
+    ],
+)
+def test_a_bundle_does_not_choose_how_it_is_judged(home, bundle, file, old, new):
+    other = forged(bundle, file, old, new)
+    ended = verify(home, zip_bytes(other), "--json")
+    assert ended.code == 2 and ended.json["error"]["code"] == "untrusted_bundle"
+    assert f"would go by {file} of the bundle" in one_sentence(ended)
+    assert verify(home, zip_bytes(other), "--trust").code == 0
+
+
+def test_a_workload_that_is_smaller_than_ours_of_that_name_disagrees(home, bundle):
+    """The small one could be all that the kernel is right for."""
+    other = forged(bundle, "kernel.toml", b"{ N = 4096 }", b"{ N = 64 }")
+    launch = json.loads(other["launch.json"])
+    launch["workloads"][0]["dims"]["N"] = 64
+    other = summed({**other, "launch.json": json.dumps(launch).encode()})
+    ended = verify(home, zip_bytes(other), "--json")
+    assert ended.code == 1 and ended.json["items"][-1]["name"] == "launch"
+    assert "other workloads" in ended.json["items"][-1]["sentence"]
+
+
+def test_programs_that_greenfast_does_not_write_are_named(home, bundle):
+    """A reader runs them, and their hashes are those that a forger wrote."""
+    other = summed({**bundle, "run_cupy.py": b"import os", "setup.py": b"", "launch.h": b""})
+    ended = verify(home, zip_bytes(other), "--json")
+    assert ended.code == 2 and ended.json["finding"] == "cannot_tell"
+    (programs,) = (item for item in ended.json["items"] if item["name"] == "programs")
+    assert programs["sentence"].startswith("launch.h, run_cupy.py, setup.py: not as this version")
 
 
 def test_a_template_that_gives_another_text_cannot_be_told(home, bundle):

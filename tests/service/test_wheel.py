@@ -280,13 +280,12 @@ def test_it_works_on_another_python_with_dependencies_of_its_own(name, wheel, tm
 @pytest.mark.slow
 def test_a_new_user_writes_searches_and_bundles_a_kernel(installed):
     """From the wheel in an empty folder to a bundle that is checked again elsewhere."""
-    kernels = installed.folder.with_name("kernels")
+    kernels = installed.folder / "kernels"
     user = Installation(
         installed.command,
-        {**installed.environment, "GREENFAST_TEMPLATE_PATH": str(kernels)},
+        {**installed.environment, "GREENFAST_TEMPLATE_PATH": ""},
         installed.folder,
     )
-    kernels.mkdir()
     user.run("new", "kernel", "first")
     assert user.run("lint", "first") == "first: no problems\n"
     search = user.run("search", "first", "--trials", "3", "--json")
@@ -296,5 +295,5 @@ def test_a_new_user_writes_searches_and_bundles_a_kernel(installed):
     with zipfile.ZipFile(bundle) as archive:
         names = {name.rpartition("/")[2] for name in archive.namelist()}
     assert {"reference.py", "greenfast_bounds.py", "kernel.toml"} <= names
-    shutil.rmtree(kernels / "first")  # the bundle carries what it needs
+    shutil.rmtree(kernels)  # the bundle carries what it needs
     user.run("verify", str(bundle), "--trust", "--json")

@@ -11,7 +11,7 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.reference import CaseData, compute_case_data
+from greenfast.search.oracle.reference import CaseData, compute_case_data, raised
 
 TEXT = kernel_files_of("vecsum")["reference.py"]
 
@@ -58,3 +58,10 @@ def test_a_kernel_without_templates_is_told_so(tmp_path):
         Catalogue([tmp_path]).kernel("vecsum")
     assert refused.value.code == "no_template"
     assert "greenfast new template vecsum NAME" in str(refused.value)
+
+
+def test_an_error_of_greenfasts_own_is_its_sentence_alone():
+    refused = SpecError("the plain kernel k writes nothing to y", code="reference_failed")
+    sentence = raised("k/reference.py", "one (N=1)", refused)
+    assert sentence == "k/reference.py: case one (N=1): the plain kernel k writes nothing to y"
+    assert "ValueError: x" in raised("k/reference.py", "one (N=1)", ValueError("x"))

@@ -10,6 +10,7 @@ import pytest
 from emulator_harness import ADD, Kernel, kinds, prepared, values
 
 from greenfast.search.errors import Fault, UsageError
+from greenfast.search.targets.emulator.evidence import failure_of
 from greenfast.search.targets.emulator.execute import ScalarArgument, execute, interrupt
 
 
@@ -147,6 +148,21 @@ extern "C" __global__ void k(float* y) {{
     result = kernel({}, {"y": np.zeros(64, np.float32)}, block=1, smem=64)
     assert kinds(result) == ["misaligned"] and words in result.faults[0].sentence
     assert result.faults[0].where == ("test.cu", 5)
+
+
+def test_a_verdicts_sentence_names_the_line_and_no_caller_of_the_entry(emulator):
+    kernel = Kernel(
+        emulator,
+        """extern "C" __global__ void k(float* y) {
+    for (int i = 0; i < 4; ++i)
+        y[i << 10] = i;
+}""",
+    )
+    result = kernel({}, {"y": np.zeros(2, np.float32)}, block=1)
+    failure = failure_of(result, 60.0)
+    assert failure is not None and failure.sentence.endswith("past the end of 'y' (test.cu:3)"), (
+        failure
+    )
 
 
 def test_a_write_just_outside_a_buffer_damages_its_canary(emulator):

@@ -53,7 +53,40 @@ def test_a_recording_is_exported_and_read_back(tmp_path, capsys, monkeypatch):
         assert sum(result.figure is not None for result in space.results) > 100
     assert run(["export", target]) == 2
     error = capsys.readouterr().err
-    assert "not exported as json (give --format t4" in error and "--strategy exhaustive" in error
+    assert "cannot be exported as json (give --format t4" in error
+    assert "--strategy exhaustive" in error
+
+
+def test_an_imported_space_is_exported_with_the_names_values_and_times_of_its_file(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("GREENFAST_DATA", str(tmp_path / "data"))
+    names = ("MWG", "Tile Size", "SA", "layout")
+    points = [
+        dict(zip(names, (size, tile, shared, layout), strict=True))
+        for size in (16, 32)
+        for tile in (0.5, 2, 1.0)
+        for shared in (True, False)
+        for layout in ("row", "1", "column")
+    ]
+    entries = {
+        ",".join(map(str, point.values())): {**point, "time": 1.234567890123 + number / 7}
+        for number, point in enumerate(points)
+    }
+    path = tmp_path / "named.json"
+    path.write_text(json.dumps({"tune_params_keys": names, "cache": entries}))
+    assert run(["import-space", str(path)]) == 0
+    search = ["search", "named", "--target", "replay:named", "--strategy", "exhaustive"]
+    assert run([*search, "--trials", str(len(points))]) == 0
+    for exported in ("replay:named", "last"):
+        assert run(["export", exported, "--format", "kernel-tuner", "-o", str(path)]) == 0
+        document = json.loads(path.read_text())
+        assert document["tune_params_keys"] == list(names)
+        assert document["cache"].keys() == entries.keys()
+        for key, entry in entries.items():
+            there = document["cache"][key]
+            assert [repr(there[name]) for name in names] == [repr(entry[name]) for name in names]
+            assert there["time"] == pytest.approx(entry["time"], rel=1e-14)
 
 
 def test_both_formats_are_read_back(tmp_path):

@@ -81,6 +81,16 @@ def test_a_reference_without_end_is_killed(guard, authored, monkeypatch):
     assert guard._children.pool.all == ()
 
 
+def test_inputs_alone_do_not_wait_for_the_reference(guard, authored, monkeypatch):
+    """The inputs of a large workload whose time is modelled need no expected outputs."""
+    monkeypatch.setattr(reference._CACHE, "guard", guard)
+    endless = authored("while True:\n    pass")
+    case = first_case(endless)
+    data = reference.inputs_alone(endless, case)
+    assert data.inputs.keys() == {"x", "residual", "weight"} and data.outputs == {}
+    assert reference.inputs_alone(endless, case) is data  # kept
+
+
 def test_results_that_break_the_contract_are_described_as_ever(guard, authored, monkeypatch):
     monkeypatch.setattr(reference._CACHE, "guard", guard)
     kernel = authored("return {'y': 1}")

@@ -51,3 +51,10 @@ def test_tiles_that_make_checks_of_billions_of_elements_are_refused(album, tmp_p
     with pytest.raises(SpecError) as refusal:
         derived_cases(kernel, compiled, dict(point.tiles), 1)
     assert "elements; a check has at most" in refusal.value.message
+
+
+def test_an_entry_with_a_name_of_checks_own_is_refused(album, tmp_path):
+    """The emulator takes such a name for a reference, which a text could point at any function."""
+    launch = 'entry = "greenfast_entry_0"\ngrid = ["1"]\nblock = [32]\n'
+    with pytest.raises(SpecError, match="has a name that `greenfast check` gives"):
+        submitted(album, tmp_path, launch)

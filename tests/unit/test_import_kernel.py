@@ -124,16 +124,6 @@ def test_an_imported_kernel_is_linted_searched_and_tells_its_truth(run):
     run("import", "saxpy.cu", *TUNE, *ARGUMENTS)
     assert run("lint", "saxpy")[0] == 0
     code, out, _ = run("trial", "saxpy", "--template", "plain", "--set", "per_thread=4", "--json")
-    # ./kernels is not on the template path of the other commands
-    assert code == 2
-    import os
-
-    os.environ["GREENFAST_TEMPLATE_PATH"] = str(Path("kernels").absolute())
-    try:
-        code, out, _ = run("trial", "saxpy", "--template", "plain", "--set", "per_thread=4",
-                           "--json")  # fmt: skip
-    finally:
-        del os.environ["GREENFAST_TEMPLATE_PATH"]
     report = json.loads(out)
     assert code == 0 and report["verdict"] == "green"
     assert any("the unmodified kernel saxpy" in weak
@@ -182,6 +172,8 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(run, arguments, senten
     [
         ("#ifndef", '#include "mine.h"\n#ifndef', "saxpy.cu:1: it includes 'mine.h', which"),
         ("// __global__", "{% endraw %}", "which a template cannot hold"),
+        ("// __global__", "// {%+  endraw %}{{ 7 * 7 }}{% raw %}", "which a template cannot hold"),
+        ("// __global__", '{% include "gemm/wgmma/pipe.cu.j2" %}', "which a template cannot hold"),
         ("__global__ void saxpy", "template <int N>\n__global__ void saxpy", "a template of C++"),
         ("__global__ void saxpy", "void saxpy", "has 0 __global__ functions"),
         ("float *y", "float **y", "a launch passes pointers to tensors and numbers"),
@@ -191,6 +183,17 @@ def test_a_text_that_no_launch_can_call_is_refused(run, old, new, sentence):
     Path("saxpy.cu").write_text(SAXPY.replace(old, new))
     code, _, err = run("import", "saxpy.cu", *TUNE, *ARGUMENTS)
     assert code == 2 and sentence in err and not Path("kernels").exists()
+
+
+def test_a_file_that_is_no_source_does_not_become_part_of_a_kernel(run):
+    """A kernel is shared; a stranger's text may name a private key, also by a link."""
+    Path("id_rsa").write_text("int secret = 42;\n")
+    Path("key.h").symlink_to("id_rsa")
+    for name in ("id_rsa", "key.h", str(Path("id_rsa").absolute())):
+        Path("saxpy.cu").write_text(f'#include "{name}"\n{SAXPY}')
+        code, _, err = run("import", "saxpy.cu", *TUNE, *ARGUMENTS)
+        assert code == 2 and "saxpy.cu:1" in err and "no source file by its name" in err
+        assert not Path("kernels").exists()
 
 
 @pytest.mark.parametrize(

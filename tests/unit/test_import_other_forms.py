@@ -95,8 +95,19 @@ def test_cltune_results_are_read_in_milliseconds(read, content):
         ("a,Time,Valid\n1,2,True\n2,2,False\n", ("a",), [2000.0, None]),
         ('{"a": 1, "time_us": 2}\n{"a": 2, "time_us": null}\n', ("a",), [2.0, None]),
         ('[{"a": true, "time_us": 2}, {"a": false, "time_us": 3}]', ("a",), [2.0, 3.0]),
+        ('{"a": 1, "times": [1, 3], "time": 2}\n{"a": 2, "time": 3}\n', ("a",), [2e3, 3e3]),
     ],
-    ids=["KTT", "BAT", "plain", "ATF", "measurements", "validity", "JSON lines", "JSON list"],
+    ids=[
+        "KTT",
+        "BAT",
+        "plain",
+        "ATF",
+        "measurements",
+        "validity",
+        "JSON lines",
+        "JSON list",
+        "samples",
+    ],
 )
 def test_a_table_is_read_by_its_heading(read, text, parameters, figures):
     space = read(text)

@@ -12,7 +12,7 @@ from greenfast.app.cli.import_kernel import import_
 from greenfast.app.cli.import_point import first_point
 from greenfast.app.cli.import_script import script_entry, script_kernel
 from greenfast.app.cli.import_script_arguments import script_arguments
-from greenfast.app.cli.import_source import read_entry
+from greenfast.app.cli.import_source import CudaText, read_entry
 from greenfast.app.cli.import_tune_file import read_tune_file
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.expressions import expression
@@ -24,6 +24,7 @@ __global__ void add(float *c, float *a, int n) {
     if (i < n) c[i] = a[i] + rows * 0.0f;
 }
 """
+ENTRY = read_entry(CudaText(ADD, ()), None, "add.cu")
 CALL = 'tune_kernel("add", SOURCE, size, args, tune_params, restrictions=restrict)\n'
 SCRIPT = (
     f"size = 1000\nkernel_string = '''{ADD}'''\n"
@@ -70,7 +71,7 @@ def test_a_script_names_a_file_beside_it(folder, call):
     (folder / "add.cu").write_text(ADD)
     (folder / "s.py").write_text(call)
     kernel = script_kernel(folder / "s.py")
-    assert kernel.entry == "add" and kernel.text.strip() == ADD.strip()
+    assert kernel.entry == "add" and kernel.source.text.strip() == ADD.strip()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_a_script_names_a_file_beside_it(folder, call):
 )
 def test_a_script_tells_the_arguments_that_numpy_makes_of_constants(lines, told):
     tree = ast.parse(f"size = 1000\n{lines}\n{CALL}")
-    assert list(script_arguments(tree, read_entry(ADD, None, "add.cu"), ADD).values()) == told
+    assert list(script_arguments(tree, ENTRY, ADD).values()) == told
 
 
 def test_a_script_is_read_up_to_its_first_tuning(folder):
@@ -141,18 +142,35 @@ def test_a_script_of_a_host_program_and_of_constant_memory_says_what_to_change(f
 def test_what_a_script_compares_is_an_output(folder):
     call = CALL.replace("restrictions=restrict", "answer=[None, x, None]")
     tree = ast.parse(f"x = np.ones(8)\nargs = [x, x, n]\n{call}")
-    told = script_arguments(tree, read_entry(ADD, None, "add.cu"), ADD)
+    told = script_arguments(tree, ENTRY, ADD)
     assert list(told.values()) == ["c:float64[8]:input", "a:float64[8]:output"]
     (folder / "s.py").write_text(call)
     assert script_entry(folder / "s.py") == "add"
 
 
-@pytest.mark.parametrize("text", ["x = 1\n", "tune_kernel('add', get_source())\n", "def (\n"])
-def test_a_script_without_a_readable_kernel_is_refused(folder, text):
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("x = 1\n", "has no call of tune_kernel"),
+        ("\ntune_kernel('add', get_source())\n", "s.py:2: the kernel's source is neither"),
+        ("def (\n", "not valid Python"),
+    ],
+)
+def test_a_script_without_a_readable_kernel_is_refused(folder, text, sentence):
     (folder / "s.py").write_text(text)
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match=sentence) as error:
         script_kernel(folder / "s.py")
     assert error.value.code == "bad_tune_file"
+
+
+def test_a_size_that_only_running_the_script_tells_is_needed_without_a_grid_alone(folder):
+    size = "lambda p: (9 // p['tile'],)"
+    call = f"tune_kernel('a', 'a.cu', {size})\n"
+    (folder / "s.py").write_text("tune_params = {'tile': [1, 2]}\n" + call)
+    with pytest.raises(UsageError, match=r"s\.py:2: the problem's size") as error:
+        read_tune_file(folder / "s.py")
+    assert "--grid" in error.value.mend
+    assert read_tune_file(folder / "s.py", has_grid=True).parameters == {"tile": (1, 2)}
 
 
 def _restricted(*texts):

@@ -227,6 +227,18 @@ def test_an_imported_space_has_no_seeds_and_runs_nowhere_else(home):
     assert error.value.code == "no_code"
 
 
+def test_a_value_that_the_template_of_a_space_lost_is_named(home):
+    import_space(written(home, t4_space()))
+    path = home / "data" / "spaces" / "gemm_a4000" / "recorded.toml"
+    text = path.read_text()
+    assert "values = [16, 32, 64]" in text
+    path.write_text(text.replace("values = [16, 32, 64]", "values = [16, 64]"))
+    template = Catalogue.from_environment().kernel("gemm_a4000").template("recorded")
+    with pytest.raises(UsageError, match="32") as error:
+        target_space("replay:gemm_a4000", template, ())
+    assert error.value.code == "unknown_value"
+
+
 def test_names_are_not_taken_twice_and_shipped_kernels_stay(home):
     path = written(home, t4_space())
     import_space(path)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
 import copy
 import gzip
+import io
 import json
+import lzma
+import sys
+import tarfile
 import tracemalloc
+import zipfile
 
 import pytest
 
@@ -63,7 +69,7 @@ def _refused(read, content):
     return error.value
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("content", [T4, CACHE], ids=["T4", "cache"])
 def test_a_file_that_is_cut_off_anywhere_is_refused_or_an_open_cache(read, pack, content):
     """Kernel Tuner leaves a cache open until its run ends: whole entries, and no last braces."""
@@ -79,6 +85,41 @@ def test_a_file_that_is_cut_off_anywhere_is_refused_or_an_open_cache(read, pack,
         assert content is CACHE and pack is bytes
         assert space.results == results[: len(space.results)], length
     assert codes <= {"space_damaged", "not_a_space"}
+
+
+def _zip(data):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("space.json", data)
+    return file.getvalue()
+
+
+def _tar_in_gzip(data):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("space.json")
+        entry.size = len(data)
+        archive.addfile(entry, io.BytesIO(data))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("pack", "program"), [(_zip, "unzip"), (_tar_in_gzip, "tar -xf")])
+def test_an_archive_is_refused_with_the_program_that_unpacks_it(read, pack, program):
+    error = _refused(read, pack(json.dumps(T4).encode()))
+    assert error.code == "space_packed" and program in error.mend
+
+
+def test_a_form_that_this_python_cannot_unpack_is_named(read, monkeypatch):
+    monkeypatch.setitem(sys.modules, "compression.zstd", None)  # as before Python 3.14
+    error = _refused(read, b"\x28\xb5\x2f\xfd" + bytes(50))
+    assert error.code == "space_packed" and "unzstd" in error.mend
+
+
+@pytest.mark.parametrize(
+    ("content", "part"), [(b" \n", "empty"), (b"\n<!DOCTYPE html>\n<html>404", "a web page")]
+)
+def test_what_a_download_leaves_in_place_of_a_file_is_named(read, content, part):
+    assert part in _refused(read, content).message
 
 
 VALUE = ("results", 1, "measurements", 0, "value")

@@ -93,9 +93,8 @@ def test_the_truth_of_bytes_flags_and_doubles_is_what_numpy_computes(run):
 
 
 @pytest.mark.slow
-def test_a_kernel_of_bytes_flags_and_doubles_is_right_on_the_emulator(run, monkeypatch):
+def test_a_kernel_of_bytes_flags_and_doubles_is_right_on_the_emulator(run):
     run(TYPES, *ARGUMENTS, *LAUNCH)
-    monkeypatch.setenv("GREENFAST_TEMPLATE_PATH", str(Path("kernels").absolute()))
     assert main.run(("lint", "mixed")) == 0
     assert main.run(("trial", "mixed", "--template", "plain", "--set", "threads=32")) == 0
 
@@ -120,6 +119,16 @@ def test_what_a_launch_cannot_pass_is_refused(run, old, new, sentence):
     code, err = run(text + TYPES.replace(old, new, 1), *ARGUMENTS, *LAUNCH)
     assert code == (2 if sentence else 0) and sentence in err
     assert Path("kernels").exists() is not bool(sentence)
+
+
+def test_a_line_behind_an_include_is_named_as_its_own_file_counts_it(run):
+    Path("sizes.h").write_text("#pragma once\n\n\n#include <cfloat>\n")
+    host = "int main() { return 0; }\n"
+    _, err = run(f'#include "sizes.h"\n#include <climits>\n{host}{TYPES}', *ARGUMENTS, *LAUNCH)
+    assert "mixed.cu:3: this is host code" in err
+    Path("sizes.h").write_text(f"#pragma once\n#include <cfloat>\n{host}")
+    _, err = run(f'#include "sizes.h"\n{TYPES}', *ARGUMENTS, *LAUNCH)
+    assert "sizes.h:3: this is host code" in err
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from emulator_harness import Kernel, kinds, prepared
+from emulator_harness import Kernel, kinds, prepared, values
 
 from greenfast.search.errors import Fault
 from greenfast.search.loop.evaluate import evaluate, no_baseline
@@ -47,6 +47,43 @@ def test_a_call_to_a_forged_address_is_the_candidates_fault(emulator):
     result = Kernel(emulator, text)(INPUTS, OUTPUTS)
     assert kinds(result) == ["device_fault"]
     assert "a call to address 0x1234567" in result.faults[0].sentence
+
+
+def test_a_function_beside_a_parameters_type_is_not_run_in_the_kernels_place(emulator):
+    """The emulator found it by the type of an argument, and a GPU would run the kernel."""
+    text = (
+        "#include <cuda/std/utility>\n"
+        "namespace own {\nstruct Value { float v; };\n"
+        "template <size_t... I> __device__ void invoke(void (*)(const Value*, Value*), void** p,"
+        " cuda::std::index_sequence<I...>) { (*(Value**)p[1])->v = 2; }\n}\n"
+        'extern "C" __global__ void k(const own::Value* a, own::Value* c) { c->v = 1; }\n'
+    )
+    assert values(Kernel(emulator, text)(INPUTS, OUTPUTS, block=1), "c")[0] == 1
+
+
+OTHERS = """
+namespace real { extern "C" __global__ void k(const float* a, float* c) { c[0] = 1; } }
+namespace shown { __device__ void k(const float* a, float* c) { c[0] = 2; } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "is_built"),
+    [
+        (f"{OTHERS}using shown::k;", False),
+        (f"{OTHERS}using namespace shown;", False),
+        (OTHERS.replace("void k(const float* a, float* c) { c[0] = 2; }", "void x(const float*, "
+         "float* c) { c[0] = 2; } constexpr auto& k = x;") + "using shown::k;", False),
+        (f"{OTHERS}using real::k;", True),
+    ],
+    ids=["declaration", "directive", "reference", "the kernel itself"],
+)  # fmt: skip
+def test_the_kernel_that_runs_is_the_one_that_a_gpu_launches(emulator, text, is_built):
+    """A GPU finds a kernel by its symbol, and a name may find another function in C++."""
+    built = emulator.build_module(text, ("k",), flavour="plain", deadline_s=60)
+    assert isinstance(built, ModuleFailed) is not is_built
+    if is_built:
+        assert values(Kernel(emulator, text)(INPUTS, OUTPUTS, block=1), "c")[0] == 1
 
 
 def test_objects_that_fill_the_memory_are_refused_and_no_fault(emulator):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from greenfast.app.bundle.verify import as_text
 from greenfast.search.diagnose.plain import GivenLaunch, PlainOptions, read_plain
 from greenfast.search.errors import SpecError
 from greenfast.search.targets.emulator.target import EmulatorTarget
-from greenfast.search.toolchain.launch_bounds import over_launch_bounds
+from greenfast.search.toolchain.launch_bounds import other_clusters, over_launch_bounds
 
 PTX = """
 .visible .entry bound(
@@ -39,6 +40,61 @@ def test_a_block_beyond_its_launch_bounds_is_named(entries, threads, is_over):
     sentence = over_launch_bounds(PTX, entries, threads)
     assert bool(sentence) == is_over
     assert not is_over or ("129 threads" in sentence and "at most 128" in sentence)
+
+
+CLUSTERS = """
+.visible .entry pair(
+\t.param .u64 pair_param_0
+)
+.explicitcluster
+.reqnctapercluster 2, 1, 1
+{
+}
+.visible .entry open()
+.explicitcluster
+{
+}
+.visible .entry grid_of_clusters()
+.blocksareclusters
+.reqntid 128, 1, 1
+.reqnctapercluster 2, 1, 1
+{
+}
+.visible .entry alone()
+{
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "cluster", "sentence"),
+    [
+        ("pair", (2, 1, 1), ""),
+        ("pair", (1, 1, 1), "compiled for clusters of 2 x 1 x 1"),  # the word was in a macro
+        ("alone", (2, 1, 1), "compiled for clusters of 1 x 1 x 1"),  # it was in a comment
+        ("alone", (1, 1, 1), ""),
+        ("open", (1, 1, 1), "whose size each launch gives"),
+        ("grid_of_clusters", (2, 1, 1), "for grids of clusters"),
+        ("other", (4, 1, 1), ""),
+    ],
+)
+def test_the_compiled_cluster_counts_and_not_the_word_in_the_text(entry, cluster, sentence):
+    told = other_clusters(CLUSTERS, ((entry, cluster),))
+    assert sentence in told and bool(told) == bool(sentence)
+
+
+@pytest.mark.parametrize(
+    ("text", "cluster"),
+    [
+        ('/* __cluster_dims__(2, 1, 1) */ extern "C" __global__', 2),
+        ('#define PAIR(n) __cluster_dims__(n, 1, 1)\nextern "C" __global__ PAIR(2)', 1),
+    ],
+    ids=["comment", "macro"],
+)
+def test_a_text_does_not_hide_its_cluster(text, cluster, toolchain):
+    source = as_text(f"{text} void mine(float* y) {{ y[0] = 1; }}\n", ("mine",))
+    cubin = toolchain.compile(source, "sm_90")
+    assert "compiled for clusters" in other_clusters(cubin.ptx, (("mine", (cluster, 1, 1)),))
 
 
 TEXT = """

@@ -13,6 +13,7 @@ from drawn_gpu import DrawnGpu, law_us
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.loop.sweep import Sweep, SweepOrder
 from greenfast.search.loop.sweep_journal import finish, journal_path
+from greenfast.search.recordings import file
 from greenfast.search.recordings.contents import Times, operation_digest
 from greenfast.search.recordings.file import SUFFIX, read, read_heading, rounded, row_json, write
 from greenfast.search.recordings.lattice import lattice_of
@@ -298,6 +299,18 @@ def test_evidence_with_fewer_fields_than_today_is_still_read(written):
     del heading["device"]["l2_bytes"]  # as if it had not been a fact then
     written.write_bytes(gzip.compress("\n".join([json.dumps(heading), *lines, ""]).encode()))
     assert read(written).heading.device.l2_bytes > 0
+
+
+def test_a_recording_that_could_not_be_read_again_is_not_written(written, monkeypatch):
+    recording, before = read(written), written.read_bytes()
+    inflated = len(gzip.decompress(before))
+    monkeypatch.setattr(file, "LARGEST_BYTES", inflated - 1)
+    with pytest.raises(UsageError) as error:
+        write(written, recording)
+    assert error.value.code == "recording_too_large" and written.read_bytes() == before
+    monkeypatch.setattr(file, "LARGEST_BYTES", inflated)
+    write(written, recording)
+    assert read(written).rows == recording.rows
 
 
 def test_rounding_keeps_what_a_verdict_needs():

@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from runtime_bundles import RECORDED, SETS, built_stub, files_of, use
+from runtime_bundles import RECORDED, SETS, built_stub, files_of, forget_driver, use
 
 import greenfast
 from greenfast.runtime import nvrtc
@@ -76,6 +76,18 @@ def test_a_launch_has_the_addresses_strides_and_scale_of_its_call(stub, attentio
     assert words[13:16] == words[16:19] == [4 * 130 * 64, 130 * 64, 64]
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("NVIDIA H100 80GB HBM3", "of attention-h100,"), ("NVIDIA L4", "no tuned set for NVIDIA L4")],
+)
+def test_a_shape_alone_is_explained_for_the_gpu_of_this_machine(stub, monkeypatch, name, words):
+    monkeypatch.setenv("STUB_GPU_NAME", name)
+    forget_driver()
+    shape = {"B": 2, "H": 8, "S_q": 256, "D": 64}
+    assert words in str(greenfast.explain("attention", **shape))
+    assert "of attention-h200," in str(greenfast.explain("attention", gpu="NVIDIA H200", **shape))
+
+
 def test_shared_memory_is_allowed_even_where_it_is_little(stub, attention):
     """A kernel with 48 KB of its own and a little more at launch needs consent for the little."""
     program = next(iter(attention.programs.values()))
@@ -104,7 +116,7 @@ def test_outputs_follow_the_memory_order_of_the_queries(stub, attention):
     [
         (tensor(2, 8, 256, 64, dtype="fp16"), {}, "no kernel for D=64, dtype=fp16"),
         (tensor(2, 8, 256, 128), {}, "no kernel for D=128"),
-        (tensor(2, 8, 2048, 64), {}, "S_kv=2048 is outside of 128 to 512"),
+        (tensor(2, 8, 2048, 64), {}, "S_kv=2048 is outside the measured range 128 to 512"),
         (tensor(2, 8, 256, 64, strides=(8 * 256 * 65, 256 * 65, 65, 1)), {}, "the stride 65"),
         (tensor(2, 8, 256, 64, strides=(131072, 16384, 1, 256)), {}, "the stride 256 in dim 3"),
         (tensor(2, 8, 256, 64, strides=(131072, 16384, -64, 1)), {}, "multiples of 8"),
@@ -331,7 +343,7 @@ def test_a_bundle_is_called_on_the_emulator(emulator_cache):
         kernels(x, residual, weight, gain=1.0)
     with pytest.raises(UsageError, match="N is 4096 in x and 4000 in weight"):
         kernels(x, residual, weight[:4000])
-    with pytest.raises(UsageError, match="outside of 1 to 4096"):
+    with pytest.raises(UsageError, match="outside the measured range 1 to 4096"):
         kernels(np.zeros((5000, 4096), "f2"), np.zeros((5000, 4096), "f2"), weight)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from greenfast.app.cli import main
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.identity import kernel_identity
@@ -180,13 +181,13 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
         read_workloads(path, attention)
     sentence = str(refusal.value)
     for part in (
-        "row 2: B=0 is not",
-        "row 3: the name 'C!'",
+        "line 3: B=0 is not",
+        "line 4: the name 'C!'",
         "S_q=x is not",
         "D=65 is not",
         "the weight -1",
-        "row 4: a cell without a column",
-        "a(B=1,H=2,S_q=3,D=64,dtype=bf16) occurs twice",
+        "line 5: a cell without a column",
+        "line 6: a(B=1,H=2,S_q=3,D=64,dtype=bf16) is in line 2 already",
     ):
         assert part in sentence
 
@@ -205,6 +206,8 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
         ("mine.json", b'[{"dims": {"B": "8"}}]', "B=8 is not a whole number, but text"),
         ("mine.json", b'[{"dims": {"B": 1, "B": 2}}]', "B occurs twice"),
         ("mine.csv", b"B,H,S_q,D, B\n1,2,3,64,5\n", "B occurs twice"),
+        ("mine.json", b'[{"dims": {"B": 0}}, "mission"]', "; row 2: 'mission' is not a table with"),
+        ("mine.json", b'{"workloads": [], "B": 3}', "unknown key 'B' beside the workloads"),
         ("mine.json", b"[]", "no workload is in it"),
         ("mine.json", b'{"dims": {}}', 'needed, written [{"dims": {...}}, ...]'),
         ("mine.json", b'[{"B": 1, "H": 2, "S_q": 3, "D": 64}]', "row 1: B belongs under dims"),
@@ -220,3 +223,11 @@ def test_a_file_that_is_no_list_of_workloads_is_refused(attention, tmp_path, nam
     with pytest.raises(UsageError) as refusal:
         read_workloads(tmp_path / name, attention)
     assert part in str(refusal.value)
+
+
+def test_all_workloads_that_no_memory_holds_are_named_at_once(tmp_path, capsys):
+    path = tmp_path / "mine.csv"
+    path.write_text("B,H,S_q,D\n1,1,1,64\n2147483647,1,1,64\n2147483647,2,1,64\n")
+    assert main.run(("workloads", "attention", str(path))) == 2
+    err = capsys.readouterr().err
+    assert err.count("elements, which take more than") == 2 and "H=1" in err and "H=2" in err

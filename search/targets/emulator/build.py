@@ -25,6 +25,7 @@ from pathlib import Path
 from greenfast.search.cpu_time import Deadline, beside_others
 from greenfast.search.devices.clusters import declared_clusters
 from greenfast.search.errors import Fault
+from greenfast.search.kernels.tables import ENTRY_ALIAS
 from greenfast.search.targets.emulator.compiler_folders import compiler_folders
 from greenfast.search.targets.emulator.compiler_process import (
     CompilerFailed,
@@ -33,6 +34,7 @@ from greenfast.search.targets.emulator.compiler_process import (
     require_space,
     run_compiler,
 )
+from greenfast.search.targets.emulator.control_edges import with_checked_edges
 from greenfast.search.targets.emulator.device_preprocessor import (
     HOST_MACROS,
     MACROS,
@@ -77,10 +79,12 @@ log = logging.getLogger("greenfast.emulator")
 HERE = Path(__file__).resolve().parent
 DEFAULT_ARCH = "sm_90"
 REFUSED = "refused"  # the reason of a ModuleFailed
+CALLS = "/gf_emulator/entries"  # absolute, as no file of an author's is
 # What decides which texts and objects are refused, and how objects lie: a cached library was made
 # by the same rules.
 RULES = (
     "class_bodies",
+    "control_edges",
     "device_preprocessor",
     "dynamic_shared",
     "early_macros",
@@ -195,7 +199,9 @@ class EmulatorBuild:
         if sentence := refused_include(translation_unit, "kernel.cu"):
             return ModuleFailed("compile", sentence, 0.0)
         self.prepare()
-        key = (translation_unit, *entries, arch, str(is_examined), *_contents(self.include_dirs))
+        # These lines are none of the author's: a call from them is not named in a finding.
+        calls = f'#line 1 "{CALLS}"\n' + "".join(map(_entry_call, entries))
+        key = (translation_unit, calls, arch, str(is_examined), *_contents(self.include_dirs))
         digest = _digest((self.digest, flavour, *key))
         path = self.folder / "modules" / f"{digest[:32]}.so"
         clusters = declared_clusters(translation_unit, entries)
@@ -210,7 +216,6 @@ class EmulatorBuild:
         if isinstance(text, CompilerFailed):
             return ModuleFailed(text.reason, text.log, time.monotonic() - begin)
         with self._work_folder() as work:
-            calls = "".join(f"GF_EMULATOR_ENTRY({entry})\n" for entry in entries)
             (work / "kernel.cu").write_text(f"{text}\n{calls}")
             deadline = Deadline.of(deadline_s)
             failed = beside_others(
@@ -323,7 +328,8 @@ class EmulatorBuild:
             if failed is not None:
                 return failed
             with open(work / "plain.s") as plain, open(work / "kernel.s", "w") as spaced:
-                spaced.writelines(with_gaps(with_own_frames_passed(plain)))
+                edged = with_checked_edges(plain)
+                spaced.writelines(with_gaps(with_own_frames_passed(edged)))
             compiled, source = [self.compiler.path], ["kernel.s"]
         command = [
             *compiled,
@@ -363,6 +369,12 @@ def _no_full_disk(folder: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise disk_full(folder) from error
         raise
+
+
+def _entry_call(entry: str) -> str:
+    """The line that makes an entry callable. An alias is a reference, others are symbols."""
+    macro = "GF_EMULATOR_ALIAS" if entry.startswith(ENTRY_ALIAS) else "GF_EMULATOR_ENTRY"
+    return f"{macro}({entry})\n"
 
 
 def object_failure(path: Path, entries: Sequence[str], text: str) -> CompilerFailed | None:

@@ -10,7 +10,7 @@ from greenfast.search.oracle.problem import Problem
 from greenfast.search.targets.base import Failure
 from greenfast.search.targets.bound import bound_us
 from greenfast.search.targets.emulator.model import model
-from greenfast.search.targets.emulator.runs import RunResult
+from greenfast.search.targets.emulator.runs import RunFault, RunResult
 from greenfast.search.targets.emulator.sample import SAMPLED_BLOCKS
 from greenfast.search.targets.emulator.work import (
     estimated_mixes,
@@ -18,6 +18,7 @@ from greenfast.search.targets.emulator.work import (
     mixes_of,
     whole_mix,
 )
+from greenfast.search.text import file_line
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import (
     FINDING_REASONS,
@@ -53,7 +54,7 @@ def failure_of(result: RunResult, deadline_s: float) -> Failure | None:
         )
     if result.faults:
         first = result.faults[0]
-        return Failure(REASONS.get(first.kind, Reason.DEVICE_FAULT), first.sentence)
+        return Failure(REASONS.get(first.kind, Reason.DEVICE_FAULT), _placed(first))
     if result.status != "finished":
         return Failure(Reason.DEVICE_FAULT, "the candidate ended the process that ran it")
     if result.canary:
@@ -64,6 +65,14 @@ def failure_of(result: RunResult, deadline_s: float) -> Failure | None:
             "the input " + ", ".join(result.input_changed) + " was written",
         )
     return None
+
+
+def _placed(fault: RunFault) -> str:
+    """The fault's sentence with its line, unless it names the line and its caller already."""
+    if fault.where is None or fault.where[0].startswith("/"):  # not a line of the kernel's text
+        return fault.sentence
+    place = file_line(*fault.where)
+    return fault.sentence if place in fault.sentence else f"{fault.sentence} ({place})"
 
 
 def modelled_timing(

@@ -24,11 +24,13 @@ from greenfast.search.targets.emulator.ptx_statement import translated
 from greenfast.search.targets.emulator.ptx_text import NotPtx
 from greenfast.search.targets.emulator.ptx_values import Unsupported
 from greenfast.search.targets.emulator.source_rules import (
+    COORDINATES,
     DEVICE_WORDS,
     DROPPED_ATTRIBUTES,
     DROPPED_GCC_PRAGMAS,
     DROPPED_PRAGMAS,
     DROPPED_STANDARD_ATTRIBUTES,
+    EXPRESSION_WORDS,
     KEPT_ATTRIBUTES,
     LAYOUT_ATTRIBUTES,
     PRIMITIVES,
@@ -49,6 +51,7 @@ _PRAGMA = re.compile(r"#pragma\s+(\w*)\s*(\w*)")
 _ATTRIBUTE_WORDS = ("__attribute__", "__attribute")
 # Behind all escapes that compilers agree on: \e, and characters by their code points.
 _OTHER_ESCAPE = re.compile(r"""(?<!\\)(?:\\\\)*\\([^'"?\\abfnrtvx0-7])""")
+_LITERAL_MACRO = re.compile(r"U?INT(?:8|16|32|64|MAX)_C\Z")
 _HASHES = ("#", "##", "%:", "\\")
 _OPENING = ("(", "[", "{")
 
@@ -203,6 +206,14 @@ def _name(rewriting: _Rewriting, index: int) -> None:
         )
     if token.text == "goto" and _text(tokens, index + 1) == "*":
         raise rewriting.refuse(token, "a computed goto does not exist on a GPU; use a switch")
+    if token.text in COORDINATES and _is_declared(tokens, index):
+        raise rewriting.refuse(
+            token, f"`{token.text}` is CUDA's; a variable of the text needs another name"
+        )
+    if _LITERAL_MACRO.match(token.text) and not (
+        _text(tokens, index + 1) == "(" and tokens[index + 2].kind == "number"
+    ):
+        raise rewriting.refuse(token, f"`{token.text}` is a macro for a number's type")
     if token.text == "namespace" and _text(tokens, index + 1) == "std":
         raise rewriting.refuse(
             token, "namespace std is not open to the text; use a namespace of its own"
@@ -220,6 +231,41 @@ def _name(rewriting: _Rewriting, index: int) -> None:
         raise rewriting.refuse(token, "compilers read `alignas` in packed structures differently")
     if token.text == "long" and "double" in (_text(tokens, index + 1), _text(tokens, index - 1)):
         raise rewriting.refuse(token, "`long double` does not exist on a GPU; use `double`")
+
+
+def _is_declared(tokens: tuple[Token, ...], index: int) -> bool:
+    """Whether the text may declare the name at `index`, instead of reading it.
+
+    A GPU would read that variable, where the emulator reads the coordinate.
+    """
+    if _text(tokens, index + 1) == ".":
+        return False
+    before = tokens[index - 1] if index else None
+    if before is None or before.text in EXPRESSION_WORDS:
+        return False
+    if before.text == ",":
+        opened = _opening(tokens, index - 1)
+        return not (
+            opened >= 0
+            and (
+                tokens[opened].text == "("
+                or _text(tokens, opened - 1) in ("=", ",", "(", "{", "return")
+            )
+        )
+    return before.kind == "name" or before.text in (")", "]", ">", "*", "&", "&&")
+
+
+def _opening(tokens: tuple[Token, ...], index: int) -> int:
+    """The innermost bracket that is open at `index`; -1 where none is."""
+    depth = 0
+    for at in range(index, -1, -1):
+        if tokens[at].text in (")", "]", "}"):
+            depth += 1
+        elif tokens[at].text in _OPENING:
+            if depth == 0:
+                return at
+            depth -= 1
+    return -1
 
 
 def _no_stamp(rewriting: _Rewriting, token: Token) -> None:

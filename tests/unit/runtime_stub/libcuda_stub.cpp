@@ -37,7 +37,11 @@ extern "C" {
 int cuInit(unsigned) { return 0; }
 int cuDeviceGetCount(int* count) { *count = 1; return 0; }
 int cuDeviceGet(int* device, int ordinal) { *device = ordinal; return ordinal == 0 ? 0 : 101; }
-int cuDeviceGetName(char* name, int size, int) { std::snprintf(name, size, "NVIDIA H200"); return 0; }
+int cuDeviceGetName(char* name, int size, int) {
+    const char* given = std::getenv("STUB_GPU_NAME");
+    std::snprintf(name, size, "%s", given ? given : "NVIDIA H200");
+    return 0;
+}
 int cuDeviceGetAttribute(int* value, int attribute, int)
 {
     *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 16 ? 132 : attribute == 97 ? 232448 : 0;

@@ -216,6 +216,18 @@ void __ubsan_handle_out_of_bounds_abort(IndexOutside* found, std::uintptr_t inde
 void __ubsan_handle_shift_out_of_bounds_abort(ShiftOutside* found, std::uintptr_t, std::uintptr_t count) {
     shifted_out(found, count, SITE);
 }
+// What control_edges.py of a checked build calls. The kernel's entry ends its thread instead of returning here, where a
+// write past the kernel's own variables could have left another address.
+void gf_emulator_thread_ends() { Worker::current().block().exit_thread(); }
+void gf_emulator_wrong_call(const void* target, const void* site) {
+    Worker::current().fail("device_fault", site,
+                           format("a call to address %p, where no function begins that the text names", target));
+}
+void gf_emulator_wrong_return(const void* target) {
+    Worker& worker = Worker::current();
+    worker.fail("out_of_bounds", worker.fiber().site,
+                format("a write past the thread's own objects: a function would return to address %p", target));
+}
 void __ubsan_handle_float_cast_overflow_abort(void*, std::uintptr_t) { cast_outside(SITE); }
 
 }  // extern "C"

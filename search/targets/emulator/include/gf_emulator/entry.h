@@ -16,13 +16,20 @@ __attribute__((no_sanitize("thread"))) __forceinline__ void invoke(void (*kernel
 template <class... Parameters>
 __attribute__((no_sanitize("thread"))) __forceinline__ void invoke(void (*kernel)(Parameters...),
                                                                    void** arguments) {
-    invoke(kernel, arguments, std::index_sequence_for<Parameters...>());
+    // Qualified: a text could have an `invoke` of its own beside the type of a parameter.
+    gf_emulator::invoke(kernel, arguments, std::index_sequence_for<Parameters...>());
 }
 
 }  // namespace gf_emulator
 
-#define GF_EMULATOR_ENTRY(name)                                                                \
+// A GPU launches the function whose symbol is `name`. The name alone may find another one, which a text brings in from
+// one of its namespaces; it then conflicts with this declaration, or is passed over by ::name.
+#define GF_EMULATOR_ENTRY(name)                                                                                    \
+    extern "C" decltype(name) name;                                                                                \
+    GF_EMULATOR_ALIAS(name)
+
+#define GF_EMULATOR_ALIAS(name)                                                                                    \
     extern "C" __attribute__((visibility("default"), externally_visible, no_sanitize("thread"))) void gf_entry_##name( \
-        void** arguments) {                                                                    \
-        gf_emulator::invoke(&name, arguments);                                                 \
+        void** arguments) {                                                                                        \
+        gf_emulator::invoke(&::name, arguments);                                                                   \
     }

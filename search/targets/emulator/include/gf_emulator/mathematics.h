@@ -89,16 +89,27 @@ __forceinline__ To saturating_cast(float rounded) {
 
 }  // namespace gf_emulator
 
-#define __expf(x) gf_emulator::fast_exp(x)
-#define __exp10f(x) gf_emulator::fast_exp10(x)
-#define __logf(x) gf_emulator::fast_log(x)
-#define __log2f(x) gf_emulator::fast_log2(x)
-#define __log10f(x) gf_emulator::fast_log10(x)
-#define __sinf(x) gf_emulator::fast_sin(x)
-#define __cosf(x) gf_emulator::fast_cos(x)
-#define __tanf(x) gf_emulator::fast_tan(x)
-#define __tanhf(x) gf_emulator::fast_tanh(x)
-#define __powf(x, y) gf_emulator::fast_pow(x, y)
+// Names without arguments: a text's own variable of such a name is then renamed like its uses.
+#define __expf gf_emulator_fast_expf
+#define __exp10f gf_emulator_fast_exp10f
+#define __logf gf_emulator_fast_logf
+#define __log2f gf_emulator_fast_log2f
+#define __log10f gf_emulator_fast_log10f
+#define __sinf gf_emulator_fast_sinf
+#define __cosf gf_emulator_fast_cosf
+#define __tanf gf_emulator_fast_tanf
+#define __tanhf gf_emulator_fast_tanhf
+#define __powf gf_emulator_fast_powf
+__forceinline__ float __expf(float x) { return gf_emulator::fast_exp(x); }
+__forceinline__ float __exp10f(float x) { return gf_emulator::fast_exp10(x); }
+__forceinline__ float __logf(float x) { return gf_emulator::fast_log(x); }
+__forceinline__ float __log2f(float x) { return gf_emulator::fast_log2(x); }
+__forceinline__ float __log10f(float x) { return gf_emulator::fast_log10(x); }
+__forceinline__ float __sinf(float x) { return gf_emulator::fast_sin(x); }
+__forceinline__ float __cosf(float x) { return gf_emulator::fast_cos(x); }
+__forceinline__ float __tanf(float x) { return gf_emulator::fast_tan(x); }
+__forceinline__ float __tanhf(float x) { return gf_emulator::fast_tanh(x); }
+__forceinline__ float __powf(float x, float y) { return gf_emulator::fast_pow(x, y); }
 
 __forceinline__ float rsqrtf(float x) {
     gf_emulator::special();

@@ -44,4 +44,9 @@ __forceinline__ int swallow_printf(const char* format, const Values&... values) 
 }
 
 }  // namespace gf_emulator
-#define printf(...) gf_emulator::swallow_printf(__VA_ARGS__)
+// A name without arguments: a text's own variable of this name is then renamed like its uses.
+#define printf gf_emulator_swallow_printf
+template <class... Values>
+__forceinline__ int printf(const char* format, const Values&... values) {
+    return gf_emulator::swallow_printf(format, values...);
+}

@@ -53,3 +53,48 @@
 #undef sigset_t
 #undef significand
 #undef srandom
+
+// The host's macros with plain names that stand for more than a number. A text may have a variable of such a name, which
+// a GPU reads; the macro would be read here. What a text may mean is an object instead, which such a variable hides.
+#undef alloca
+#undef be16toh
+#undef be32toh
+#undef be64toh
+#undef htobe16
+#undef htobe32
+#undef htobe64
+#undef htole16
+#undef htole32
+#undef htole64
+#undef le16toh
+#undef le32toh
+#undef le64toh
+#undef issubnormal
+#undef strdupa
+#undef strndupa
+#undef FD_CLR
+#undef FD_ISSET
+#undef FD_SET
+#undef FD_ZERO
+#undef MB_CUR_MAX
+#undef NFDBITS
+#undef SNAN
+#undef SNANF
+#undef SNANL
+#undef WEXITSTATUS
+#undef WIFCONTINUED
+#undef WIFEXITED
+#undef WIFSIGNALED
+#undef WIFSTOPPED
+#undef WSTOPSIG
+#undef WTERMSIG
+#undef HUGE_VAL
+#undef HUGE_VALF
+#undef INFINITY
+#undef NAN
+#define HUGE_VAL gf_emulator_huge_val
+#define HUGE_VALF gf_emulator_huge_valf
+#define INFINITY gf_emulator_infinity
+#define NAN gf_emulator_nan
+constexpr double HUGE_VAL = __builtin_huge_val();
+constexpr float HUGE_VALF = __builtin_inff(), INFINITY = __builtin_inff(), NAN = __builtin_nanf("");
