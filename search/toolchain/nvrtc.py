@@ -221,8 +221,10 @@ class Toolchain:
             )
         if log.startswith(TOO_LARGE):
             return CompileFailed(source.digest, Reason.COMPILE_MEMORY, log, log)
+        # ptxas calls its causes fatal, and ends with a line about errors.
+        lines = [line.strip() for line in log.splitlines()]
         first = next(
-            (line.strip() for line in log.splitlines() if "error" in line),
+            (line for line in lines if "error" in line or line.startswith("ptxas fatal")),
             "the compiler gave no message",
         )
         mend = mend_of(first)

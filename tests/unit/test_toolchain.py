@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,25 @@ def test_a_refusal_points_into_the_template(toolchain):
     assert failed.sentence.startswith(
         'album/kernel.cu.j2(6): error: identifier "tyle" is undefined'
     )
+
+
+_SUMS = ", ".join(f"%{number}" for number in range(64))
+_OUTPUTS = ", ".join(f'"+f"(d[{number}])' for number in range(64))
+TOO_FEW_REGISTERS = f"""
+extern "C" __global__ void __launch_bounds__(128, 16) twice(float* y) {{
+    float d[64];
+    for (int i = 0; i < 64; i++) d[i] = y[i];
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+        "{{{_SUMS}}}, %64, %64, 1, 1, 1, 0, 0;" : {_OUTPUTS} : "l"(0ull));
+    for (int i = 0; i < 64; i++) y[i] = d[i];
+}}
+"""
+
+
+def test_the_assemblers_own_reason_is_named_and_not_its_last_line(toolchain):
+    refused = toolchain.compile(replace(_source(TOO_FEW_REGISTERS), arch_specific=True), "sm_90a")
+    assert isinstance(refused, CompileFailed)
+    assert "Insufficient registers (32)" in refused.sentence
 
 
 def test_a_log_flood_is_capped(toolchain):
