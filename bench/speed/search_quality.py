@@ -117,10 +117,14 @@ def complete_lines(rows: Iterable[Row], seeds: int, evaluations: int) -> list[Ro
     return [*lines, *means]
 
 
+def stored_setting() -> Row:
+    (setting,) = (row for row in find_result("search_quality")["rows"] if row["what"] == "setting")
+    return setting
+
+
 def kept_lines(setting: Row, lines: Iterable[Row]) -> list[Row]:
     """The stored figures of strategies that have none among the lines."""
-    stored_rows = find_result("search_quality")["rows"]
-    (before,) = (row for row in stored_rows if row["what"] == "setting")
+    stored_rows, before = find_result("search_quality")["rows"], stored_setting()
     for name in ("spaces", "evaluations", "seeds"):
         if before[name] != setting[name]:
             raise SystemExit(f"--keep: the stored result has other {name}")
@@ -184,6 +188,7 @@ def main() -> None:
     rows = [*stored(options.searches), *others]
     figures = complete_lines(rows, options.seeds, options.evaluations)
     if options.keep:
+        setting["kernel_tuner"] = setting["kernel_tuner"] or stored_setting()["kernel_tuner"]
         figures += kept_lines(setting, figures)
     publish("search_quality", [setting, *figures], save=options.save)
 
