@@ -108,7 +108,8 @@ def _us(row: Row, name: str) -> float:
 def drawn(gpu: str = GPU) -> str:
     """The set as called between the sizes that were measured, beside its fallback."""
     name = f"{gpu}/drawn_calls"
-    called = rows(name)
+    measured = rows(name)
+    called = [row for row in measured if "other_kernel" not in row]
     if not called:
         return "Not measured yet."
     lines = []
@@ -130,7 +131,20 @@ def drawn(gpu: str = GPU) -> str:
         )
     titles = ("type", "shapes", "by a kernel", "time / PyTorch's default, geometric mean")
     more = ("slower", "by more than 5 %", "worst")
-    return f"{table((*titles, *more), lines)}\n\n{_from(name)}"
+    changed = [ratio(row) for row in measured if "other_kernel" in row]
+    return f"{table((*titles, *more), lines)}\n\n{_left_out(changed)}{_from(name)}"
+
+
+def _left_out(ratios: Sequence[float]) -> str:
+    """Of calls that ran with another kernel than the set has for them now."""
+    if not ratios:
+        return ""
+    slower = [value for value in ratios if value > 1]
+    return (
+        f"Left out are {len(ratios)} calls for which the set has another kernel now, or none: they "
+        f"took {_mean(ratios):.2f} of PyTorch's time, and {len(slower)} of them were slower, at "
+        f"most {max(ratios):.2f} of it. "
+    )
 
 
 def regret(gpu: str = GPU) -> str:
