@@ -74,9 +74,6 @@ NEAR: Mapping[str, Row] = {
     "wide, 16 rows": {
         "tile_n": 256, "stages": 4, "cluster_rows": 2, "store_buffers": 2, "raster_rows": 16,
     },
-    "turns 128": {
-        "turns": True, "tile_n": 128, "consumer_rows": 128, "stages": 6, "store_buffers": 2,
-    },
     "turns 128, 2 rows": {
         "turns": True, "tile_n": 128, "consumer_rows": 128, "stages": 6, "store_buffers": 2,
         "cluster_rows": 2,
@@ -89,10 +86,6 @@ NEAR: Mapping[str, Row] = {
         "turns": True, "tile_n": 160, "consumer_rows": 128, "stages": 5, "store_buffers": 2,
         "cluster_rows": 2,
     },
-    "turns 160": {
-        "turns": True, "tile_n": 160, "consumer_rows": 128, "stages": 5, "store_buffers": 2,
-        "raster_rows": 4,
-    },
     "turns 64 by 256, 2 rows": {
         "turns": True, "tile_n": 256, "consumer_rows": 64, "stages": 5, "store_buffers": 1,
         "cluster_rows": 2,
@@ -101,15 +94,17 @@ NEAR: Mapping[str, Row] = {
         "turns": True, "tile_n": 192, "consumer_rows": 64, "stages": 6, "store_buffers": 1,
         "cluster_rows": 2,
     },
-    "turns 64 by 128": {
-        "turns": True, "tile_n": 128, "consumer_rows": 64, "stages": 8, "store_buffers": 1,
+    "turns 64 by 256": {
+        "turns": True, "tile_n": 256, "consumer_rows": 64, "stages": 5, "store_buffers": 1,
+        "raster_rows": 16,
     },
-    "turns, turned 128": {
-        "turns": True, "swap": True, "tile_n": 128, "consumer_rows": 128, "stages": 6,
-        "store_buffers": 2, "raster_rows": 4,
+    "turns 192": {
+        "turns": True, "tile_n": 192, "consumer_rows": 128, "stages": 4, "store_buffers": 2,
+        "raster_rows": 16,
     },
-    "wide_128, two blocks": {
-        "tile_n": 128, "stages": 3, "blocks_per_sm": 2, "store_buffers": 1, "raster_rows": 8,
+    "turns, turned 64": {
+        "turns": True, "swap": True, "tile_n": 64, "consumer_rows": 128, "stages": 8,
+        "store_buffers": 1, "raster_rows": 4,
     },
     "square, 4 parts": {
         "tile_n": 128, "stages": 5, "scheduler": "grid", "split_k": 4, "store_buffers": 1,
