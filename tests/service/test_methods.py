@@ -7,6 +7,7 @@ import pytest
 import store_values as values
 
 from greenfast.db.store import Store
+from greenfast.search.errors import UsageError
 
 TOKEN = "a-token-of-24-characters"
 
@@ -126,3 +127,9 @@ def test_the_form_refuses_a_misspelt_field_and_names_the_known_ones(service):
     assert answer.status_code == 422 and "own.n" in answer.text and "own.N" in answer.text
     answer = request(service, "POST", "/new", data={"kernel": "axpy", "trails": "3"})
     assert answer.status_code == 422 and "gpu_seconds" in answer.text
+
+
+def test_the_client_says_when_another_program_answers(service):
+    with pytest.raises(UsageError) as refused:
+        service._json("GET", "/login")  # a page, as a proxy would send
+    assert refused.value.code == "not_a_service"
