@@ -112,12 +112,12 @@ def _alone_in(data: Path, wait_s: float) -> Iterator[None]:
     """No other request, of any process, is between its look and its submission meanwhile."""
     deadline = time.monotonic() + wait_s
     if not _ONE_AT_A_TIME.acquire(timeout=wait_s):
-        raise _busy(data, wait_s)
+        raise _busy(wait_s)
     try:
         with _opened(data / LOCK) as lock:
             while not _is_locked(lock):
                 if time.monotonic() >= deadline:
-                    raise _busy(data, wait_s)
+                    raise _busy(wait_s)
                 time.sleep(LOOK_S)
             yield
     finally:
@@ -129,7 +129,7 @@ def _opened(path: Path) -> TextIO:
         return path.open("a")
     except OSError as error:
         raise Fault(
-            f"{path} cannot be opened: {error.strerror}",
+            f"{path.name} in the data folder cannot be opened: {error.strerror}",
             code="submissions_lock",
             mend="check the permissions and the free space of the data folder",
         ) from error
@@ -144,9 +144,9 @@ def _is_locked(lock: TextIO) -> bool:
     return True
 
 
-def _busy(data: Path, wait_s: float) -> Fault:
+def _busy(wait_s: float) -> Fault:
     return Fault(
-        f"other submissions held {data / LOCK} for {wait_s:g} s",
+        f"other submissions held {LOCK} in the data folder for {wait_s:g} s",
         code="submissions_busy",
         mend="try again; if it persists, end the process that `fuser` shows for this file",
     )
