@@ -64,9 +64,7 @@ def _require_columns(path: Path, engine: Engine) -> None:
 
 
 def _damaged(path: Path, why: str) -> Fault:
-    return Fault(
-        f"the database {path} is damaged: {why}", code="database_damaged", mend=START_ANEW
-    )
+    return Fault(f"the database {path} is damaged: {why}", code="database_damaged", mend=START_ANEW)
 
 
 def upgrade(connection: Connection, to: str = REVISION) -> None:
