@@ -9,7 +9,9 @@
   let last = 0, timer = null, busy = false, again = false;
 
   function say(text) {
-    if (state && state.textContent !== text) state.textContent = text;
+    if (!state || state.textContent === text) return;
+    state.textContent = text;
+    state.classList.toggle("lost", text !== "live");
   }
 
   // A part in which somebody types or selects text stays as it is until the next update.
@@ -93,7 +95,7 @@
 
   async function refused() {
     const answer = await fetch(events, { method: "HEAD" }).catch(() => null);
-    if (answer && answer.status === 404) say("removed");
+    if (answer && answer.status === 404) say("this search was removed");
     else setTimeout(follow, RETRY_MS);
   }
 
