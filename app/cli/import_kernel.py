@@ -162,9 +162,9 @@ def _imported(
         tuning=tuning,
         defines=defines,
         defaults=_defaults(text, tuning, defines),
-        grid=_three("--grid", spelt(given.grid) or default_grid(tuning, arguments), names),
-        block=_three("--block", spelt(given.block) or _default_block(tuning), parameters),
-        smem=_checked("--smem", respelt(given.smem, defines), parameters),
+        grid=_three("--grid", spelt(given.grid) or default_grid(tuning, arguments), names, text),
+        block=_three("--block", spelt(given.block) or _default_block(tuning), parameters, text),
+        smem=_checked("--smem", respelt(given.smem, defines), parameters, text),
         tolerance=given.tolerance,
     )
 
@@ -380,19 +380,27 @@ def _default_block(tuning: Tuning) -> list[str]:
     return [name if name in parameters else "1" for name in names]
 
 
-def _three(option: str, texts: list[str], names: tuple[str, ...]) -> list[str]:
+def _three(option: str, texts: list[str], names: tuple[str, ...], source: str) -> list[str]:
     if not 0 < len(texts) <= 3:
         raise UsageError(
             f"{option} is given {len(texts)} times, but must be given one to three times",
             code="bad_command_line",
             mend=f'for example {option} "ceil_div(n, block_size_x)"',
         )
-    return [*(_checked(option, text, names) for text in texts), "1", "1"][:3]
+    return [*(_checked(option, text, names, source) for text in texts), "1", "1"][:3]
 
 
-def _checked(option: str, text: str, names: tuple[str, ...]) -> str:
+def _checked(option: str, text: str, names: tuple[str, ...], source: str) -> str:
     try:
-        require_names(expression(text, option), set(names))
+        read = expression(text, option)
+        for name in sorted(read.names - set(names)):
+            if value := own_define(source, name):
+                raise UsageError(
+                    f"{option}: {text!r} uses {name}, which the file defines as {value}",
+                    code="bad_expression",
+                    mend=f"tune it (--tune {name}={value}), or write its value",
+                )
+        require_names(read, set(names))
     except SpecError as error:
         raise UsageError(error.message, code="bad_expression", mend=error.mend) from error
     return text

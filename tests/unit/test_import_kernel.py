@@ -334,6 +334,21 @@ def test_a_tensor_that_is_read_and_written_begins_as_a_copy_of_an_input(run):
     assert [launch.entry for launch in kernel.templates[0].launches] == ["scale_copy", "scale"]
 
 
+def test_the_copy_counts_elements_of_the_tensor_where_the_entry_has_vectors(run):
+    Path("scale.cu").write_text(SCALE.replace("float* __restrict__ x", "float2* x"))
+    given = [each.replace("x:float32[n]", "x:float32[2*n]") for each in IN_OUT]
+    assert run(*given, "--arg", "n:int32=1000")[0] == 0
+    text = Path("kernels/scale/plain.cu.j2").read_text()
+    assert "((unsigned int*)x)[i] = ((const unsigned int*)x_before)[i];" in text
+
+
+def test_a_define_in_the_launch_is_told_with_its_value(run):
+    Path("scale.cu").write_text("#define WIDE 32\n" + SCALE)
+    given = [each if each != "threads" else "WIDE" for each in IN_OUT]
+    code, _, err = run(*given, "--arg", "n:int32=1000")
+    assert code == 2 and "the file defines as 32 (tune it (--tune WIDE=32)" in err
+
+
 @pytest.mark.slow
 def test_the_truth_of_an_in_out_tensor_is_the_plain_kernels_from_its_first_value(run):
     Path("scale.cu").write_text(SCALE)
