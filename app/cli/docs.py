@@ -55,11 +55,11 @@ def docs(
         ),
     ] = None,
     words: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--search", metavar="TEXT", help="Print the lines that contain TEXT, in any case."
         ),
-    ] = "",
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """List the pages of the documentation, print one, or search them.
@@ -72,7 +72,7 @@ def docs(
     known = pages()
     name, _, anchor = (page or "").partition("#")
     chosen = page_named(name, known) if name else None
-    if words:
+    if words is not None:
         lines = found_lines(words, [chosen] if chosen else known)
         _show_lines(lines, as_json)
         return EXIT_FOUND if lines else EXIT_NOTHING

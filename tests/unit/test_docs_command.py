@@ -66,4 +66,4 @@ def test_the_command_lists_prints_and_searches(capsys):
     assert run(["docs", "--search", "EXIT  code is 0"]) == 0
     assert "check:15: The exit code is 0 without findings" in capsys.readouterr().out
     assert run(["docs", "--search", "no page says this"]) == 1
-    assert run(["docs", "check#nowhere"]) == 2
+    assert run(["docs", "check#nowhere"]) == run(["docs", "--search", " "]) == 2
