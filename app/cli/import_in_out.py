@@ -105,6 +105,8 @@ def _element(output: ImportedArgument, entry: Entry) -> str:
 
 def _product(argument: ImportedArgument) -> str:
     return " * ".join(
-        f"(long long)({size})" if size in argument.computed.values() else f"(long long){size}"
+        f"(long long)({size.replace('//', '/')})"
+        if size in argument.computed.values()
+        else f"(long long){size}"
         for size in argument.shape
     )

@@ -58,7 +58,7 @@ from greenfast.search.text import visible
 
 _ROLES = {"in": "input", "out": "output"}  # as `greenfast check` spells them
 _ARGUMENT = re.compile(
-    r"(?P<name>\w+):(?P<dtype>\w+)(?:\[(?P<shape>[\w\s,+*()-]+)\])?"
+    r"(?P<name>\w+):(?P<dtype>\w+)(?:\[(?P<shape>[\w\s,+*/()-]+)\])?"
     r"(?::(?P<role>input|output|inout|in|out))?(?:=(?P<value>.+))?\Z"
 )
 
@@ -275,7 +275,8 @@ def _argument(text: str) -> ImportedArgument:
     dtype = _dtype(match["dtype"])
     if match["shape"] is None:
         return ImportedArgument(match["name"], dtype, (), "scalar", _scalar(text, match, dtype))
-    shape = tuple(size.strip() for size in match["shape"].split(","))
+    whole = re.sub(r"/+", "//", match["shape"])  # C's division, which is kernel.toml's `//`
+    shape = tuple(size.strip() for size in whole.split(","))
     if any(not size or (size.isdigit() and not 0 < int(size) < 2**31) for size in shape):
         raise UsageError(f"--arg {visible(text)!r}: a size is missing or 0", code="bad_argument")
     role = match["role"] or "input"

@@ -32,6 +32,11 @@ from greenfast.search.text import one_line
 from greenfast.search.verdict import Reason
 
 TARGET = "emulator:h200"
+MENDS = {
+    Reason.TIMEOUT: "take smaller sizes, or compute the outputs with NumPy",
+    Reason.OUT_OF_BOUNDS: "correct the plain kernel, or remove the checks of such sizes from "
+    "kernel.toml",
+}
 
 
 @dataclass(frozen=True)
@@ -108,8 +113,7 @@ def _require_clean(
                 f"the plain kernel {kernel.entry} computes NaN for {name} at these sizes: "
                 f"{finding.sentence}",
                 code="reference_failed",
-                mend="correct the plain kernel, or remove the checks of such sizes from "
-                "kernel.toml",
+                mend=MENDS[Reason.OUT_OF_BOUNDS],
             )
 
 
@@ -134,7 +138,8 @@ def _require_written(
             f"the plain kernel {entry} leaves {int(unwritten.sum()):,} of {unwritten.size:,} "
             f"elements of {name} unwritten, the first at [{first}]",
             code="reference_failed",
-            mend=f"give {name} the size that it writes, or import it as :inout",
+            mend=f"give {name} the size that it writes, import it as :inout, or remove the checks "
+            "of sizes that the kernel does not take from kernel.toml",
         )
     if (over_poison != over_zeros).any():
         raise SpecError(
@@ -163,11 +168,10 @@ def _images(
             code="reference_failed",
         ) from failed
     if execution.failure is not None:
-        is_slow = execution.failure.reason is Reason.TIMEOUT
         raise SpecError(
             f"the plain kernel {kernel.entry} does not run: {execution.failure.sentence}",
             code="reference_failed",
-            mend="take smaller sizes, or compute the outputs with NumPy" if is_slow else "",
+            mend=MENDS.get(execution.failure.reason, ""),
         )
     return {name: execution.outputs[name] for name in outputs}
 

@@ -79,7 +79,13 @@ def test_sizes_are_expressions_over_scalars(run):
     """Each becomes a dim whose default computes it, also for the copy of a tensor that is read."""
     text = SAXPY.replace("y[i] = a * x[i]", "y[2 * i] += a * x[i]")
     Path("saxpy.cu").write_text(f'#include "cuda_fp16.h"\n__constant__ int unused[4];\n{text}')
-    sizes = ("--arg", "x:float32[n + 2]", "--arg", "y:float32[2 * (n), 1]:inout", *ARGUMENTS[4:])
+    sizes = (
+        "--arg",
+        "x:float32[n + 4/2]",
+        "--arg",
+        "y:float32[4 * (n) // 2, 1]:inout",
+        *ARGUMENTS[4:],
+    )
     assert run("import", "saxpy.cu", *TUNE, *sizes)[0] == 0
     kernel = load_kernel(Path("kernels/saxpy"))
     workload = dict(kernel.workloads[0].dims)
