@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from greenfast.app.cli.import_in_out import copied, split_in_out
@@ -149,6 +150,7 @@ def _imported(
     parameters = tuple(tuning.parameters)
     names = (*parameters, *(each.name for each in arguments if each.is_size))
     _check_names(parameters, arguments)
+    _check_spelling(defines.values(), text)
 
     def spelt(texts: list[str]) -> list[str]:
         return [respelt(text, defines) for text in texts]
@@ -343,6 +345,17 @@ def _check_names(parameters: tuple[str, ...], arguments: tuple[ImportedArgument,
             )
         if any(argument.name == name for argument in arguments):
             raise UsageError(f"{name} is a parameter and an argument", code="bad_tune")
+
+
+def _check_spelling(names: Iterable[str], text: str) -> None:
+    """UsageError for a parameter that the text does not have, and has a #define much like it."""
+    words = set(re.findall(r"[A-Za-z_]\w*", text))
+    own = re.findall(r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\S", text)
+    for name in sorted(set(names) - words):
+        if close := get_close_matches(name, own, n=1, cutoff=0.8):
+            raise UsageError(
+                f"the file has no {name} to tune", code="bad_tune", mend=f"did you mean {close[0]}?"
+            )
 
 
 def _defaults(text: str, tuning: Tuning, defines: Mapping[str, str]) -> dict[str, Value]:

@@ -142,6 +142,7 @@ def test_an_imported_kernel_is_linted_searched_and_tells_its_truth(run):
         ((*ARGUMENTS,), "nothing to tune"),
         ((*TUNE,), "--arg is missing for 4 (for example --arg x:float32[1024]:input"),
         ((*TUNE, *ARGUMENTS[:-2]), "--grid is given 0 times"),
+        ((*TUNE, *ARGUMENTS, "--tune", "blok_size_x=64"), "did you mean block_size_x?"),
         ((*TUNE, *ARGUMENTS, "--restrict", "block_size_y < 3"), "which is not a parameter"),
         ((*TUNE, *ARGUMENTS, "--restrict", "__import__('os')"), "unknown function"),
         ((*TUNE, *ARGUMENTS, "--grid", "(1).real"), "Attribute is not allowed"),
@@ -240,7 +241,7 @@ def test_a_tune_file_is_read_and_never_run(tmp_path, text):
     ("text", "sentence"),
     [
         ("x = 1", "assigns no tune_params"),
-        ("tune_params = {", "is not valid Python"),
+        ("tune_params = {", ":1 is not valid Python: '{' was never closed"),
         ("tune_params = {'a': [open('/etc/passwd').read()]}", "cannot be read, because"),
         ("tune_params = {'a': values()}", "tune.py:1: the values cannot be read"),
         ("tune_params = {'a': [1]}\nrestrictions = [lambda p: f(p['a'])]", "tune.py:2: a funct"),
