@@ -203,8 +203,8 @@ def _expressions(template: TemplateSpec) -> Iterator[tuple[str, Expression]]:
             yield "launches", launch.when
     for tensor_map in template.tensor_maps:
         numbers = (tensor_map.swizzle_bytes, tensor_map.l2_promotion_bytes, tensor_map.when)
-        sizes = (*tensor_map.sizes, *tensor_map.strides, *tensor_map.box)
-        yield from (("tensor_maps", each) for each in (*sizes, *numbers) if each is not None)
+        lengths = (*tensor_map.sizes, *tensor_map.strides, *tensor_map.box)
+        yield from (("tensor_maps", each) for each in (*lengths, *numbers) if each is not None)
     for workspace in template.workspaces:
         yield "workspaces", workspace.bytes
         if workspace.when is not None:
