@@ -87,7 +87,7 @@ def _by_band(ratio: float, a: TrialDetail, b: TrialDetail) -> TimeVerdictOut:
     sentence = (
         f"{(a.time_kind or '').capitalize()} times, which differ by more than a factor {band:g}."
         if told_apart
-        else f"{(a.time_kind or '').capitalize()} times within a factor {band:g} cannot be apart."
+        else f"{(a.time_kind or '').capitalize()} times within a factor {band:g} cannot be told apart."
     )
     return TimeVerdictOut(
         ratio=ratio, ratio_low=None, ratio_high=None, decision=decision, sentence=sentence
