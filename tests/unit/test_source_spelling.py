@@ -52,8 +52,8 @@ def test_a_spelling_of_two_readings_is_refused_at_its_line(emulator, text, line,
     ],
 )
 def test_no_macro_is_kept_for_later(emulator, text):
-    failed = examined(emulator, text)
-    assert isinstance(failed, CompilerFailed) and "_macro" in failed.log, failed
+    refused = examined(emulator, text)
+    assert isinstance(refused, Refused) and "_macro`" in refused.reason, refused
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ from greenfast.search.targets.emulator.device_preprocessor import (
     PREPROCESSED,
     STAMP_MACROS,
     STUBS,
+    UNKNOWN_MACROS,
     headers_of_cuda,
     preprocess_command,
     refused_length,
@@ -88,6 +89,7 @@ RULES = (
     "device_preprocessor",
     "dynamic_shared",
     "early_macros",
+    "header_macros",
     "inline_assembly",
     "object_check",
     "object_gaps",
@@ -279,7 +281,7 @@ class EmulatorBuild:
         self, translation_unit: str, arch: str, deadline: Deadline, *, is_judged: bool
     ) -> str | Refused | CompilerFailed:
         stubs = self.folder / STUBS
-        own = (INCLUDE / MACROS, INCLUDE / STAMP_MACROS)
+        own = tuple(INCLUDE / name for name in (MACROS, STAMP_MACROS, UNKNOWN_MACROS))
         confinement = self._confined_to(stubs, *own, *self.include_dirs)
         command = preprocess_command(
             self.compiler, INCLUDE, stubs, self.include_dirs, arch, is_judged=is_judged

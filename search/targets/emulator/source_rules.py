@@ -32,6 +32,13 @@ STAMPS = {
     "gf_emulator_line": "__LINE__",
     "gf_emulator_date": "__DATE__",
     "gf_emulator_time": "__TIME__",
+    "gf_emulator_file": "__FILE__",
+}
+# Macros that the stand-in headers answer, by their names in preprocessed texts. NVRTC expands them,
+# so a string of one would tell the two apart.
+CALLS = {
+    "gf_emulator_assert": "assert",
+    "gf_emulator_shared_macro": "GF_DYNAMIC_SHARED",
 }
 # C++17's NVRTC does not know no_unique_address, which would change a layout.
 DROPPED_STANDARD_ATTRIBUTES = word_set("""

@@ -24,6 +24,7 @@ from greenfast.search.targets.emulator.ptx_statement import translated
 from greenfast.search.targets.emulator.ptx_text import NotPtx
 from greenfast.search.targets.emulator.ptx_values import Unsupported
 from greenfast.search.targets.emulator.source_rules import (
+    CALLS,
     COORDINATES,
     DEVICE_WORDS,
     DROPPED_ATTRIBUTES,
@@ -198,6 +199,9 @@ def _name(rewriting: _Rewriting, index: int) -> None:
     tokens = rewriting.source.tokens
     token = tokens[index]
     _no_stamp(rewriting, token)
+    if token.text in CALLS:
+        rewriting.replace(token, token, CALLS[token.text])
+        return
     if (reason := refused_name(token.text)) is not None:
         raise rewriting.refuse(token, f"`{token.text}` is {reason}")
     if token.text in rewriting.host_macros:
@@ -276,6 +280,9 @@ def _no_stamp(rewriting: _Rewriting, token: Token) -> None:
 
 def _literal(rewriting: _Rewriting, token: Token) -> None:
     _no_stamp(rewriting, token)
+    for name, macro in CALLS.items():
+        if name in token.text:
+            raise rewriting.refuse(token, f"NVRTC makes another string of `{macro}`")
     quote = '"' if token.kind == "string" else "'"
     prefix = token.text[: token.text.index(quote)]
     escape = None if prefix.endswith("R") else _OTHER_ESCAPE.search(token.text)
