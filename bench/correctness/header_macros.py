@@ -24,6 +24,7 @@ from greenfast.search.targets.emulator.header_macros import (
     INTEGERS,
 )
 from greenfast.search.targets.emulator.native_build import INCLUDE
+from greenfast.search.targets.emulator.source_rules import CALLS
 from greenfast.search.toolchain.toolkit import Toolkit, find_toolkit
 
 OWN = INCLUDE / "gf_emulator"
@@ -31,8 +32,8 @@ GF = Path(__file__).resolve().parents[2] / "kernel_templates" / "include"
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_90a", "sm_100a")
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 ASKED = re.compile(r"GF_IS (\w+)")
-EVERYWHERE = "offsetof GF_DYNAMIC_SHARED assert __cplusplus __STDC__ __STDC_HOSTED__ __FILE__"
-STANDARD = frozenset(f"{EVERYWHERE} __LINE__ __DATE__ __TIME__ __VA_ARGS__ defined".split())
+EVERYWHERE = "assert offsetof __cplusplus __STDC__ __STDC_HOSTED__ __FILE__ __LINE__ __DATE__"
+STANDARD = {*EVERYWHERE.split(), *CALLS.values(), "__TIME__", "__VA_ARGS__", "defined"}
 FAMILIES = {
     "math_constants.h": "CUDART_",
     "cuda/std/cstdint": "U?(?:INT|CHAR|SHRT|L?LONG)|SCHAR|SIZE|PTRDIFF",
@@ -120,10 +121,9 @@ def write(file: str, title: str, names: Iterable[str], values: Mapping[str, str]
 
 def write_unknown(names: Iterable[str]) -> None:
     lines = [
-        "// Macros that NVRTC 13.5 or CUDA's headers define, and that the emulator does not have. "
-        "A text that names one",
-        "// would be another text for a GPU, so it is refused. "
-        "Written by bench/correctness/header_macros.py.",
+        "// Macros that NVRTC 13.5 or CUDA's headers define, and that the emulator does not have.",
+        "// A text that names one would be another text for a GPU, so it is refused.",
+        "// Written by bench/correctness/header_macros.py.",
     ]
     line = "#pragma GCC poison"
     for name in sorted(names):

@@ -115,7 +115,7 @@ def test_macros_behind_a_header_are_nvrtcs(emulator, toolchain, header):
 @pytest.mark.slow
 def test_every_macro_of_nvrtc_is_known_or_refused(toolchain):
     """Macros of all headers together, where NVRTC can include them."""
-    headers = sorted(headers_of_cuda(INCLUDE) - {"cuda.h"}) + ["cub/block/block_radix_sort.cuh"]
+    headers = [*sorted(headers_of_cuda(INCLUDE) - {"cuda.h"}), "cub/block/block_radix_sort.cuh"]
     defined: set[str] = set()
     for folder in map(Path, toolchain.include_dirs):
         for path in (each for each in folder.rglob("*") if each.is_file()):

@@ -10,7 +10,11 @@ from __future__ import annotations
 
 INTEGERS, FLOATS, CONSTANTS = "integer_limits.h", "float_limits.h", "constant_macros.h"
 _OFFSETOF = "#define offsetof(type, member) __builtin_offsetof(type, member)\n"
-_DYNAMIC_SHARED = "#define GF_DYNAMIC_SHARED(...) gf_emulator_shared_macro(__VA_ARGS__)\n"
+# The stand-in headers answer them. The names are those of source_rules.CALLS.
+_CALLS = {
+    "gf/shared.cuh": "#define GF_DYNAMIC_SHARED(...) gf_emulator_shared_macro(__VA_ARGS__)\n",
+    "gf/wgmma.cuh": "#define GF_WGMMA_SHAPE(...) gf_emulator_wgmma_macro(__VA_ARGS__)\n",
+}
 # Files of `gf_emulator/`, by the headers that define their macros.
 _OWN = {
     "math_constants.h": (CONSTANTS,),
@@ -32,7 +36,7 @@ def header_files(header: str) -> tuple[str, ...]:
 
 def header_text(header: str) -> str:
     """Those of the header's macros that are in no file."""
-    if header == "gf/shared.cuh":
-        return _DYNAMIC_SHARED
+    if header in _CALLS:
+        return _CALLS[header]
     is_library = header.startswith(_LIBRARY) and header != "cuda/std/cstdint"
     return _OFFSETOF if is_library else ""

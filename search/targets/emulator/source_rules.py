@@ -39,6 +39,7 @@ STAMPS = {
 CALLS = {
     "gf_emulator_assert": "assert",
     "gf_emulator_shared_macro": "GF_DYNAMIC_SHARED",
+    "gf_emulator_wgmma_macro": "GF_WGMMA_SHAPE",
 }
 # C++17's NVRTC does not know no_unique_address, which would change a layout.
 DROPPED_STANDARD_ATTRIBUTES = word_set("""
