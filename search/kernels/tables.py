@@ -44,11 +44,11 @@ def checked_entry(text: str, where: str) -> str:
 
     The emulator writes the name into code that it compiles, so it is one word.
     """
-    if not _FUNCTION.match(text):
+    if not _FUNCTION.match(text) or text.startswith("__"):
         raise SpecError(
-            f"{where}: entry = {text!r} is not a valid function name",
+            f"{where}: entry = {text!r} is not a valid name of a kernel",
             code="bad_spec",
-            mend='the name of an extern "C" kernel: letters, digits and _',
+            mend="letters, digits and _; names that begin with __ are the compilers'",
         )
     if text.startswith(ENTRY_ALIAS):
         raise SpecError(

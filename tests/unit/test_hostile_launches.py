@@ -58,3 +58,10 @@ def test_an_entry_with_a_name_of_checks_own_is_refused(album, tmp_path):
     launch = 'entry = "greenfast_entry_0"\ngrid = ["1"]\nblock = [32]\n'
     with pytest.raises(SpecError, match="has a name that `greenfast check` gives"):
         submitted(album, tmp_path, launch)
+
+
+@pytest.mark.parametrize("entry", ["k) { } void evil(", "a$b", "__cuda_mine", "3d"])
+def test_an_entry_is_one_word_of_the_author(album, tmp_path, entry):
+    """The emulator writes it into code; ptxas does not report kernels with names of its own."""
+    with pytest.raises(SpecError, match="is not a valid name of a kernel"):
+        submitted(album, tmp_path, f'entry = "{entry}"\ngrid = ["1"]\nblock = [32]\n')
