@@ -36,7 +36,8 @@ REFUSED = {
     "the second of a line": "uint3 mine, threadIdx; c[0] = threadIdx.x;",
     "a type by an expression": "decltype(uint3()) threadIdx; c[0] = threadIdx.x;",
     "a parameter": "auto f = [](uint3 threadIdx) { return threadIdx.x; }; c[0] = 0;",
-    "a number's type": "struct L { int operator()(int) { return 7; } } l;\n#undef INT64_C\nL INT64_C(l);",
+    "a number's type": "struct L { int operator()(int) { return 7; } } l;\n"
+    "#undef INT64_C\nL INT64_C(l);",
 }
 RIGHT = (
     "c[0] = isinf(INFINITY) && isnan(NAN) && isinf(-INFINITY) ? INT64_C(7) : 0;\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from emulator_harness import prepared
 
-from greenfast.search.targets.emulator.compiler_process import CompilerFailed
 from greenfast.search.targets.emulator.source_text import Refused, device_text
 
 KERNEL = 'extern "C" __global__ void k(int* o) {\n%s\n}\n'
