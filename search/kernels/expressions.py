@@ -147,6 +147,23 @@ def require_names(checked: Expression, known: Set[str]) -> None:
         )
 
 
+def computed_size(
+    name: str, default: Expression | None, values: object, conditions: Iterable[Expression]
+) -> tuple[Expression, str] | None:
+    """The condition that a dim has its default, and the sentence where it does not; None: free.
+
+    A default that is computed from other dims says what the size follows from: a kernel that gets
+    another size reads past its tensors. A default that is one other dim, as in S_kv = "S_q", only
+    says what is usual. `values` and conditions that name the dim say themselves what it may be.
+    """
+    if default is None or not default.names or values:
+        return None
+    if default.text.strip(" ()") in default.names or any(name in each.names for each in conditions):
+        return None
+    condition = expression(f"{name} == ({default.text})", default.where)
+    return condition, f"{name}={{{name}}} does not follow from {default.text}; leave {name} out"
+
+
 def _refusal(node: ast.AST) -> str:
     """The reason why an expression must not contain this node; empty when it may."""
     if not isinstance(node, _NODES):
