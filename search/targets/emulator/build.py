@@ -28,6 +28,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.kernels.tables import ENTRY_ALIAS
 from greenfast.search.targets.emulator.compiler_folders import compiler_folders
 from greenfast.search.targets.emulator.compiler_process import (
+    LOG,
     CompilerFailed,
     Confinement,
     disk_full,
@@ -47,6 +48,7 @@ from greenfast.search.targets.emulator.device_preprocessor import (
     headers_of_cuda,
     preprocess_command,
     refused_length,
+    refused_number,
     refused_question,
     stub_names,
     with_answers,
@@ -295,6 +297,8 @@ class EmulatorBuild:
             )
             if failed is not None:
                 return refused_question(failed.log) or failed
+            if is_judged and (refused := refused_number(work / LOG)) is not None:
+                return refused
             text = (work / PREPROCESSED).read_text(errors="replace")
             most = MOST_JUDGED_CHARACTERS if is_judged else MOST_CHARACTERS
             return refused_length(text, most) or text

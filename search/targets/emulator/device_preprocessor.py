@@ -49,6 +49,7 @@ _POISONED = re.compile(  # g++ and clang++
     r'^(.*?):(\d+):\d+: error: attempt to use (?:a )?poisoned (?:identifier|"(\w+)")',
     re.MULTILINE,
 )
+_TOO_LARGE = re.compile(r"(.*?):(\d+):\d+: warning: integer (?:constant|literal) is too large")
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if\b.*$", re.MULTILINE)
 _HAS_INCLUDE = re.compile(r"\b__has_include[ \t]*\([ \t]*<([\w./]+)>[ \t]*\)")
 _MARKER = re.compile(r'# (\d+) "([^"\n]*)"')
@@ -128,7 +129,6 @@ def preprocess_command(
         compiler.path,
         "-std=c++17",
         "-E",
-        "-w",
         "-undef",
         "-nostdinc",
         "-nostdinc++",
@@ -172,6 +172,19 @@ def refused_question(log: str) -> Refused | None:
         return Refused(Place(question[1], int(question[2])), reason)
     reason = f"`{question[3]}` is answered differently by each compiler; ask for __CUDA_ARCH__"
     return Refused(Place(question[1], int(question[2])), reason)
+
+
+def refused_number(log: Path) -> Refused | None:
+    """The refusal of a number of more than 64 bits in a `#if`, in the compiler's warnings.
+
+    g++ takes another number for it than NVRTC does.
+    """
+    with open(log, errors="replace") as lines:
+        for line in lines:
+            if large := _TOO_LARGE.match(line):
+                reason = "a number of more than 64 bits means something else for NVRTC than here"
+                return Refused(Place(large[1], int(large[2])), reason)
+    return None
 
 
 def refused_length(text: str, most: int) -> Refused | None:

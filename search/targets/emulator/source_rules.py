@@ -86,7 +86,7 @@ _REFUSED_WORDS = {
         f"a floating-point type {_HOST}",
     ),
     **dict.fromkeys(
-        ("__declspec", "__label__", "_Pragma", "__pragma", "__auto_type"),
+        ("__declspec", "__label__", "__pragma", "__auto_type"),
         "a word of the host's compiler",
     ),
     "__PRETTY_FUNCTION__": "spelled differently by each compiler; use __func__",

@@ -11,5 +11,7 @@
 // Stays a call whose name shows where a text makes a string of it: NVRTC expands it.
 #undef assert
 #define assert(...) gf_emulator_assert(__VA_ARGS__)
+// A macro for g++, and none for NVRTC: `#ifdef _Pragma` would tell them apart. The operator stays in the text.
+#undef _Pragma
 // NVRTC does not know these pragmas and keeps the newer macro. g++ obeys them and shows nothing of it.
 #pragma GCC poison push_macro pop_macro
