@@ -16,6 +16,7 @@ from slow_cases import quick_first
 from greenfast.search.cpu_time import process_s
 from greenfast.search.errors import Fault
 from greenfast.search.loop.comparison import Confirmation, Peer
+from greenfast.search.loop.confirmation import prepared
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import Control, Ended, History, Pending
@@ -324,3 +325,12 @@ def test_what_earlier_checks_passed_is_judged_again_before_a_resumed_search_ends
     assert sink.trials == [] and result.ended is Ended.COMPLETED
     assert list(sink.settled) == [1] and sink.settled[1].reason is Reason.WRONG_VALUES
     assert result.closing.startswith("today's checks reject what earlier ones passed: 1")
+
+
+def test_another_text_than_the_recorded_one_is_not_judged_in_its_place(start):
+    sink = ListSink()
+    search, _ = start(sink, trials=1)
+    (trial,) = sink.trials
+    assert prepared(search.context, trial.candidate, trial.source_digest).source.digest
+    with pytest.raises(Fault, match="template right gives another text"):
+        prepared(search.context, trial.candidate, "0" * 64)
