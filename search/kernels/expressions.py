@@ -12,6 +12,7 @@ two, a number has at most a few million bits.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
@@ -106,6 +107,13 @@ class Expression:
         ):
             raise self._not_computed("the result is beyond 2**64 or no real number")
         return result
+
+    def whole(self, values: Mapping[str, Value]) -> int:
+        """The value as a whole number, a fraction cut off; SpecError for text and infinities."""
+        value = self(values)
+        if isinstance(value, str) or not math.isfinite(value):
+            raise self._not_computed(f"{value!r} is no size")
+        return int(value)
 
     def _not_computed(self, reason: str) -> SpecError:
         return SpecError(

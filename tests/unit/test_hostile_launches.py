@@ -65,3 +65,18 @@ def test_an_entry_is_one_word_of_the_author(album, tmp_path, entry):
     """The emulator writes it into code; ptxas does not report kernels with names of its own."""
     with pytest.raises(SpecError, match="is not a valid name of a kernel"):
         submitted(album, tmp_path, f'entry = "{entry}"\ngrid = ["1"]\nblock = [32]\n')
+
+
+@pytest.mark.parametrize("size", ["'a'", "1e308 * 10", "1e308 * 10 - 1e308 * 10"])
+@pytest.mark.parametrize("key", ["grid", "block", "smem_dynamic_bytes", "tile_q"])
+def test_a_size_that_is_no_number_is_the_authors_mistake(album, tmp_path, key, size):
+    """Not a bug of ours, which a text that becomes a number by int() would be."""
+    sizes = {"grid": "1", "block": "32", "smem_dynamic_bytes": "0", "tile_q": "128", key: size}
+    launch = f'grid = ["{sizes["grid"]}"]\nblock = ["{sizes["block"]}"]\n'
+    launch += f'smem_dynamic_bytes = "{sizes["smem_dynamic_bytes"]}"\n'
+    launch += f'[tiles]\ntile_q = "{sizes["tile_q"]}"\n'
+    with pytest.raises(SpecError) as refusal:
+        kernel, template, parameters, compiled = submitted(album, tmp_path, launch)
+        point = resolve(template, parameters, compiled, device("h200"))
+        launches(template, {**kernel.values_of({"N": 5}, {"dtype": "fp16"}), **point.values})
+    assert refusal.value.code == "bad_expression"
