@@ -75,8 +75,12 @@ def test_a_size_that_is_no_number_is_the_authors_mistake(album, tmp_path, key, s
     launch = f'grid = ["{sizes["grid"]}"]\nblock = ["{sizes["block"]}"]\n'
     launch += f'smem_dynamic_bytes = "{sizes["smem_dynamic_bytes"]}"\n'
     launch += f'[tiles]\ntile_q = "{sizes["tile_q"]}"\n'
-    with pytest.raises(SpecError) as refusal:
+
+    def launched():
         kernel, template, parameters, compiled = submitted(album, tmp_path, launch)
         point = resolve(template, parameters, compiled, device("h200"))
         launches(template, {**kernel.values_of({"N": 5}, {"dtype": "fp16"}), **point.values})
+
+    with pytest.raises(SpecError) as refusal:
+        launched()
     assert refusal.value.code == "bad_expression"
