@@ -30,7 +30,8 @@ _KEYWORDS = """
 KEYWORDS = frozenset(_KEYWORDS.split())
 _COMPILERS = re.compile(r"__CUDA_ARCH\w*|__CUDACC\w*|__CUDA_(?!NO_)\w*|__NVCC\w*|__cplusplus")
 _RESERVED = re.compile(r"_[_A-Z]")
-_HARMLESS = re.compile(r"\w*_(?:H|HPP|CUH|CU|CH)_*|__CUDA_NO_\w+")  # include guards; fewer operators
+# Include guards, and those that leave operators out.
+_HARMLESS = re.compile(r"\w*_(?:H|HPP|CUH|CU|CH)_*|__CUDA_NO_\w+")
 _PACK = re.compile(r"pragma[^\n]*\bpack\b|_Pragma")
 _PACK_WORDS = ("pack", "push", "pop")  # NVRTC expands macros in the pragma
 _NAME = re.compile(r"[A-Za-z_]\w*")
