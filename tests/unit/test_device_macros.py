@@ -21,6 +21,7 @@ from greenfast.search.targets.emulator.device_preprocessor import (
 )
 from greenfast.search.targets.emulator.header_macros import CONSTANTS, FLOATS, INTEGERS
 from greenfast.search.targets.emulator.native_build import INCLUDE
+from greenfast.search.targets.emulator.source_rules import CALLS
 from greenfast.search.targets.emulator.source_text import Refused
 from greenfast.search.toolchain import Cubin
 
@@ -32,7 +33,7 @@ OTHERWISE = frozenset(
         "__has_include",
         "__has_include_next",
         "__BASE_FILE__",
-        "assert",
+        *CALLS.values(),
         *re.findall(r"\w+", (INCLUDE / UNKNOWN_MACROS).read_text()),
     )
 )

@@ -38,6 +38,10 @@ STAMPS = {
 # so a string of one would tell the two apart.
 CALLS = {
     "gf_emulator_assert": "assert",
+    "gf_emulator_va_start": "va_start",
+    "gf_emulator_va_arg": "va_arg",
+    "gf_emulator_va_end": "va_end",
+    "gf_emulator_va_copy": "va_copy",
     "gf_emulator_shared_macro": "GF_DYNAMIC_SHARED",
     "gf_emulator_wgmma_macro": "GF_WGMMA_SHAPE",
 }

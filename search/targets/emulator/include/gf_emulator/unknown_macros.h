@@ -955,4 +955,4 @@
 #pragma GCC poison cudaStreamPerThread cudaSurfaceType1D cudaSurfaceType1DLayered cudaSurfaceType2D
 #pragma GCC poison cudaSurfaceType2DLayered cudaSurfaceType3D cudaSurfaceTypeCubemap cudaSurfaceTypeCubemapLayered
 #pragma GCC poison cudaTextureType1D cudaTextureType1DLayered cudaTextureType2D cudaTextureType2DLayered
-#pragma GCC poison cudaTextureType3D cudaTextureTypeCubemap cudaTextureTypeCubemapLayered va_arg va_copy va_end va_start
+#pragma GCC poison cudaTextureType3D cudaTextureTypeCubemap cudaTextureTypeCubemapLayered
