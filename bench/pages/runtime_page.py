@@ -209,8 +209,8 @@ def linear() -> str:
         f"{summary['by_kernels']} of {summary['rows']} layers and types are served by a kernel. Over "
         f"all of them, the geometric mean\nis {summary['torch']['geometric_mean']:.3f} of the time of "
         f"PyTorch's operations (worst {summary['torch']['worst']:.3f}), and "
-        f"{summary['best']['geometric_mean']:.3f} of the best of PyTorch's\nways, torch.compile among "
-        f"them (worst {summary['best']['worst']:.3f}). Of {counts['calls']} random calls, "
+        f"{summary['best']['geometric_mean']:.3f} of the best of PyTorch's\nways, "
+        f"torch.compile among them (worst {summary['best']['worst']:.3f}). Of {counts['calls']} random calls, "
         f"{counts['kernels']} were served by a kernel\nand {counts['wrong']} were wrong. "
         f"{_from(LINEAR)}"
     )

@@ -46,7 +46,12 @@ def public(name: str) -> Callable[..., Any]:
         importlib.import_module("greenfast.runtime.torch_ops")
         function: Callable[..., Any] = getattr(_torch_module(name), name)
         return function
-    return {"attention": attention, "linear": linear, "rms_norm": rms_norm}[name]
+    without: dict[str, Callable[..., Any]] = {
+        "attention": attention,
+        "linear": linear,
+        "rms_norm": rms_norm,
+    }
+    return without[name]
 
 
 def _torch_module(name: str) -> ModuleType:
@@ -302,17 +307,7 @@ def _state(name: str, inputs: tuple[Any, ...], settings: Mapping[str, Any]) -> P
         )
         return state
     if name == "linear":
-        names = ("x", "weight", "bias", "activation", "residual")
-        given = {**dict(zip(names, inputs, strict=False)), **settings}
-        renamed = {"a": "x", "b": "weight", "bias": "bias", "residual": "residual"}
-        facts = {
-            ours: framework.facts(given[key])
-            for ours, key in renamed.items()
-            if given.get(key) is not None
-        }
-        return _linear_state(
-            tuple(facts.items()), given.get("activation", "none"), framework.device(inputs[0])
-        )
+        return _linear_elsewhere_state(framework, inputs, settings)
     if name == "rms_norm":
         names = ("x", "weight", "residual")
         given = {**dict(zip(names, inputs, strict=False)), **settings}
@@ -328,6 +323,21 @@ def _state(name: str, inputs: tuple[Any, ...], settings: Mapping[str, Any]) -> P
             lse=bool(settings.get("return_lse")),
         )
     return served(OPERATIONS[name], call, framework.device(inputs[0]))
+
+
+def _linear_elsewhere_state(
+    framework: Framework, inputs: tuple[Any, ...], settings: Mapping[str, Any]
+) -> Prepared | Refused:
+    names = ("x", "weight", "bias", "activation", "residual")
+    given = {**dict(zip(names, inputs, strict=False)), **settings}
+    activation = given.pop("activation", "none")
+    known = {"x": "a", "weight": "b"}  # in kernel.toml
+    facts = tuple(
+        (known.get(name, name), framework.facts(tensor))
+        for name, tensor in given.items()
+        if tensor is not None
+    )
+    return _linear_state(facts, activation, framework.device(inputs[0]))
 
 
 def _device_of(tensor: Any) -> int | None:

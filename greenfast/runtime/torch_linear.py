@@ -59,6 +59,7 @@ def linear(
     """
     if _is_compiling():
         return _traced(LinearArguments(x, weight, bias, activation, residual))
+    given: tuple[Any, ...]
     if bias is None:
         given = (x, weight) if residual is None else (x, weight, residual)
     else:
