@@ -51,7 +51,7 @@ extra="$gpu"
 [ "$with_tests" = yes ] && extra="$with_test"
 if ! { [ -f .venv/.greenfast ] && grep -qxF -e "$sum[$extra] $PWD" -e "$sum[$with_test] $PWD" .venv/.greenfast; }; then
     say "installing wheels (about 200 MB on a first run)"
-    .venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --editable ".${extra:+[$extra]}" || die "pip could not install greenfast; its message is above"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".${extra:+[$extra]}" || die "pip could not install greenfast; its message is above"
     echo "$sum[$extra] $PWD" > .venv/.greenfast
 fi
 

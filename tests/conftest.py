@@ -12,7 +12,7 @@ import cpu_report
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 
-import greenfast.app  # noqa: F401 - before NumPy: it says that BLAS starts no threads
+import greenfast.app  # noqa: F401 - before NumPy: it sets threads and collections
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.toolchain import Toolchain
 
@@ -52,15 +52,10 @@ def pytest_configure(config):
     cpu_report.register(config)
 
 
-# Objects between two collections. Python's 700 suit programs that hold less than the tests do.
-COLLECT_AFTER = 50_000
-
-
 def pytest_collection_finish():
     """Thousands of collected tests stay to the end: no collection need look through them again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(COLLECT_AFTER)
 
 
 @pytest.fixture(scope="session")
