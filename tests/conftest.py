@@ -6,11 +6,13 @@ import gc
 import os
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 
 import cpu_report
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
+from httpx._transports import default
 
 import greenfast.app  # noqa: F401 - before NumPy: it sets threads and collections
 from greenfast.search.kernels.catalogue import Catalogue
@@ -33,6 +35,8 @@ for variable in ("COLUMNS", "LINES"):
 # cores.
 for wait in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, wait, 60.0)
+# Every client of httpx reads all certificates of the machine, for 40 ms, though no test needs one.
+default.create_ssl_context = cache(default.create_ssl_context)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -144,7 +144,7 @@ def test_some_preset_fits_each_compile_time_binding(kernel, template, on):
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
 def test_random_points_render_to_sources_of_their_own(kernel, template):
     compiled = kernel.workloads[0].compile_time(kernel)
-    points = random.Random(1).sample(Space(template, compiled, device("h200")).points, 60)
+    points = random.Random(1).sample(Space(template, compiled, device("h200")).points, 30)
     texts = set()
     for point in points:
         source = _render(
@@ -155,9 +155,8 @@ def test_random_points_render_to_sources_of_their_own(kernel, template):
         )
         assert isinstance(source, RenderedSource), source
         texts.add(source.digest)
-    assert (
-        len(texts) >= 55
-    )  # a few spellings may coincide; more would mean a parameter without effect
+    # A few spellings may coincide; more would mean a parameter without effect.
+    assert len(texts) >= 27
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=_name)
