@@ -73,7 +73,8 @@ DIM = Form(
         Key(
             "default",
             EXPRESSION,
-            "an expression over the dims before it; `requires` forbids others",
+            "an expression over the dims before it. Where it computes a size from them, another "
+            "size is refused, unless `values` or a `requires` names the dim",
             "none: it is required",
         ),
         Key("values", SIZES, "the only allowed sizes", "any size"),
@@ -177,7 +178,7 @@ CHECK = Form(
 )
 PROBE = Form(
     "[probes.NAME]",
-    "A stage of the kernel that `greenfast probe` compares on its own (docs/probes.md).",
+    "A stage of the kernel that `greenfast probe` compares on its own (`greenfast docs probes`).",
     (
         Key("doc", TEXT, "what the stage computes"),
         Key("bound", TEXT, "the allowed error in words"),
