@@ -6,13 +6,15 @@ import gc
 import os
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 
 import cpu_report
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
+from httpx._transports import default
 
-import greenfast.app  # noqa: F401 - before NumPy: it says that BLAS starts no threads
+import greenfast.app  # noqa: F401 - before NumPy: it sets threads and collections
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.toolchain import Toolchain
 
@@ -33,6 +35,8 @@ for variable in ("COLUMNS", "LINES"):
 # cores.
 for wait in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, wait, 60.0)
+# Every client of httpx reads all certificates of the machine, for 40 ms, though no test needs one.
+default.create_ssl_context = cache(default.create_ssl_context)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -52,15 +56,10 @@ def pytest_configure(config):
     cpu_report.register(config)
 
 
-# Objects between two collections. Python's 700 suit programs that hold less than the tests do.
-COLLECT_AFTER = 50_000
-
-
 def pytest_collection_finish():
     """Thousands of collected tests stay to the end: no collection need look through them again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(COLLECT_AFTER)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ CROSS = (
 SEARCHED = "cross 1x16/16 256x2048 D128"  # held out once; a search of hopper_rows has had it since
 
 
+@cache
 def shapes() -> tuple[Shape, ...]:
     rows = [
         *(("encoder", b, h, h, s, s, d, "none") for b, h, s, d in ENCODERS),

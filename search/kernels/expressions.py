@@ -15,7 +15,7 @@ import ast
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from types import CodeType
 from typing import Any
 
@@ -27,6 +27,7 @@ LARGEST_POWER = 64
 LARGEST_CONSTANT = 2**63
 LONGEST_EXPRESSION = 1000
 DEEPEST_EXPRESSION = 50
+TEXTS_KEPT = 4096  # a set of kernels repeats its conditions thousands of times
 LARGEST_VALUE = 2**64  # of a name's value and of a result, without their sign
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -134,14 +135,33 @@ def expression(text: str | int | float | bool, where: str) -> Expression:
             code="bad_expression",
         )
     try:
-        tree = ast.parse(text, mode="eval")
+        checked = _checked(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise SpecError(f"{where}: {text!r} is not an expression", code="bad_expression") from error
-    refusal = _too_deep(tree) or next(filter(None, map(_refusal, ast.walk(tree))), "")
-    if refusal:
-        raise SpecError(f"{where}: {refusal} in {text!r}", code="bad_expression", mend=_ALLOWED)
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - set(_FUNCTIONS)
-    return Expression(text, frozenset(names), where)
+    if checked.refusal:
+        message = f"{where}: {checked.refusal} in {text!r}"
+        raise SpecError(message, code="bad_expression", mend=_ALLOWED)
+    return Expression(text, checked.names, where)
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A text's free names, and the reason why it must not be evaluated; empty when it may."""
+
+    names: frozenset[str]
+    refusal: str
+
+
+@lru_cache(TEXTS_KEPT)
+def _checked(text: str) -> _Checked:
+    nodes = _nodes_of(ast.parse(text, mode="eval"))
+    if nodes is None:
+        return _Checked(frozenset(), f"more than {DEEPEST_EXPRESSION} nested operations")
+    refusals = [*map(_refusal, nodes)]
+    if any(isinstance(node, ast.Tuple) for node in nodes):
+        refusals += map(_list_refusal, nodes)
+    names = {node.id for node in nodes if isinstance(node, ast.Name)} - set(_FUNCTIONS)
+    return _Checked(frozenset(names), next(filter(None, refusals), ""))
 
 
 def require_names(checked: Expression, known: Set[str]) -> None:
@@ -193,7 +213,7 @@ def _refusal(node: ast.AST) -> str:
             return "arithmetic on text is not allowed"
         if isinstance(node.op, ast.Pow):
             return _power_refusal(node)
-    return _list_refusal(node)
+    return ""
 
 
 def _list_refusal(node: ast.AST) -> str:
@@ -214,14 +234,16 @@ def _list_refusal(node: ast.AST) -> str:
     return ""
 
 
-def _too_deep(tree: ast.Expression) -> str:
-    """The reason why the expression is nested too deeply; empty when it is not."""
-    level: list[ast.AST] = [tree]
+def _nodes_of(tree: ast.Expression) -> list[ast.AST] | None:
+    """All nodes of the expression; None when it is nested too deeply."""
+    nodes: list[ast.AST] = [tree]
+    level = nodes
     for _ in range(DEEPEST_EXPRESSION):
         level = [child for node in level for child in ast.iter_child_nodes(node)]
         if not level:
-            return ""
-    return f"more than {DEEPEST_EXPRESSION} nested operations"
+            return nodes
+        nodes = nodes + level
+    return None
 
 
 def _operands(node: ast.BinOp) -> Iterator[ast.AST]:

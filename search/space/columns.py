@@ -33,7 +33,7 @@ class Column:
     values: tuple[Any, ...]
 
     def kept(self, rows: np.ndarray) -> Column:
-        return Column(self.codes[rows], self.values)
+        return Column(self.codes.take(rows), self.values)
 
 
 Columns = dict[str, Column]
@@ -94,9 +94,10 @@ def _with_parameter(columns: Columns, level: Level) -> Columns:
 
 
 def _where(columns: Columns, condition: Column) -> Columns:
-    rows = _truth(condition)
-    if rows.all():
+    truth = _truth(condition)
+    if truth.all():
         return columns
+    rows = np.flatnonzero(truth)
     return {name: column.kept(rows) for name, column in columns.items()}
 
 

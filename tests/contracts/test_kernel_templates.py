@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -27,6 +28,12 @@ PRESETS = [
 
 def _name(value) -> str:
     return getattr(value, "name", "")
+
+
+@cache
+def _space(template, compiled, on):
+    """The same space for every test: to list half a million points takes a third of a second."""
+    return Space(template, compiled, device(on))
 
 
 def _compile_times(kernel, template):
@@ -111,7 +118,7 @@ def test_a_preset_compiles_without_spills_for_each_compile_time_binding(
         pytest.skip(f"{template.name} runs on no {on}")
     each, first = _compile_times(kernel, template), template.presets.index(preset)
     for compiled in (each * 2)[first % len(each) :][: bindings or len(each)]:
-        space = Space(template, compiled, device(on))
+        space = _space(template, compiled, on)
         candidate = preset_candidate(template, preset.name, compiled)
         if refusal := space.why_not(candidate.parameters):
             what = "registers|shared memory|where it is turned"
@@ -134,7 +141,7 @@ def test_some_preset_fits_each_compile_time_binding(kernel, template, on):
     if template.arch_specific and device(on).sm != template.minimum_sm:
         pytest.skip(f"{template.name} runs on no {on}")
     for compiled in _compile_times(kernel, template):
-        space = Space(template, compiled, device(on))
+        space = _space(template, compiled, on)
         assert any(
             space.why_not(preset_candidate(template, preset.name, compiled).parameters) is None
             for preset in template.presets
@@ -144,7 +151,7 @@ def test_some_preset_fits_each_compile_time_binding(kernel, template, on):
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
 def test_random_points_render_to_sources_of_their_own(kernel, template):
     compiled = kernel.workloads[0].compile_time(kernel)
-    points = random.Random(1).sample(Space(template, compiled, device("h200")).points, 60)
+    points = random.Random(1).sample(_space(template, compiled, "h200").points, 30)
     texts = set()
     for point in points:
         source = _render(
@@ -155,9 +162,8 @@ def test_random_points_render_to_sources_of_their_own(kernel, template):
         )
         assert isinstance(source, RenderedSource), source
         texts.add(source.digest)
-    assert (
-        len(texts) >= 55
-    )  # a few spellings may coincide; more would mean a parameter without effect
+    # A few spellings may coincide; more would mean a parameter without effect.
+    assert len(texts) >= 27
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=_name)
@@ -166,7 +172,7 @@ def test_checks_are_small_finite_and_differ_by_seed(kernel, count):
     for _, template in [served for served in TEMPLATES if served[0] is kernel]:
         every = _compile_times(kernel, template)
         for compiled in every if count > 1 else every[:1]:
-            points = Space(template, compiled, device("h200")).points
+            points = _space(template, compiled, "h200").points
             for point in random.Random(2).sample(points, count):
                 resolved = resolve(template, point, compiled, device("h200"))
                 cases = derived_cases(kernel, compiled, resolved.tiles, 0)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from front_end import refusals
 
 from greenfast.search.devices.facts import device
 from greenfast.search.diagnose.probes import probe_candidate
@@ -70,21 +73,38 @@ def test_a_template_has_every_probe_of_its_kernel(kernel, template):
     }
 
 
+# NVRTC's front end reads the text of each probe. What its machine code may lack (shared memory,
+# registers) is asked of the first one; slow tests ask it of all.
+@pytest.mark.parametrize("assembled", [1, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("kernel", "template"), MARKED, ids=_name)
 def test_what_a_probe_adds_is_not_in_the_text_without_it_and_compiles_with_it(
-    kernel, template, toolchain
+    kernel, template, assembled, toolchain
 ):
     for _, compiled, candidate in _served(kernel, template)[:1]:
         point = resolve(template, candidate.parameters, compiled, device("h200"))
         assert "probe" not in render(kernel, template, point, CATALOGUE.include_dirs).text
+        sources = []
         for probe in template.probes:
             if probe.when is not None and not probe.when(point.values):
                 continue
             source = render(kernel, template, point, CATALOGUE.include_dirs, probe.name)
             assert isinstance(source, RenderedSource), source
-            arch = device("h200").compiled_arch(specific=source.arch_specific)
+            sources.append(source)
+        arch = device("h200").compiled_arch(specific=template.arch_specific)
+        assert refusals(toolchain, sources, arch) == []
+        for source in sources[:assembled]:
             cubin = toolchain.compile(source, arch)
             assert isinstance(cubin, Cubin), cubin
+
+
+def test_the_front_end_refuses_what_is_no_cuda(toolchain):
+    kernel = CATALOGUE.kernel("rmsnorm")
+    _, compiled, candidate = _served(kernel, kernel.templates[0])[0]
+    point = resolve(kernel.templates[0], candidate.parameters, compiled, device("h200"))
+    source = render(kernel, kernel.templates[0], point, CATALOGUE.include_dirs)
+    wrong = replace(source, text=source.text + "\n__device__ int seven() { return __seven(); }\n")
+    (message,) = refusals(toolchain, [source, wrong], "sm_90")
+    assert 'identifier "__seven" is undefined' in message
 
 
 @pytest.mark.parametrize(("kernel", "template"), MARKED, ids=_name)

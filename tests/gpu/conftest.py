@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -19,13 +20,13 @@ sys.path.insert(0, str(HERE.parent / "contracts"))  # subjects.py
 
 
 def pytest_collection_modifyitems(items):
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.gpu)
-            if not gpu_count():
-                item.add_marker(
-                    pytest.mark.skip(reason="no CUDA device is visible on this machine")
-                )
+    here = f"{HERE}{os.sep}"
+    mine = [item for item in items if str(item.path).startswith(here)]
+    has_gpu = not mine or gpu_count() > 0
+    for item in mine:
+        item.add_marker(pytest.mark.gpu)
+        if not has_gpu:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device is visible on this machine"))
 
 
 @pytest.fixture(scope="session")

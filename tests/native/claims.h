@@ -1,8 +1,8 @@
-// Cases and claims. Every .cpp here is a program: without arguments it names its cases, with one it runs that case,
-// prints each claim that does not hold with its line, and ends with 1.
+// Cases and claims. Every .cpp here is a program, alone or with others in one executable: without arguments it names its
+// cases, with `case` or `program/case` it runs that case, prints each claim that does not hold with its line, and ends
+// with 1.
 #pragma once
 #include <cstdio>
-#include <cstring>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -10,15 +10,23 @@
 namespace claims {
 
 struct Case {
+    const char* file;
     const char* name;
     void (*run)();
+
+    // The program is the file's name without folder and ending.
+    bool is(const std::string& program, const std::string& wanted) const {
+        const std::string path = file;
+        const std::size_t begin = path.rfind('/') + 1;
+        return wanted == name && (program.empty() || path.substr(begin, path.rfind('.') - begin) == program);
+    }
 };
 inline std::vector<Case>& cases() {
     static std::vector<Case> all;
     return all;
 }
 struct Listed {
-    Listed(const char* name, void (*run)()) { cases().push_back({name, run}); }
+    Listed(const char* file, const char* name, void (*run)()) { cases().push_back({file, name, run}); }
 };
 
 constexpr int most_printed = 10;
@@ -41,9 +49,12 @@ void same(const Got& got, const Want& want, const char* file, int line, const ch
 }
 
 inline int main(int count, char** words) {
+    const std::string word = count == 2 ? words[1] : "";
+    const std::size_t slash = word.find('/');
+    const std::string program = slash == word.npos ? "" : word.substr(0, slash), name = word.substr(slash + 1);
     for (const Case& one : cases()) {
         if (count == 1) std::printf("%s\n", one.name);
-        if (count == 2 && std::strcmp(words[1], one.name) == 0) {
+        if (count == 2 && one.is(program, name)) {
             one.run();
             if (broken > most_printed) std::printf("and %d more\n", broken - most_printed);
             std::fflush(stdout);
@@ -57,7 +68,7 @@ inline int main(int count, char** words) {
 
 #define CASE(name)                                         \
     static void name();                                    \
-    static const claims::Listed listed_##name(#name, name); \
+    static const claims::Listed listed_##name(__FILE__, #name, name); \
     static void name()
 #define CLAIM(condition) claims::hold(condition, __FILE__, __LINE__, #condition)
 #define SAME(got, want) claims::same(got, want, __FILE__, __LINE__, #got)

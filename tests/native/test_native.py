@@ -38,7 +38,8 @@ FLAGS = (
 SANITIZED_FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 STRICT = {"g++": ("-Werror",), "clang++": ()}
 STACKS_ARE_FIBERS = {"g++": ("--param", "asan-stack=0"), "clang++": ("-mllvm", "-asan-stack=0")}
-# Most programs include it: it is compiled once for all.
+# The programs that include it are compiled together, each in a namespace of its own: most of what
+# they take are its templates.
 COMMON_HEADER = "device.h"
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=0",
@@ -84,19 +85,26 @@ class Programs:
         self._pool = ThreadPoolExecutor(usable_cores())
         build = self._sanitized_runtime if sanitized else lambda: _objects_of_the_emulator(cache)
         self._runtime = self._pool.submit(build)
-        header = self._pool.submit(self._precompiled_header)
+        together = [
+            name
+            for name in names
+            if f'#include "{COMMON_HEADER}"' in (HERE / f"{name}.cpp").read_text()
+        ]
+        several = self._pool.submit(self._programs, together) if together else None
         self._objects: dict[str, Future[Path]] = {
-            name: self._pool.submit(self._program, name, header) for name in names
+            name: several
+            if several is not None and name in together
+            else self._pool.submit(self._program, name)
+            for name in names
         }
 
-    def run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
-        path = self._folder / program
+    def run(self, program: str, case: str) -> subprocess.CompletedProcess[str]:
+        compiled = self._objects[program].result()
+        path = compiled.with_suffix("")
         if not path.exists():
-            self._compile(
-                path, str(self._objects[program].result()), *self._runtime.result(), "-ldl"
-            )
+            self._compile(path, str(compiled), *self._runtime.result(), "-ldl")
         return subprocess.run(
-            [path, *words],
+            [path, case if path.name == program else f"{program}/{case}"],
             env={**os.environ, **SANITIZERS},
             capture_output=True,
             text=True,
@@ -124,22 +132,22 @@ class Programs:
         write_atomically(runtime, "".join(f'#include "{source}"\n' for source in sources).encode())
         return [str(self._once(self._folder / "runtime.o", "-c", str(runtime)))]
 
-    def _precompiled_header(self) -> Path:
-        """A folder whose `device.h` g++ takes from its precompiled form."""
-        header = self._folder / COMMON_HEADER
-        text = f'#include "{HERE / COMMON_HEADER}"\n'
-        write_atomically(header, text.encode())
-        if self._compiler.kind == "g++":
-            compiled = header.with_name(f"{header.name}.gch")
-            self._once(compiled, "-x", "c++-header", str(header))
-        return header
+    def _program(self, name: str) -> Path:
+        return self._once(self._folder / f"{name}.o", "-c", str(HERE / f"{name}.cpp"))
 
-    def _program(self, name: str, header: Future[Path]) -> Path:
-        source = HERE / f"{name}.cpp"
-        first: tuple[str, ...] = ()
-        if f'#include "{COMMON_HEADER}"' in source.read_text():
-            first = ("-include", str(header.result()))
-        return self._once(self._folder / f"{name}.o", *first, "-c", str(source))
+    def _programs(self, names: list[str]) -> Path:
+        """All these programs in one object; their headers come first, outside the namespaces."""
+        headers: dict[str, None] = {}
+        for name in names:
+            text = (HERE / f"{name}.cpp").read_text()
+            headers.update(dict.fromkeys(re.findall(r"^#include .*\n", text, re.M)))
+        bodies = (
+            f'namespace program_{name} {{\n#include "{HERE / name}.cpp"\n}}\n' for name in names
+        )
+        text = "".join((*headers, *bodies))
+        unit = self._folder / f"together-{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
+        write_atomically(unit, text.encode())
+        return self._once(unit.with_suffix(".o"), "-c", str(unit))
 
     def _once(self, path: Path, *words: str) -> Path:
         with open(path.with_suffix(".lock"), "w") as lock:

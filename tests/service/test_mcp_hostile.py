@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import queue
@@ -16,7 +17,10 @@ import pytest
 from service_home import DEADLINE_S, Home, children, is_alive, run_async, until
 from test_submissions import LAUNCH, RIGHT
 
-pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+# Not imported here: to collect these tests would cost every test process a second.
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("mcp") is None, reason="the extra `mcp` is not installed"
+)
 
 ENTRY = {"kernel": "axpy", "source": "int x;", "launch": LAUNCH, "entry": "k"}
 NOISE = [

@@ -98,7 +98,7 @@ def sealed(files: Mapping[str, bytes], **changes: object) -> dict[str, bytes]:
 
 def zipped(path: Path, files: Mapping[str, bytes]) -> Path:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
         for name, data in files.items():
             packed.writestr(name, data)
     path.write_bytes(buffer.getvalue())

@@ -79,10 +79,12 @@ def test_the_page_shows_the_picture_and_each_package():
 
 
 def _prose_of(path: Path) -> str:
-    """Markdown as it is; of Python the docstrings, and the comments as they are written."""
+    """Markdown as it is; of Python with paths the docstrings, and the comments as written."""
     text = path.read_text()
     if path.suffix == ".md":
         return text
+    if not NAMED_PATH.search(text):
+        return ""  # there is nothing to look for in it
     tree = ast.parse(text)
     owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = [
