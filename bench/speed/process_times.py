@@ -64,12 +64,12 @@ class ProcessTimes(threading.Thread):
                 continue
             pid = int(path.parent.name)
             parents[pid] = int(fields[1])
-            own, waited = (
-                sum(map(int, fields[at : at + 2])) / _TICKS_A_SECOND for at in (11, 13)
-            )
+            own, waited = (sum(map(int, fields[at : at + 2])) / _TICKS_A_SECOND for at in (11, 13))
             times[pid] = own, waited
         return {
-            pid: (_name(pid), *times[pid]) for pid in parents if _descends(pid, os.getpid(), parents)
+            pid: (_name(pid), *times[pid])
+            for pid in parents
+            if _descends(pid, os.getpid(), parents)
         }
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from types import CodeType
 from typing import Any
 
@@ -84,6 +84,14 @@ class Expression:
 
     def __call__(self, values: Mapping[str, Value]) -> Any:
         """The value; SpecError for a division by zero, a missing name or unsuitable values."""
+        return self._computed(values) if self.names else self._constant
+
+    @cached_property
+    def _constant(self) -> Any:
+        """The value of an expression without names: most sizes of blocks and boxes."""
+        return self._computed({})
+
+    def _computed(self, values: Mapping[str, Value]) -> Any:
         compiled = _compiled(self.text)
         try:
             for name in self.names:

@@ -1,4 +1,4 @@
-"""Which of a candidate's tiles a call of make_inputs reads, so that other candidates share its data.
+"""The tiles that a call of make_inputs reads, so that candidates with other tiles share its data.
 
 The same arguments give the same bits, and most recipes look at one tile, or at none. Two calls that
 read equal values therefore return equal arrays, also where the tiles that neither reads differ.

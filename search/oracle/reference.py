@@ -351,9 +351,7 @@ def _inputs(kernel: KernelSpec, case: Case) -> tuple[dict[str, np.ndarray], Tile
 
     def make() -> Any:
         with compute_turns.turn(_size_bytes(kernel, case)):
-            return kernel_module(kernel).make_inputs(
-                dims, options, case.inputs, case.seed, tiles
-            )
+            return kernel_module(kernel).make_inputs(dims, options, case.inputs, case.seed, tiles)
 
     inputs = _authors(kernel, case, make)
     _require_inputs(kernel, case, inputs)

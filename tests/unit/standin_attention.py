@@ -33,7 +33,8 @@ SLOW_SAMPLES, ALL_SAMPLES = 16, 80
 def settings(folder: Path, execute_s: float, measure_s: float, dtype: str, mask: str) -> None:
     """Write the settings of the children that start with TMPDIR=`folder`."""
     values: dict[str, Any] = {"dtype": dtype, "mask": mask}
-    values |= {"execute_s": execute_s, "measure_s": measure_s, "repeat_s": measure_s / 2, "reference_s": 0.0}
+    values |= {"execute_s": execute_s, "measure_s": measure_s, "repeat_s": measure_s / 2}
+    values["reference_s"] = 0.0
     (folder / FILE).write_text(json.dumps(values))
 
 
