@@ -1,12 +1,13 @@
-"""The processor time of a search's own process, by stage and function, with a stand-in for the GPU.
+"""The processor time of a search: of its own process by stage, and of all others by what they do.
 
     python -m bench.speed.search_cpu [--save] [--trials 100] [--gpus 1] [--cores 16]
                                      [--strategy evolution] [--workload mission] [--profile]
+                                     [--templates mma wgmma]
                                      [--slow-down 1] [--warm] [--no-workers]
                                      [--switch-ms 5]
 
-Python's lock lets one thread of a process work at a time, so this time bounds the rate of a search
-on any number of cores. Everything is real but the GPU's child: strategy, rendering, NVRTC, gates,
+Python's lock lets one thread of a process work at a time, so its own time bounds the rate of a
+search on any number of cores. `processes_cpu_ms` is what all cores have to give a trial. Everything is real but the GPU's child: strategy, rendering, NVRTC, gates,
 safety on the emulator, SQLite. The process behaves as on a machine with `--cores`. The times of
 candidates are invented, and nothing here was measured on a GPU.
 
