@@ -4,6 +4,7 @@ This is the public API:
 
     load                the kernels of a bundle, ready to be called
     attention           scaled dot-product attention by the fastest kernel that is known here
+    linear              a linear layer with its activation and residual add, likewise
     rms_norm            RMS normalisation with a fused residual add, likewise
     explain             which kernel a call runs, and why
     Client              talks to a running service (`greenfast serve`)
@@ -27,7 +28,7 @@ from greenfast.search.errors import Fault, GreenfastError, SpecError, UsageError
 
 if TYPE_CHECKING:
     from greenfast.client import Client, ServiceError
-    from greenfast.runtime.front import attention, explain, rms_norm
+    from greenfast.runtime.front import attention, explain, linear, rms_norm
     from greenfast.runtime.loaded import load
     from greenfast.tracing import trace
 
@@ -43,6 +44,7 @@ __all__ = [
     "__version__",
     "attention",
     "explain",
+    "linear",
     "load",
     "rms_norm",
     "trace",
@@ -60,7 +62,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import a name on its first use, and keep it."""
-    if name in ("attention", "rms_norm"):
+    if name in ("attention", "linear", "rms_norm"):
         front = importlib.import_module("greenfast.runtime.front")
         value = front.public(name)
         if "torch" in sys.modules:  # before that, PyTorch may still come

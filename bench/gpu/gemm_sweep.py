@@ -58,6 +58,12 @@ LARGE = (
     (128, 128, True),
     (144, 128, True),
 )
+# Tiles of one warpgroup, where two work in turns.
+TURNS_TILES = (
+    *((columns, 64, False) for columns in (128, 192, 256)),
+    *((columns, 128, False) for columns in (96, 128, 144, 160, 192)),
+    (128, 128, True),
+)
 WORSE = 1.5  # a first sample beyond this multiple of the best ends a point's row
 
 
@@ -175,6 +181,17 @@ def grid_points(space: Space, template: TemplateSpec) -> Iterator[tuple[str, Ite
             raster_rows=1,
             **cluster,
         )
+    for (tile_n, rows, swap), cluster, raster in product(TURNS_TILES, clusters, (1, 4, 16)):
+        yield from deepest(
+            "turns",
+            swap=swap,
+            turns=True,
+            tile_n=tile_n,
+            consumer_rows=rows,
+            store_buffers=2 if rows == 128 else 1,
+            raster_rows=raster,
+            **cluster,
+        )
     tiles = ((1, 64), (2, 64), (2, 128))
     for (consumers, rows), tokens, split, blocks, cluster in product(
         tiles, (16, 64), (1, 2, 4, 8), (1, 2, 3), clusters[:2]
@@ -200,7 +217,7 @@ def template_values(template: TemplateSpec, name: str) -> tuple[Value, ...]:
 
 def suits(name: str, m: int) -> bool:
     """Whether a point of this grid, or of no grid, is worth a look at m tokens."""
-    suits = {"few": m <= 128, "split": 64 <= m <= 1100, "large": m >= 128}
+    suits = {"few": m <= 128, "split": 64 <= m <= 1100, "large": m >= 128, "turns": m >= 128}
     return suits.get(name, True)
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/gemm.md: products on an H200 beside cuBLASLt, and the presets.
+"""The tables of docs/gemm.md: products beside cuBLASLt on an H200 and an H100, and the presets.
 
     python -m bench.pages.gemm_page [--save]
 
@@ -25,6 +25,7 @@ def pages() -> dict[Path, str]:
     sections = {
         "confirmed": confirmed,
         "slower": slower,
+        "h100_confirmed": lambda: confirmed("h100/gemm_confirm"),
         "sweep": sweep,
         "fit": fit,
         "presets": presets,
@@ -128,7 +129,7 @@ def _summary(ratios: list[float], result: str) -> str:
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     return (
         f"Geometric mean {mean:.3f}, worst {max(ratios):.3f}. "
-        f"H200, {_date(result)}, {TYPES.get(result, 'bf16')}, L2 hot; {source_of(result)}."
+        f"{result.partition('/')[0].upper()}, {_date(result)}, {TYPES.get(result, 'bf16')}, L2 hot; {source_of(result)}."
     )
 
 
@@ -150,8 +151,10 @@ def _tflops(workload: str, time_us: float) -> str:
 
 def _tile(parameters: Row) -> str:
     """The numbers of a point that decide its shape."""
-    rows_, columns = parameters["consumers"] * parameters["consumer_rows"], parameters["tile_n"]
-    words = [f"{rows_} by {columns}"]
+    turns = parameters.get("turns", False)
+    rows_ = parameters["consumer_rows"] * (1 if turns else parameters["consumers"])
+    words = [f"{rows_} by {parameters['tile_n']}"]
+    words += ["in turns"] if turns else []
     words += ["turned"] if parameters["swap"] else []
     words += [f"K in {parameters['split_k']}"] if parameters["split_k"] > 1 else []
     cluster = parameters["cluster_rows"], parameters["cluster_columns"]

@@ -12,6 +12,7 @@ from math import exp, log
 from pathlib import Path
 
 from bench.gpu.drawn_calls import ratio
+from bench.gpu.linear_calls import best_other
 from bench.gpu.measured_gpu import result_of
 from bench.gpu.runtime_calls import PEERS
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
@@ -19,7 +20,7 @@ from bench.results import Row, find_result
 
 PAGE = DOCS / "runtime.md"
 GPU, OTHER_GPU = "h200", "h100"
-OVERHEAD = f"{GPU}/runtime_overhead"
+OVERHEAD, LINEAR = f"{GPU}/runtime_overhead", f"{OTHER_GPU}/linear_calls"
 
 
 def overhead() -> str:
@@ -186,6 +187,35 @@ def models(gpu: str = GPU) -> str:
     return f"{table(titles, lines)}\n\n{_from(name)}"
 
 
+def linear() -> str:
+    """greenfast.linear on layers of public models, beside PyTorch's ways to compute them."""
+    result = find_result(LINEAR)
+    lines = [
+        (
+            row["layer"],
+            row["form"],
+            row["dtype"],
+            f"{_us(row, 'greenfast'):.1f}",
+            f"{_us(row, 'greenfast') / _us(row, 'torch'):.3f}",
+            f"{_us(row, 'greenfast') / _us(row, best_other(row)):.3f} ({best_other(row)})",
+        )
+        for row in rows(LINEAR)
+        if row["kernel"]
+    ]
+    titles = ("layer", "form", "type", "us", "time / PyTorch's operations", "/ its best way")
+    summary, counts = result["summary"], result["calls"]["counts"]
+    return (
+        f"{table(titles, lines)}\n\n"
+        f"{summary['by_kernels']} of {summary['rows']} layers and types are served by a kernel. Over "
+        f"all of them, the geometric mean\nis {summary['torch']['geometric_mean']:.3f} of the time of "
+        f"PyTorch's operations (worst {summary['torch']['worst']:.3f}), and "
+        f"{summary['best']['geometric_mean']:.3f} of the best of PyTorch's\nways, torch.compile among "
+        f"them (worst {summary['best']['worst']:.3f}). Of {counts['calls']} random calls, "
+        f"{counts['kernels']} were served by a kernel\nand {counts['wrong']} were wrong. "
+        f"{_from(LINEAR)}"
+    )
+
+
 def pages() -> dict[Path, str]:
     everywhere: dict[str, Callable[..., str]] = {
         "calls": calls,
@@ -195,7 +225,11 @@ def pages() -> dict[Path, str]:
         "regret": regret,
         "drawn": drawn,
     }
-    sections: dict[str, Callable[[], str]] = {"overhead": overhead, **everywhere}
+    sections: dict[str, Callable[[], str]] = {
+        "overhead": overhead,
+        "linear": linear,
+        **everywhere,
+    }
     for name, section in everywhere.items():
         sections[f"{OTHER_GPU}_{name}"] = partial(section, OTHER_GPU)
     return {PAGE: filled_page(PAGE, "runtime_page", sections)}

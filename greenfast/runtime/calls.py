@@ -11,7 +11,7 @@ from greenfast.runtime.driver import DeviceFacts, device_facts, driver
 from greenfast.runtime.frameworks import Framework
 from greenfast.runtime.kernel_set import Choice, KernelSet
 from greenfast.runtime.modules import MODULES
-from greenfast.runtime.operation import Operation
+from greenfast.runtime.operation import Operation, completed, sizes
 from greenfast.runtime.plan import CudaPlan
 from greenfast.runtime.program import (
     Geometry,
@@ -116,14 +116,8 @@ def untried_constant(operation: str, constants: Mapping[str, Value]) -> str:
 
 def call_values(operation: Operation, call: Call) -> dict[str, Value]:
     """Dims and options of the call."""
-    from greenfast.runtime.operation import sizes
-
     shapes = {name: facts.shape for name, facts in call.tensors.items()}
-    values: dict[str, Value] = {**sizes(operation, shapes)}
-    for dim in operation.dims:
-        if dim.name not in values and dim.default is not None:
-            values[dim.name] = dim.default(values)
-    return {**values, **call.options}
+    return completed(operation, {**sizes(operation, shapes), **call.options})
 
 
 def call_dtype(operation: Operation, dtypes: Mapping[str, str]) -> str:

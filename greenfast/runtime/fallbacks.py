@@ -174,7 +174,73 @@ def torch_add_rms_norm(x: Any, residual: Any, weight: Any, eps: float) -> tuple[
     return h, rms_norm(h, (h.shape[-1],), weight, eps)
 
 
+def gemm_fallback(
+    tensors: Mapping[str, Any],
+    options: Mapping[str, Value],
+    constants: Mapping[str, Value],
+    without: frozenset[str],
+    why: str,
+) -> Mapping[str, Any]:
+    names = "a", "b", "bias", "residual"
+    inputs, back = _in_torch({name: tensors[name] for name in names}, why)
+    a, b = (
+        inputs[name].t() if int(options.get(f"turned_{name}", 0)) else inputs[name] for name in "ab"
+    )
+    activation = str(options.get("activation", "none"))
+    c = torch_linear(
+        a,
+        b,
+        inputs["bias"] if options.get("bias") == "yes" else None,
+        "gelu_tanh" if activation == "gelu" else activation,
+        inputs["residual"] if options.get("residual") == "yes" else None,
+    )
+    return {"c": back(c)}
+
+
+def torch_linear(x: Any, weight: Any, bias: Any, activation: str, residual: Any) -> Any:
+    """PyTorch's linear, activation and sum; in one operation where PyTorch has one for them."""
+    import torch
+    from torch.nn.functional import gelu, linear, silu
+
+    fused = _fused_linear(torch, x, weight, bias, activation, residual)
+    if fused is not None:
+        return fused
+    result = linear(x, weight, bias)
+    if activation == "gelu_tanh":
+        result = gelu(result, approximate="tanh")
+    elif activation == "silu":
+        result = silu(result)
+    return result if residual is None else result + residual
+
+
+def _fused_linear(
+    torch: Any, x: Any, weight: Any, bias: Any, activation: str, residual: Any
+) -> Any:
+    """cuBLASLt's product with GELU, or with a sum, in its epilogue; None for other calls."""
+    tensors = [item for item in (x, weight, bias, residual) if item is not None]
+    if (
+        torch.is_grad_enabled()
+        or torch.is_autocast_enabled("cuda")
+        or torch.compiler.is_compiling()
+    ):
+        return None
+    half = (torch.float16, torch.bfloat16)
+    if x.dtype not in half or any(not t.is_cuda or t.dtype != x.dtype for t in tensors):
+        return None
+    if weight.dim() != 2 or x.shape[-1] != weight.shape[1] or not x.is_contiguous():
+        return None
+    shape = (*x.shape[:-1], weight.shape[0])
+    rows = x.view(-1, x.shape[-1])
+    if activation == "gelu_tanh" and bias is not None and bias.shape == shape[-1:]:
+        result = torch._addmm_activation(bias, rows, weight.t(), use_gelu=True).view(shape)
+        return result if residual is None else result + residual
+    if activation == "none" and bias is None and residual is not None and residual.shape == shape:
+        return torch.addmm(residual.reshape(-1, shape[-1]), rows, weight.t()).view(shape)
+    return None
+
+
 FALLBACKS: dict[str, Fallback] = {
     "attention": attention_fallback,
+    "gemm": gemm_fallback,
     "rmsnorm": rms_norm_fallback,
 }

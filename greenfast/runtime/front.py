@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 from greenfast.runtime.calls import Prepared, Refused, choose, misaligned, run
@@ -23,6 +24,8 @@ from greenfast.runtime.program import TensorFacts, contiguous_strides
 from greenfast.runtime.signatures import (
     AttentionArguments,
     attention_call,
+    linear_call,
+    linear_tensors,
     mask_name,
     rms_norm_call,
     served,
@@ -33,19 +36,23 @@ from greenfast.search.errors import Fault, UsageError
 from greenfast.search.text import shortened
 
 MOST_SIGNATURES = 1024  # of CuPy's arrays that are kept
-OPERATIONS = {"attention": "attention", "rms_norm": "rmsnorm"}
+OPERATIONS = {"attention": "attention", "linear": "gemm", "rms_norm": "rmsnorm"}
 DEFAULT_GPU = "NVIDIA H200"  # of shapes that are explained where there is no GPU
 
 
 def public(name: str) -> Callable[..., Any]:
-    """`attention` or `rms_norm`: PyTorch's form as soon as PyTorch is imported."""
+    """One of OPERATIONS: PyTorch's form as soon as PyTorch is imported."""
     if "torch" in sys.modules:
         importlib.import_module("greenfast.runtime.torch_ops")
-        function: Callable[..., Any] = getattr(
-            importlib.import_module("greenfast.runtime.torch_front"), name
-        )
+        function: Callable[..., Any] = getattr(_torch_module(name), name)
         return function
-    return attention if name == "attention" else rms_norm
+    return {"attention": attention, "linear": linear, "rms_norm": rms_norm}[name]
+
+
+def _torch_module(name: str) -> ModuleType:
+    """Where an operation's form for PyTorch's tensors is."""
+    home = "torch_linear" if name == "linear" else "torch_front"
+    return importlib.import_module(f"greenfast.runtime.{home}")
 
 
 def attention(
@@ -137,6 +144,44 @@ def rms_norm_elsewhere(x: Any, weight: Any, residual: Any, eps: float) -> Any:
     return _launched(state, framework, given, ("y", "h"))
 
 
+def linear(
+    x: Any, weight: Any, bias: Any = None, activation: str = "none", residual: Any = None
+) -> Any:
+    """activation(x weight^T + bias) + residual; see greenfast.runtime.torch_linear.linear."""
+    if "torch" in sys.modules:
+        return public("linear")(x, weight, bias, activation, residual)
+    return linear_elsewhere(x, weight, bias, activation, residual)
+
+
+def linear_elsewhere(x: Any, weight: Any, bias: Any, activation: str, residual: Any) -> Any:
+    framework = framework_of(x)
+    settings = {"activation": activation, "residual": residual}
+    if framework is None or framework.name != "cupy":
+        settings["residual"] = _shared(residual)
+        return _elsewhere("linear", (x, weight, bias), None, settings)
+    tensors = {"a": x, "b": weight, "bias": bias, "residual": residual}
+    tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    facts = tuple((name, framework.facts(tensor)) for name, tensor in tensors.items())
+    state = _linear_state(facts, activation, framework.device(x))
+    state = _aligned(state, framework, tensors)
+    if isinstance(state, Refused):
+        _require_torch("linear", state)
+        settings["residual"] = _shared(residual)
+        return _elsewhere("linear", (x, weight, bias), None, settings)
+    unread = {"bias": x, "residual": x}  # which every kernel takes, and reads on request
+    result = _launched(state, framework, {**tensors, **unread, **tensors}, ("c",))
+    return result.reshape((*x.shape[:-1], weight.shape[0]))
+
+
+@lru_cache(MOST_SIGNATURES)
+def _linear_state(
+    facts: tuple[tuple[str, TensorFacts], ...], activation: str, device: int | None
+) -> Prepared | Refused:
+    tensors = linear_tensors(dict(facts))
+    call = tensors if isinstance(tensors, Refused) else linear_call(tensors, activation)
+    return served("gemm", call, device)
+
+
 @lru_cache(MOST_SIGNATURES)
 def _attention_state(
     facts: tuple[TensorFacts, ...],
@@ -218,7 +263,7 @@ def _launched(
 def explain(operation: Any, *inputs: Any, **settings: Any) -> Explanation:
     """Which kernel a call would run and why, or why PyTorch's own operation would.
 
-    `operation` is `greenfast.attention`, `greenfast.rms_norm` or a name of these; then the call's
+    `operation` is `greenfast.attention`, `linear`, `rms_norm` or a name of these; then the call's
     arguments. Without tensors, dims and options by name, and a GPU; by default it is the first of
     this machine, or an H200 where there is none:
     `explain("attention", gpu="NVIDIA H200", B=2, H=8, S_q=256, D=64, dtype="bf16")`.
@@ -232,8 +277,11 @@ def explain(operation: Any, *inputs: Any, **settings: Any) -> Explanation:
         )
     if not inputs:
         return _explained_shape(OPERATIONS[name], settings)
-    if name == "attention" and len(inputs) < 3:
-        raise UsageError(f"attention takes q, k and v; got {len(inputs)}", code="missing_input")
+    needed = {"attention": ("q", "k", "v"), "linear": ("x", "weight")}.get(name, ())
+    if len(inputs) < len(needed):
+        raise UsageError(
+            f"{name} takes {', '.join(needed)}; got {len(inputs)} of them", code="missing_input"
+        )
     device = _device_of(inputs[0])
     kernels = set_of(OPERATIONS[name], device)
     state = _state(name, inputs, settings)
@@ -249,9 +297,22 @@ def _state(name: str, inputs: tuple[Any, ...], settings: Mapping[str, Any]) -> P
         framework = framework_of(inputs[0])
     assert framework is not None  # PyTorch's or CuPy's
     if framework.name == "torch":
-        torch_front = importlib.import_module("greenfast.runtime.torch_front")
-        state: Prepared | Refused = getattr(torch_front, f"explained_{name}")(*inputs, **settings)
+        state: Prepared | Refused = getattr(_torch_module(name), f"explained_{name}")(
+            *inputs, **settings
+        )
         return state
+    if name == "linear":
+        names = ("x", "weight", "bias", "activation", "residual")
+        given = {**dict(zip(names, inputs, strict=False)), **settings}
+        renamed = {"a": "x", "b": "weight", "bias": "bias", "residual": "residual"}
+        facts = {
+            ours: framework.facts(given[key])
+            for ours, key in renamed.items()
+            if given.get(key) is not None
+        }
+        return _linear_state(
+            tuple(facts.items()), given.get("activation", "none"), framework.device(inputs[0])
+        )
     if name == "rms_norm":
         names = ("x", "weight", "residual")
         given = {**dict(zip(names, inputs, strict=False)), **settings}

@@ -161,6 +161,13 @@ class LoadedKernels:
             values = {program.compiled.get(name) for program in self.kernels.programs.values()}
             only = next(iter(values)) if len(values) == 1 else None
             options[name] = default if only is None else only
+        for dim in self.operation.unseen_dims:
+            values = {program.compiled.get(dim.name) for program in self.kernels.programs.values()}
+            only = next(iter(values)) if len(values) == 1 else None
+            if only is not None:
+                options[dim.name] = only
+            elif dim.default is not None:
+                options[dim.name] = dim.default(options)
         return options
 
     def _left_out(self, optional: Names, tensors: Mapping[str, Any]) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections.abc import Mapping
@@ -85,6 +86,12 @@ class Operation:
         """Dims and options that a kernel's text holds as constants."""
         dims = tuple(dim.name for dim in self.dims if dim.compiled)
         return (*dims, *(name for name, _ in self.options))
+
+    @cached_property
+    def unseen_dims(self) -> tuple[Dim, ...]:
+        """Compile-time dims that no tensor's shape has: a kernel tells them, or the caller."""
+        seen = {name for tensor in self.tensors for name in tensor.shape}
+        return tuple(dim for dim in self.dims if dim.compiled and dim.name not in seen)
 
     def constants_of(
         self, values: Mapping[str, Value], given: Mapping[str, Value]
@@ -180,6 +187,42 @@ def _name(text: object) -> str:
     if not isinstance(text, str) or not _NAME.match(text):
         raise ValueError(f"{str(text)[:40]!r} is not a name")
     return text
+
+
+def completed(operation: Operation, known: Mapping[str, Value]) -> dict[str, Value]:
+    """`known` with the dims that follow from it; those that do not are left out.
+
+    A tensor's size can be that of another dim: with A_columns = "M if turned_a else K" and turned_a
+    = 0, K is A_columns.
+    """
+    values = dict(known)
+    for dim in operation.unseen_dims:
+        if dim.name not in values and dim.default is not None and not dim.default.names:
+            values[dim.name] = dim.default(values)
+    names = {dim.name for dim in operation.dims}
+    for dim in operation.dims:
+        if dim.name in values and dim.default is not None:
+            same = _name_meant(ast.parse(dim.default.text.strip(), mode="eval").body, values)
+            if same in names:
+                values.setdefault(same, values[dim.name])
+    for dim in operation.dims:
+        if (
+            dim.name not in values
+            and dim.default is not None
+            and dim.default.names <= values.keys()
+        ):
+            values[dim.name] = dim.default(values)
+    return values
+
+
+def _name_meant(node: ast.expr, values: Mapping[str, Value]) -> str:
+    """The name that an expression is, once its conditions are decided; empty for any other."""
+    while isinstance(node, ast.IfExp):
+        test = expression(ast.unparse(node.test), "a dim's default")
+        if not test.names <= values.keys():
+            return ""
+        node = node.body if test(values) else node.orelse
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def sizes(operation: Operation, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:

@@ -17,6 +17,7 @@ from greenfast.runtime.operation import (
     Operation,
     ScalarArgument,
     TensorArgument,
+    completed,
     sizes,
 )
 from greenfast.search.devices.tensor_map import ELEMENT_BYTES as MAP_BYTES_OF
@@ -199,7 +200,7 @@ def geometry(
     that it lacks get `output_strides`, or are contiguous.
     """
     operation = program.operation
-    values = complete_sizes(operation, tensors)
+    values = complete_sizes(operation, tensors, program.compiled)
     why = mismatch(program, {name: facts.dtype for name, facts in tensors.items()}, values)
     if why:
         raise UsageError(why, code="other_kernel")
@@ -240,17 +241,20 @@ def geometry(
     )
 
 
-def complete_sizes(operation: Operation, tensors: Mapping[str, TensorFacts]) -> dict[str, Value]:
-    values: dict[str, Value] = dict(
-        sizes(operation, {name: facts.shape for name, facts in tensors.items()})
-    )
+def complete_sizes(
+    operation: Operation, tensors: Mapping[str, TensorFacts], compiled: Mapping[str, Value]
+) -> dict[str, Value]:
+    """Every dim; those that no tensor has are a kernel's `compiled` values, or by default."""
+    values: dict[str, Value] = {
+        dim.name: compiled[dim.name] for dim in operation.unseen_dims if dim.name in compiled
+    }
+    shapes = {name: facts.shape for name, facts in tensors.items()}
+    values = completed(operation, {**values, **sizes(operation, shapes)})
     for dim in operation.dims:
         if dim.name not in values:
-            if dim.default is None:
-                raise _unknown_size(operation, dim.name)
-            values[dim.name] = dim.default(values)
+            raise _unknown_size(operation, dim.name)
         smallest = 0 if dim.name in operation.empty_dims else 1
-        if not smallest <= int(values[dim.name]) <= LARGEST_DIM:
+        if not dim.values and not smallest <= int(values[dim.name]) <= LARGEST_DIM:
             raise UsageError(
                 f"{dim.name}={values[dim.name]} is not between {smallest} and {LARGEST_DIM}",
                 code="bad_shape",

@@ -1,4 +1,4 @@
-"""The calls of attention and RMSNorm in the terms of their kernel.toml."""
+"""The calls of attention, RMSNorm and linear in the terms of their kernel.toml."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from greenfast.runtime.kernel_set import KernelSet
 from greenfast.runtime.program import TensorFacts
 from greenfast.runtime.tuned import set_for
 from greenfast.search.errors import GreenfastError, UsageError
+from greenfast.search.text import shortened
 
 MASKS = ("none", "causal_top_left", "causal_bottom_right")
+ACTIVATIONS = {"none": "none", "gelu_tanh": "gelu", "silu": "silu"}  # of linear, in kernel.toml
 
 
 class AttentionArguments(NamedTuple):
@@ -86,6 +88,53 @@ def rms_norm_call(tensors: Mapping[str, TensorFacts], eps: float) -> Call | Refu
     if 0 in tensors["x"].shape:
         return Refused("a tensor is empty", always=True)
     return Call(tensors, {}, {"eps": float(eps)})
+
+
+def activation_option(activation: str) -> str:
+    """The option of kernel.toml; UsageError for an unknown activation."""
+    option = ACTIVATIONS.get(activation)
+    if option is None:
+        raise UsageError(
+            f"unknown activation {shortened(repr(activation), 40)}",
+            code="bad_activation",
+            mend=f"known: {', '.join(ACTIVATIONS)}; gelu_tanh is gelu(approximate='tanh')",
+        )
+    return option
+
+
+def linear_tensors(tensors: Mapping[str, TensorFacts]) -> dict[str, TensorFacts] | Refused:
+    """The tensors of `linear` with x and residual as rows, under their names in kernel.toml."""
+    facts = dict(tensors)
+    for name in ("a", "residual"):
+        if name in facts and facts[name].shape:
+            rows = rows_of(facts[name])
+            if rows is None:
+                return Refused("the rows of x or residual are not evenly spaced", always=True)
+            facts[name] = rows
+    if "residual" in facts and tensors["residual"].shape[:-1] != tensors["a"].shape[:-1]:
+        return Refused("residual does not have the shape of the result", always=True)
+    return facts
+
+
+def linear_call(tensors: Mapping[str, TensorFacts], activation: str) -> Call | Refused:
+    """a [M, K], b [N, K], and where the call has them bias [N] and residual [M, N]."""
+    option = activation_option(activation)
+    ranks = {"a": 2, "b": 2, "bias": 1, "residual": 2}
+    if any(len(facts.shape) != ranks[name] for name, facts in tensors.items()):
+        return Refused("weight is not of the form [N, K], or bias not a vector", always=True)
+    (rows, terms), (columns, weight_terms) = tensors["a"].shape, tensors["b"].shape
+    if terms != weight_terms:
+        return Refused(f"x has rows of {terms} elements, weight of {weight_terms}", always=True)
+    if 0 in (rows, columns, terms):
+        return Refused("a tensor is empty", always=True)
+    # Every kernel takes a bias and a residual; it reads those that its options name.
+    dtype = tensors["a"].dtype
+    unread = {
+        "bias": TensorFacts(dtype, (columns,), (1,)),
+        "residual": TensorFacts(dtype, (rows, columns), (columns, 1)),
+    }
+    options = {name: "yes" if name in tensors else "no" for name in unread}
+    return Call({**unread, **tensors}, {"activation": option, **options}, {})
 
 
 def served(operation: str, call: Call | Refused, device: int | None) -> Prepared | Refused:

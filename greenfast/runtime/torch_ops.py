@@ -1,4 +1,4 @@
-"""`greenfast::attention` and `greenfast::rms_norm` as operators of PyTorch, for torch.compile.
+"""greenfast's operations as operators of PyTorch, for torch.compile.
 
 Each has a fake kernel, which gives shapes and strides alone. Under autograd an operator's gradient
 is that of PyTorch's own operation, computed again.
@@ -10,15 +10,19 @@ from typing import Any
 
 import torch
 
-from greenfast.runtime import torch_front
+from greenfast.runtime import torch_front, torch_linear
 from greenfast.runtime.calls import dense_strides
 from greenfast.runtime.fallbacks import torch_add_rms_norm, torch_attention
+from greenfast.runtime.fallbacks import torch_linear as library_linear
 from greenfast.runtime.program import TensorFacts
 
 _LIBRARY = torch.library.Library("greenfast", "DEF")
 _ARGUMENTS = "(Tensor q, Tensor k, Tensor v, str mask, float? scale, bool grouped)"
 _LIBRARY.define(f"attention{_ARGUMENTS} -> Tensor")
 _LIBRARY.define(f"attention_lse{_ARGUMENTS} -> (Tensor, Tensor)")
+_LIBRARY.define(
+    "linear(Tensor x, Tensor weight, Tensor? bias, str activation, Tensor? residual) -> Tensor"
+)
 _LIBRARY.define("rms_norm(Tensor x, Tensor weight, Tensor residual, float eps) -> (Tensor, Tensor)")
 
 
@@ -42,6 +46,11 @@ def _rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:
     return y.contiguous(), h.contiguous()
 
 
+def _linear(x: Any, weight: Any, bias: Any, activation: str, residual: Any) -> Any:
+    with torch.no_grad():
+        return torch_linear.linear(x, weight, bias, activation, residual).contiguous()
+
+
 def _like(q: Any) -> Any:
     """An output as the kernels write it: dense, with the axes in the memory order of q."""
     strides = dense_strides(TensorFacts("", tuple(q.shape), tuple(q.stride())))
@@ -59,6 +68,7 @@ def _as_promised(o: Any, q: Any) -> Any:
 for _device in ("CUDA", "CPU"):
     _LIBRARY.impl("attention", _attention, _device)
     _LIBRARY.impl("attention_lse", _attention_lse, _device)
+    _LIBRARY.impl("linear", _linear, _device)
     _LIBRARY.impl("rms_norm", _rms_norm, _device)
 
 
@@ -72,6 +82,10 @@ def _fake_attention_lse(
     return _like(q), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
+def _fake_linear(x: Any, weight: Any, bias: Any, activation: str, residual: Any) -> Any:
+    return x.new_empty((*x.shape[:-1], weight.shape[0]))
+
+
 def _fake_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:
     return x.new_empty(x.shape), x.new_empty(x.shape)
 
@@ -79,6 +93,7 @@ def _fake_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:
 for _operator, _fake in (
     ("attention", _fake_attention),
     ("attention_lse", _fake_attention_lse),
+    ("linear", _fake_linear),
     ("rms_norm", _fake_rms_norm),
 ):
     torch.library.register_fake(f"greenfast::{_operator}", _fake, lib=_LIBRARY)
@@ -119,10 +134,31 @@ def _rms_norm_gradient(ctx: Any, y_gradient: Any, h_gradient: Any) -> Any:
     return (*input_gradients, None)
 
 
+def _keep_linear(ctx: Any, inputs: Any, output: Any) -> None:
+    x, weight, bias, ctx.activation, residual = inputs
+    ctx.given = tuple(tensor is not None for tensor in (x, weight, bias, residual))
+    ctx.save_for_backward(*(item for item in (x, weight, bias, residual) if item is not None))
+
+
+def _linear_gradient(ctx: Any, gradient: Any) -> Any:
+    with torch.enable_grad():
+        saved = iter(tensor.detach().requires_grad_() for tensor in ctx.saved_tensors)
+        inputs = [next(saved) if given else None for given in ctx.given]
+        x, weight, bias, residual = inputs
+        result = library_linear(x, weight, bias, ctx.activation, residual)
+        present = [tensor for tensor in inputs if tensor is not None]
+        gradients = iter(torch.autograd.grad(result, present, gradient))
+    x, weight, bias, residual = (next(gradients) if given else None for given in ctx.given)
+    return x, weight, bias, None, residual
+
+
 for _name in ("attention", "attention_lse"):
     torch.library.register_autograd(
         f"greenfast::{_name}", _attention_gradient, setup_context=_keep_attention, lib=_LIBRARY
     )
+torch.library.register_autograd(
+    "greenfast::linear", _linear_gradient, setup_context=_keep_linear, lib=_LIBRARY
+)
 torch.library.register_autograd(
     "greenfast::rms_norm", _rms_norm_gradient, setup_context=_keep_rms_norm, lib=_LIBRARY
 )

@@ -29,7 +29,9 @@ def few_blocks_cases(
     """The case whose grid shrinks most, and the point on a device with few multiprocessors.
 
     Where a dim of the grid is 1 in it, so that no block crosses a border between two batches, for
-    example, there is a second case: of those without such a dim, the one that shrinks most.
+    example, there is a second case: of those without such a dim, the one that shrinks most. And
+    there is the case with the most work for each output, whose blocks turn a ring several times in
+    each tile: a phase's parity tells one turn from the next, and not from the one after.
 
     None where no grid shrinks, where the text or a workspace follows from their number (another
     number is then another kernel), or where the point is invalid on so few.
@@ -49,7 +51,7 @@ def few_blocks_cases(
         }
         walks = [case for case in cases if shrunk[case.dims] > 1.0]
         if walks:
-            chosen = _of_each_border(walks, shrunk, _grid_names(template, point))
+            chosen = _of_each_border(subject.kernel, walks, shrunk, _grid_names(template, point))
             plural = "s" if count > 1 else ""
             ending = f"_on_{count}_multiprocessor{plural}"
             return tuple(replace(case, name=case.name + ending) for case in chosen), few
@@ -57,9 +59,9 @@ def few_blocks_cases(
 
 
 def _of_each_border(
-    walks: Sequence[Case], shrunk: Mapping[Items, float], grid_names: Set[str]
+    kernel: KernelSpec, walks: Sequence[Case], shrunk: Mapping[Items, float], grid_names: Set[str]
 ) -> list[Case]:
-    """The case that shrinks most, and another where a dim of the grid is 1 in it."""
+    """The case that shrinks most, another where a dim of the grid is 1 in it, and the longest."""
 
     def most(cases: Sequence[Case]) -> list[Case]:
         return [max(cases, key=lambda case: shrunk[case.dims])] if cases else []
@@ -68,7 +70,16 @@ def _of_each_border(
         return all(int(value) > 1 for name, value in case.dims if name in grid_names)
 
     first = most(walks)
-    return first if is_wide(first[0]) else first + most([case for case in walks if is_wide(case)])
+    wide = [] if is_wide(first[0]) else most([case for case in walks if is_wide(case)])
+    longest = max(walks, key=lambda case: _flop_an_output(kernel, case))
+    return list(dict.fromkeys([*first, *wide, longest]))
+
+
+def _flop_an_output(kernel: KernelSpec, case: Case) -> float:
+    values = case.values(kernel)
+    outputs = [argument for argument in kernel.arguments if argument.kind == "output"]
+    elements = sum(prod(int(values[dim]) for dim in argument.shape) for argument in outputs)
+    return float(kernel.work_flop(values)) / max(elements, 1)
 
 
 def _grid_names(template: TemplateSpec, point: Resolved) -> set[str]:

@@ -134,6 +134,19 @@ def test_values_of_a_blocks_next_tile_are_compared(subject):
     assert result.outcome is Outcome.FAILED and "_on_1_multiprocessor" in result.sentence
 
 
+def test_warpgroups_in_turns_wait_for_each_other(subject):
+    """Without the turn, the second reads what the ring had an even number of turns before.
+
+    It passed both gates, and failed on a GPU: no case had several tiles and turned the ring.
+    """
+    changes = {"tile_n": 64, "stages": 2, "store_buffers": 1}
+    of_template = ("gemm", "wgmma", "turns_128", changes)
+    assert CorrectnessGate().judge(subject(*of_template)).outcome is Outcome.PASSED
+    wait = "            gf::named_barrier_sync(turn_barrier + consumer, consumers * 128);\n"
+    result = CorrectnessGate().judge(subject(*of_template, wait, ""))
+    assert result.outcome is Outcome.FAILED and "twice_the_ring_on_1_multi" in result.sentence
+
+
 def test_a_grid_that_fails_for_a_case_is_no_fault(subject, monkeypatch):
     def refuses(*_):
         raise SpecError("no such grid", code="bad_grid")
@@ -151,8 +164,9 @@ FIRST_BATCH = "const int batch = blockIdx.x / order.row_tiles / order.heads_of_b
 def test_where_the_longest_walk_crosses_no_border_a_second_case_does(subject):
     made = subject("attention", "wgmma", "persistent_short", ALL, compiled=LAST)
     cases, _ = few(made)
-    assert [min(dict(case.dims)["B"], 2) for case in cases] == [1, 2]
-    assert len(few(subject("gemm", "wgmma", "square"))[0]) == 1  # no dim of its grid is 1
+    assert [min(dict(case.dims)["B"], 2) for case in cases[:2]] == [1, 2]
+    short, long = few(subject("gemm", "wgmma", "square"))[0]  # no dim of its grid is 1
+    assert dict(short.dims)["K"] < 64 < 512 < dict(long.dims)["K"]
 
 
 def test_a_block_that_keeps_its_first_tiles_batch_is_wrong_at_the_next_batch(subject):

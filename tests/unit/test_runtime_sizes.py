@@ -31,9 +31,9 @@ def _facts(operation, rows):
 
 
 def test_only_the_listed_sizes_are_taken(operation):
-    assert complete_sizes(operation, _facts(operation, 16))["M"] == 16
+    assert complete_sizes(operation, _facts(operation, 16), {})["M"] == 16
     with pytest.raises(UsageError, match="has no M=5; it takes 4, 16") as error:
-        complete_sizes(operation, _facts(operation, 5))
+        complete_sizes(operation, _facts(operation, 5), {})
     assert error.value.code == "bad_shape"
 
 
