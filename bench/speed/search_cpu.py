@@ -7,9 +7,11 @@
                                      [--switch-ms 5]
 
 Python's lock lets one thread of a process work at a time, so its own time bounds the rate of a
-search on any number of cores. `processes_cpu_ms` is what all cores have to give a trial. Everything is real but the GPU's child: strategy, rendering, NVRTC, gates,
-safety on the emulator, SQLite. The process behaves as on a machine with `--cores`. The times of
-candidates are invented, and nothing here was measured on a GPU.
+search on any number of cores. `processes_cpu_ms` is what the other processes use for a trial.
+
+Everything is real but the GPU's child: strategy, rendering, NVRTC, gates, safety on the emulator,
+SQLite. The process behaves as on a machine with `--cores`. The times of candidates are invented,
+and nothing here was measured on a GPU.
 
 `--warm` repeats the search with the cubins of the first, and `--slow-down` makes the stand-in's
 delays longer. Together they show on a small machine whether anything but the processors keeps
