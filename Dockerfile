@@ -10,6 +10,7 @@ COPY db ./db
 COPY app ./app
 COPY kernel_templates ./kernel_templates
 COPY recordings ./recordings
+COPY docs ./docs
 COPY tests/kernels ./tests/kernels
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 

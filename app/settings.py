@@ -24,24 +24,34 @@ def _setting(variable: str, default: Any, read: Callable[[str], Any], doc: str) 
     return field(default=default, metadata={"variable": variable, "read": read, "doc": doc})
 
 
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("a whole number") from None
+
+
 def _port(text: str) -> int:
-    return _within(int(text), 0, 65535)
+    return _within(_whole(text), 0, 65535)
 
 
 def _count(text: str) -> int:
-    return _within(int(text), 0, 1024)
+    return _within(_whole(text), 0, 1024)
 
 
 def _at_least_one(text: str) -> int:
-    return _within(int(text), 1, 1024)
+    return _within(_whole(text), 1, 1024)
 
 
 def _connections(text: str) -> int:
-    return _within(int(text), 16, 65536)
+    return _within(_whole(text), 16, 65536)
 
 
 def _seconds(text: str) -> float:
-    return _within(float(text), 0.1, 86400.0)
+    try:
+        return _within(float(text), 0.1, 86400.0)
+    except ValueError:
+        raise ValueError("0.1 to 86400.0") from None
 
 
 def _executor(text: str) -> str:
@@ -212,7 +222,7 @@ class Settings:
                 raise UsageError(
                     f"{setting.metadata['variable']} is {shown}",
                     code="bad_setting",
-                    mend=f"{setting.metadata['doc']} ({error})",
+                    mend=f"{setting.metadata['doc']}: {error}",
                 ) from error
         return replace(cls(), **given).checked()
 

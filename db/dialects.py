@@ -24,6 +24,8 @@ from greenfast.search.errors import Fault, UsageError
 
 LARGEST_CHECKED_BYTES = 64 * 2**20  # quick_check reads about 300 MiB a second: 0.2 s at most
 SQLITE_HEADER_BYTES = 100  # Database File Format, section 1.3
+# Faults of which the file itself is innocent: it is neither moved away nor replaced.
+NOT_THE_FILE = ("database_locked", "disk_full", "disk_error", "database_readonly")
 APPLICATION_ID = 0x67726673  # "grfs", in the header of every SQLite file of ours
 WRITER = "greenfast_writer"  # execution option of engines whose transactions will write
 KNOWN = ("sqlite", "postgresql")
@@ -220,7 +222,7 @@ def sqlite_identity(path: Path, busy_s: float) -> tuple[int, str | None, int]:
         fault = fault_of(error)
         if quiet and log.exists():  # another process has begun to write
             return sqlite_identity(path, busy_s)
-        if fault.code == "database_locked":
+        if fault.code in NOT_THE_FILE:
             raise fault from error
         damaged = fault.code == "database_damaged"
         reason = "it is not an SQLite database, or it is damaged" if damaged else fault.message
@@ -239,6 +241,13 @@ def sqlite_identity(path: Path, busy_s: float) -> tuple[int, str | None, int]:
             "to start with an empty database",
         )
     return identity, version[0] if version else None, len(names)
+
+
+def sqlite_columns(engine: Engine) -> set[tuple[str, str]]:
+    """(table, column) of every column."""
+    query = "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
+    with engine.connect() as connection:
+        return {(table, column) for table, column in connection.exec_driver_sql(query)}
 
 
 def _modified(path: Path) -> tuple[tuple[int, int] | None, ...]:

@@ -63,7 +63,11 @@ _UNREACHABLE = (
 )
 
 # SQLite has separate codes for writes that fail with EFBIG, EDQUOT or EIO instead of ENOSPC.
-_SQLITE_EXTENDED = {sqlite3.SQLITE_IOERR_WRITE: _FULL, sqlite3.SQLITE_IOERR_TRUNCATE: _FULL}
+# Readers need space, too: for the index of the log, the file -shm.
+_SQLITE_EXTENDED = dict.fromkeys(
+    (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_TRUNCATE, sqlite3.SQLITE_IOERR_SHMSIZE),
+    _FULL,
+)
 _SQLITE = {
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,

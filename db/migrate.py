@@ -13,7 +13,7 @@ from sqlalchemy.engine import URL, Connection
 
 from greenfast.db import dialects
 from greenfast.db.faults import translated
-from greenfast.db.models import REVISION
+from greenfast.db.models import REVISION, Base
 from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from greenfast.search.errors import Fault, UsageError
 
@@ -46,6 +46,25 @@ def prepare(url: URL, engine: Engine, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> 
         if revision != REVISION:
             with engine.execution_options(**{dialects.WRITER: True}).begin() as connection:
                 upgrade(connection)
+        if path:
+            _require_columns(path, engine)
+
+
+def _require_columns(path: Path, engine: Engine) -> None:
+    """Fault `database_damaged` when somebody removed what statements name."""
+    wanted = {
+        (table.name, column.name)
+        for table in Base.metadata.sorted_tables
+        for column in table.columns
+    }
+    missing = sorted(wanted - dialects.sqlite_columns(engine))
+    if missing:
+        table, column = missing[0]
+        raise _damaged(path, f"there is no column {column} in a table {table}")
+
+
+def _damaged(path: Path, why: str) -> Fault:
+    return Fault(f"the database {path} is damaged: {why}", code="database_damaged", mend=START_ANEW)
 
 
 def upgrade(connection: Connection, to: str = REVISION) -> None:
@@ -140,6 +159,8 @@ def _check_file(path: Path, busy_s: float) -> str | None:
             code="database_not_ours",
             mend="name another file",
         )
+    if revision is None:
+        raise _damaged(path, "its tables do not tell their version")
     return _check_revision(str(path), revision)
 
 

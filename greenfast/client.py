@@ -36,8 +36,8 @@ class Client:
     """A connection to one service; also a context manager that closes it.
 
     Methods return the JSON of the REST API, whose fields `/api/v1/openapi.json` describes. They
-    raise ServiceError when the service refuses a request, and `httpx.TransportError` when it cannot
-    be reached.
+    raise ServiceError when the service refuses a request, UsageError `not_a_service` when another
+    program answers, and `httpx.TransportError` when none can be reached.
     """
 
     def __init__(self, url: str, token: str = "", *, timeout_s: float = 60.0) -> None:
@@ -210,7 +210,15 @@ class Client:
         return _checked(self._http.get(url))
 
     def _json(self, method: str, url: str, **arguments: Any) -> JSON:
-        value: JSON = _checked(self._http.request(method, url, **arguments)).json()
+        response = _checked(self._http.request(method, url, **arguments))
+        try:
+            value: JSON = response.json()
+        except ValueError as error:
+            raise UsageError(
+                f"{self._http.base_url} answers, but not with JSON",
+                code="not_a_service",
+                mend="give the URL that `greenfast serve` prints",
+            ) from error
         return value
 
 

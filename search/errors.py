@@ -64,7 +64,8 @@ def unknown_name(
     """A UsageError that lists the known names and suggests the closest; `where` is their owner."""
     names = sorted(str(name) for name in known)
     written = str(name)[:LONGEST_NAME] + "..." if len(str(name)) > LONGEST_NAME else str(name)
-    close = get_close_matches(written, names, n=1)
+    cased = {name.casefold(): name for name in names}
+    close = [cased[each] for each in get_close_matches(written.casefold(), cased, n=1)]
     place = f" of {where}" if where else ""
     hint = f"did you mean {close[0]!r}? " if close else ""
     listing = ", ".join(names) if names else "none"

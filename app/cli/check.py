@@ -58,7 +58,8 @@ LaunchOption = Annotated[
     typer.Option(
         "--launch",
         metavar="LAUNCH.toml",
-        help="The buffers and launches of FILE.cu; docs/emulator.md shows an example.",
+        help="The buffers and launches of FILE.cu; "
+        "`greenfast docs emulator#checking-your-own-kernel` shows one.",
     ),
 ]
 EntryOption = Annotated[
@@ -85,7 +86,7 @@ ArgumentOption = Annotated[
         "--arg",
         metavar="NAME:TYPE[SIZES]=VALUE:ROLE",
         help="An argument of the kernel, in order: x:float32[4096], y:float[4096]:out, n:int=4096; "
-        "docs/check.md has the table.",
+        "`greenfast docs check` has the table.",
     ),
 ]
 DataOption = Annotated[
@@ -239,7 +240,7 @@ def _given_launch(cuda_file: str, flags: LaunchFlags) -> GivenLaunch:
             f"check {cuda_file} needs a kernel: --entry NAME with --grid, --block and --arg, "
             "or --launch LAUNCH.toml",
             code="bad_command_line",
-            mend="docs/check.md shows both",
+            mend="`greenfast docs check` shows both",
         )
     return GivenLaunch(
         flags.entry,

@@ -42,6 +42,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
         Command("search", "search", "Search for the fastest correct candidate of a kernel."),
         Command("tune", "tune", "Tune a kernel for your workloads; saves one bundle."),
         Command("serve", "service", "Start the dashboard and the REST API, with workers."),
+        Command("docs", "docs", "List, print and search the documentation."),
     ),
     "Choose what to search": (
         Command("templates", "lists", "List templates with their parameters and presets."),

@@ -147,6 +147,12 @@ def _kernels(before: Sequence[str]) -> list[Offer]:
     return [(name, "") for name in _catalogue().names()]
 
 
+def _pages(before: Sequence[str]) -> list[Offer]:
+    from greenfast.app.cli.docs import pages
+
+    return [(page.name, page.title) for page in pages()]
+
+
 def _templates(before: Sequence[str]) -> list[Offer]:
     kernel = _kernel_of(before)
     return [(template.name, template.idea) for template in kernel.templates] if kernel else []
@@ -278,6 +284,7 @@ _BY_OPTION: dict[str, Callable[[Sequence[str]], list[Offer]]] = {
 _BY_METAVAR: tuple[tuple[str, Callable[[Sequence[str]], list[Offer]]], ...] = (
     ("CANDIDATE", _candidates),
     ("KERNEL", _kernels),
+    ("PAGE", _pages),
     ("SEARCH", _searches),
     ("SHELL", _names_of("bash", "fish", "zsh")),
     ("kernel|template", _names_of("kernel", "template")),

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, print_json, table
-from greenfast.app.settings import Settings
+from greenfast.app.settings import Settings, setting_table
+from greenfast.app.views.terminal import say
 from greenfast.search.kernels.catalogue import HERE, PATH_VARIABLE, here, kernels_below
 
 PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@")
+PREFIX, TESTS = "GREENFAST_", "GREENFAST_TEST_"
+# Variables of single parts, described with them.
+READ_ELSEWHERE = (
+    "GREENFAST_CUDA",
+    "GREENFAST_CXX",
+    "GREENFAST_LIBCUDA",
+    "GREENFAST_NODE_CACHE",
+    "GREENFAST_PEERS_PYTHON",
+    "GREENFAST_RECORDINGS",
+    "GREENFAST_REFERENCE_DEADLINE_S",
+    "GREENFAST_RUNTIME_CACHE",
+    "GREENFAST_NO_BROWSER",
+    "GREENFAST_SLOW_TESTS",
+)
 FURTHER = (
     (PATH_VARIABLE, "folders of your kernels, separated by colons; they replace namesakes"),
     ("NO_COLOR", "any value: no colours"),
@@ -31,9 +48,22 @@ def config(as_json: AsJson = False) -> int:
     if as_json:
         print_json(rows)
         return 0
+    for sentence in unread_variables(os.environ):
+        say(f"greenfast: {sentence}")
     cells = [(row["variable"], _shown(row["value"]), row["from"], row["doc"]) for row in rows]
     console().print(table(("setting", "value", "from", ""), cells))
     return 0
+
+
+def unread_variables(environment: Iterable[str]) -> Iterator[str]:
+    """A sentence for each variable that looks like a setting and is none."""
+    known = {*(variable for variable, _, _ in setting_table()), *(name for name, _ in FURTHER)}
+    known |= set(READ_ELSEWHERE)
+    for name in sorted(set(environment) - known):
+        if name.startswith(PREFIX) and not name.startswith(TESTS):
+            words = {each.removeprefix(PREFIX): each for each in known}
+            close = get_close_matches(name.removeprefix(PREFIX), words, n=1)
+            yield f"nothing reads {name}" + (f" (did you mean {words[close[0]]}?)" if close else "")
 
 
 def settings_in_use() -> list[dict[str, Any]]:

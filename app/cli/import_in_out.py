@@ -12,9 +12,11 @@ from dataclasses import replace
 
 from greenfast.app.cli.import_source import ENTRY, Entry, ImportedArgument, without_comments
 from greenfast.search.errors import UsageError
+from greenfast.search.oracle.storage import DTYPES
 
 BEFORE = "_before"
 COPY_THREADS = 256
+WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 
 
 def split_in_out(arguments: Sequence[ImportedArgument], file: str) -> tuple[ImportedArgument, ...]:
@@ -77,7 +79,7 @@ def with_copies(text: str, entry: Entry, arguments: Sequence[ImportedArgument]) 
         parameters = f"{parameters[:at]} const {given}, {parameters[at:].lstrip()}"
     copies = "\n".join(
         f"    for (long long i = first; i < {_product(output)}; i += step)\n"
-        f"        {output.name}[i] = {output.before}[i];"
+        f"        {_element(output, entry)};"
         for output in outputs
     )
     return (
@@ -92,8 +94,19 @@ def with_copies(text: str, entry: Entry, arguments: Sequence[ImportedArgument]) 
     )
 
 
+def _element(output: ImportedArgument, entry: Entry) -> str:
+    """The copy of an element, also where the entry's pointer is to a vector such as half2."""
+    declared = next(each for each in entry.parameters if each.name == output.name)
+    if declared.dtype:
+        return f"{output.name}[i] = {output.before}[i]"
+    word = WORDS[DTYPES[output.dtype].itemsize]
+    return f"(({word}*){output.name})[i] = ((const {word}*){output.before})[i]"
+
+
 def _product(argument: ImportedArgument) -> str:
     return " * ".join(
-        f"(long long)({size})" if size in argument.computed.values() else f"(long long){size}"
+        f"(long long)({size.replace('//', '/')})"
+        if size in argument.computed.values()
+        else f"(long long){size}"
         for size in argument.shape
     )

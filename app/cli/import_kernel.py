@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from greenfast.app.cli.import_in_out import copied, split_in_out
@@ -58,7 +59,7 @@ from greenfast.search.text import visible
 
 _ROLES = {"in": "input", "out": "output"}  # as `greenfast check` spells them
 _ARGUMENT = re.compile(
-    r"(?P<name>\w+):(?P<dtype>\w+)(?:\[(?P<shape>[\w\s,+*()-]+)\])?"
+    r"(?P<name>\w+):(?P<dtype>\w+)(?:\[(?P<shape>[\w\s,+*/()-]+)\])?"
     r"(?::(?P<role>input|output|inout|in|out))?(?:=(?P<value>.+))?\Z"
 )
 
@@ -149,6 +150,7 @@ def _imported(
     parameters = tuple(tuning.parameters)
     names = (*parameters, *(each.name for each in arguments if each.is_size))
     _check_names(parameters, arguments)
+    _check_spelling(defines.values(), text)
 
     def spelt(texts: list[str]) -> list[str]:
         return [respelt(text, defines) for text in texts]
@@ -162,9 +164,9 @@ def _imported(
         tuning=tuning,
         defines=defines,
         defaults=_defaults(text, tuning, defines),
-        grid=_three("--grid", spelt(given.grid) or default_grid(tuning, arguments), names),
-        block=_three("--block", spelt(given.block) or _default_block(tuning), parameters),
-        smem=_checked("--smem", respelt(given.smem, defines), parameters),
+        grid=_three("--grid", spelt(given.grid) or default_grid(tuning, arguments), names, text),
+        block=_three("--block", spelt(given.block) or _default_block(tuning), parameters, text),
+        smem=_checked("--smem", respelt(given.smem, defines), parameters, text),
         tolerance=given.tolerance,
     )
 
@@ -275,7 +277,8 @@ def _argument(text: str) -> ImportedArgument:
     dtype = _dtype(match["dtype"])
     if match["shape"] is None:
         return ImportedArgument(match["name"], dtype, (), "scalar", _scalar(text, match, dtype))
-    shape = tuple(size.strip() for size in match["shape"].split(","))
+    whole = re.sub(r"/+", "//", match["shape"])  # C's division, which is kernel.toml's `//`
+    shape = tuple(size.strip() for size in whole.split(","))
     if any(not size or (size.isdigit() and not 0 < int(size) < 2**31) for size in shape):
         raise UsageError(f"--arg {visible(text)!r}: a size is missing or 0", code="bad_argument")
     role = match["role"] or "input"
@@ -344,6 +347,17 @@ def _check_names(parameters: tuple[str, ...], arguments: tuple[ImportedArgument,
             raise UsageError(f"{name} is a parameter and an argument", code="bad_tune")
 
 
+def _check_spelling(names: Iterable[str], text: str) -> None:
+    """UsageError for a parameter that the text does not have, and has a #define much like it."""
+    words = set(re.findall(r"[A-Za-z_]\w*", text))
+    own = re.findall(r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\S", text)
+    for name in sorted(set(names) - words):
+        if close := get_close_matches(name, own, n=1, cutoff=0.8):
+            raise UsageError(
+                f"the file has no {name} to tune", code="bad_tune", mend=f"did you mean {close[0]}?"
+            )
+
+
 def _defaults(text: str, tuning: Tuning, defines: Mapping[str, str]) -> dict[str, Value]:
     """The point that is compared with: what the file itself defines, else the first values.
 
@@ -380,19 +394,27 @@ def _default_block(tuning: Tuning) -> list[str]:
     return [name if name in parameters else "1" for name in names]
 
 
-def _three(option: str, texts: list[str], names: tuple[str, ...]) -> list[str]:
+def _three(option: str, texts: list[str], names: tuple[str, ...], source: str) -> list[str]:
     if not 0 < len(texts) <= 3:
         raise UsageError(
             f"{option} is given {len(texts)} times, but must be given one to three times",
             code="bad_command_line",
             mend=f'for example {option} "ceil_div(n, block_size_x)"',
         )
-    return [*(_checked(option, text, names) for text in texts), "1", "1"][:3]
+    return [*(_checked(option, text, names, source) for text in texts), "1", "1"][:3]
 
 
-def _checked(option: str, text: str, names: tuple[str, ...]) -> str:
+def _checked(option: str, text: str, names: tuple[str, ...], source: str) -> str:
     try:
-        require_names(expression(text, option), set(names))
+        read = expression(text, option)
+        for name in sorted(read.names - set(names)):
+            if value := own_define(source, name):
+                raise UsageError(
+                    f"{option}: {text!r} uses {name}, which the file defines as {value}",
+                    code="bad_expression",
+                    mend=f"tune it (--tune {name}={value}), or write its value",
+                )
+        require_names(read, set(names))
     except SpecError as error:
         raise UsageError(error.message, code="bad_expression", mend=error.mend) from error
     return text

@@ -12,7 +12,7 @@ from pathlib import Path
 from greenfast.app.cli.import_source import CudaText, read_cuda, read_cuda_text
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.author_files import read_author_file
-from greenfast.search.text import visible
+from greenfast.search.text import file_line, shortened, visible
 
 # Among the arguments of tune_kernel; it takes the answer by name only.
 _PLACES = {"kernel_name": 0, "kernel_source": 1, "arguments": 3}
@@ -72,7 +72,10 @@ def parsed_script(path: Path) -> ast.Module:
     try:
         return ast.parse(read_author_file(path, file))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"{file} is not valid Python", code="bad_tune_file") from error
+        place, why = file, ""
+        if isinstance(error, SyntaxError) and error.lineno:
+            place, why = file_line(file, error.lineno), f": {shortened(visible(error.msg))}"
+        raise UsageError(f"{place} is not valid Python{why}", code="bad_tune_file") from error
 
 
 def tuning_call(tree: ast.Module) -> ast.Call | None:

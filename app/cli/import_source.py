@@ -330,6 +330,14 @@ def _declared(text: str, bare: str, file: str) -> Declared:
             "tensors and numbers",
             code="bad_source",
         )
+    if not pointers and kind in ("cudaTextureObject_t", "cudaSurfaceObject_t"):
+        raise UsageError(
+            f"{file}: the parameter {shortened(visible(text), 60)!r} is a texture or a surface; a "
+            "launch passes pointers to tensors and numbers",
+            code="bad_source",
+            mend=f"read the memory through a pointer, const float* {name}; `greenfast check` runs "
+            "kernels with textures",
+        )
     if not pointers and not dtype and _is_record(kind.split()[-1], bare):
         raise UsageError(
             f"{file}: the parameter {shortened(visible(text), 60)!r} is a struct; a launch passes "

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from greenfast.app.cli.import_script import tuning_calls
+from greenfast.app.cli.import_script import parsed_script, tuning_calls
 from greenfast.app.cli.import_source import (
     MOST_VALUES,
     ProblemSize,
@@ -27,7 +27,6 @@ from greenfast.app.cli.import_source import (
     checked_values,
 )
 from greenfast.search.errors import GreenfastError, SpecError, UsageError
-from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.expressions import Value, expression
 from greenfast.search.text import visible
 
@@ -50,12 +49,7 @@ def read_tune_file(path: Path, *, has_grid: bool = False) -> Tuning:
     With `has_grid` the caller knows the grid, and what the script tells of it is not read.
     """
     file = visible(path)
-    try:
-        tree = ast.parse(read_author_file(path, file))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        place = f"{file}:{line}" if line else file
-        raise UsageError(f"{place} is not valid Python", code="bad_tune_file") from error
+    tree = parsed_script(path)
     script = _Script(file, _tuned_names(tree))
     kinds = (ast.Assign, ast.AnnAssign, ast.Call)
     nodes = [node for node in _before_the_first_tuning(tree) if isinstance(node, kinds)]

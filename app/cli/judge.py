@@ -28,7 +28,7 @@ Launch = Annotated[
     typer.Option(
         "--launch",
         metavar="FILE",
-        help="A .toml of its launches; docs/submissions.md describes it.",
+        help="A .toml of its launches; `greenfast docs submissions` describes it.",
     ),
 ]
 Author = Annotated[str, typer.Option("--author", metavar="TEXT", help="Who wrote the source.")]

@@ -137,7 +137,7 @@ def template_files_of(kernel: KernelSpec, name: str) -> dict[str, str]:
     run_dims = [dim.name for dim in kernel.dims if dim.time == "run"]
     grid = f"ceil_div({run_dims[0]}, threads)" if run_dims else "1"
     toml = f'''#:schema {SCHEMA_FOLDER}/template.schema.json
-# docs/reference/template-toml.md describes every key.
+# `greenfast docs template-toml` describes every key.
 name = "{name}"
 kernel = "{kernel.name}"
 idea = "Say in one sentence what is different about this template."

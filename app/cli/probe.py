@@ -51,8 +51,8 @@ def probe(
     """Compare each stage of a candidate with a reference of that stage.
 
     A stage is an intermediate result, such as the scores before the softmax. The first wrong stage
-    shows where a kernel with wrong outputs goes wrong. docs/probes.md explains how to add stages
-    to a kernel.
+    shows where a kernel with wrong outputs goes wrong. `greenfast docs probes` explains how to
+    add stages to a kernel.
 
     Exit codes: 0 all stages are correct, 1 one is wrong.
     """
@@ -99,7 +99,7 @@ def probe_requested(
         raise UsageError(
             f"kernel {kernel.name} has no probes",
             code="no_probes",
-            mend="docs/probes.md explains how to add them",
+            mend="`greenfast docs probes` explains how to add them",
         )
     plan = requested_plan(services, request)
     if plan.target.startswith("replay:"):

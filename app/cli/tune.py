@@ -173,7 +173,8 @@ def _compiled(services: Services, row: SearchRow) -> str:
     values = services.store.plan(row.id).compiled
     words = ", ".join(f"{name}={value}" for name, value in values)
     count = len(row.workloads)
-    return f"{count} {'workload' if count == 1 else 'workloads'} with {words}"
+    counted = f"{count} {'workload' if count == 1 else 'workloads'}"
+    return f"{counted} with {words}" if words else counted
 
 
 def _bundled(services: Services, tuning_id: str, output: Path | None, as_json: bool) -> int:

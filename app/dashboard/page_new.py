@@ -15,7 +15,7 @@ from greenfast.app.dashboard.pages import PageRoute, render, services_of
 from greenfast.app.views.listings import list_kernels, list_strategies, list_targets
 from greenfast.app.views.problems import status_of
 from greenfast.app.wiring import Services
-from greenfast.search.errors import GreenfastError, UsageError
+from greenfast.search.errors import LONGEST_NAME, GreenfastError, UsageError
 from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.spec import KernelSpec
@@ -62,6 +62,7 @@ ONE_LINE = (
     "cost",
     *LIMITS,
 )
+LISTS = ("workloads", "templates", "objectives")
 # The field of the form that an error is shown at.
 FIELD_OF = {
     "bad_name": "name",
@@ -154,7 +155,7 @@ def form_page(
             "given": given,
             "error": error,
             "field": field_of(error, given) if error else None,
-            "targets": list_targets(),
+            "targets": [each for each in list_targets() if each.kernel in (None, kernel.name)],
             "strategies": list_strategies(),
             "limits": LIMITS,
             "also": ALSO,
@@ -232,19 +233,18 @@ def typed(form: FormData) -> dict[str, Any]:
     return {
         **{name: str(form.get(name, "")) for name in ONE_LINE},
         "shape": str(form.get("shape", NAMED)),
-        "workloads": _list(form, "workloads"),
+        **{name: _list(form, name) for name in LISTS},
         "own": {
             name.removeprefix(OWN_PREFIX): str(value)
             for name, value in form.items()
             if name.startswith(OWN_PREFIX)
         },
-        "templates": _list(form, "templates"),
-        "objectives": _list(form, "objectives"),
     }
 
 
 def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
     """The form as a request; FieldError for a value that is missing or no number."""
+    _refuse_unknown(kernel, form)
     given = typed(form)
     named = given["shape"] != OWN
     for name in ("workloads", "templates") if named else ("templates",):
@@ -277,6 +277,20 @@ def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
         expected_gain=_number("expected_gain", given["expected_gain"]),
         cost=given["cost"].strip(),
     )
+
+
+def _refuse_unknown(kernel: KernelSpec, form: FormData) -> None:
+    """UsageError `unknown_field` for a misspelt field, which would otherwise be ignored."""
+    own = [OWN_PREFIX + name for name in kernel.workload_form.names]
+    for name in form:
+        if name in (*ONE_LINE, *LISTS, "kernel", "shape", *own):
+            continue
+        known = own if name.startswith(OWN_PREFIX) else (*ONE_LINE, *LISTS, "kernel", "shape")
+        raise UsageError(
+            f"unknown field {name[:LONGEST_NAME]!r} in the form for kernel {kernel.name}",
+            code="unknown_field",
+            mend=f"known: {', '.join(known)}",
+        )
 
 
 def _own(kernel: KernelSpec, typed_values: dict[str, str]) -> WorkloadValues:

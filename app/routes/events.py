@@ -8,6 +8,7 @@ resumes where it was (`Last-Event-ID`).
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -19,7 +20,7 @@ from greenfast.app.routes.access import TheServices, TheStore
 from greenfast.app.routes.auth import HEAD_MARK
 from greenfast.app.routes.feeds import POLL_S, State, follow
 from greenfast.app.wiring import Services
-from greenfast.search.errors import Fault
+from greenfast.search.errors import Fault, UsageError
 
 router = APIRouter(prefix="/searches", tags=["searches"])
 HEARTBEAT_S = 10.0
@@ -51,7 +52,8 @@ async def events(
             code="too_many_streams",
             mend="close some, or poll",
         )
-    after = int(last_event_id) if last_event_id and last_event_id.isdecimal() else -1
+    number = re.fullmatch("[0-9]{1,18}", last_event_id or "")
+    after = int(number[0]) if number else -1
     return StreamingResponse(
         _stream(search, after, services),
         media_type="text/event-stream",
@@ -80,6 +82,8 @@ async def _events(search_id: str, after: int, services: Services) -> AsyncIterat
                 except Fault:  # the database is busy or away
                     await asyncio.sleep(POLL_S)
                     continue
+                except UsageError:
+                    return  # the search was removed
                 for trial in trials:
                     after = trial.number
                     yield event("trial", trial.data, str(after))

@@ -20,7 +20,7 @@ from greenfast.app.views.schemas import TrialOut
 from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow, TrialRow
 from greenfast.db.store import Store
-from greenfast.search.errors import Fault
+from greenfast.search.errors import Fault, UsageError
 from greenfast.search.status import ENDED, SearchStatus
 
 POLL_S = 0.5
@@ -85,6 +85,8 @@ class Feed:
                         return
                 except Fault:
                     pass  # the database is busy or away: the next look may work
+                except UsageError:
+                    return  # the search was removed
                 await asyncio.sleep(POLL_S)
         finally:
             self.is_closed = True

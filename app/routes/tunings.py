@@ -49,7 +49,7 @@ def dispatch(tuning: str, services: TheServices) -> dict[str, Any]:
     responses={200: {"content": {"application/zip": {}}, "description": "the zip file"}},
 )
 def download(tuning: str, services: TheServices) -> Response:
-    """The kernels that serve the workloads, with the table; docs/bundle.md has the format."""
+    """The kernels and the table that picks among them; `greenfast docs bundle` has the format."""
     package = tuning_bundle(services, tuning)
     return Response(
         package.content,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import signal
@@ -25,7 +26,8 @@ from greenfast.search.children import kill_group, safe_path
 from greenfast.search.errors import UsageError
 from greenfast.search.targets.emulator.isolation import isolation
 
-CLOSE_STREAMS_S = 3
+CLOSE_STREAMS_S = 3  # for responses in progress when the service ends
+CLOSE_SLACK_S = 2  # for their handlers to notice that the client is gone
 FIRST_RESTART_S, LONGEST_RESTART_S = 0.5, 30.0
 LONG_LIFE_S = 60.0  # a worker that lived longer is restarted without a growing pause
 LOOK_S = 0.2
@@ -41,7 +43,6 @@ def run_server(settings: Settings) -> int:
             mend="set GREENFAST_TOKEN, or listen on 127.0.0.1",
         )
     require_sandbox(settings)
-    require_sandbox(settings)
     services = Services(settings)
     listener = listen(settings.host, settings.port)
     supervisor = Supervisor(settings)
@@ -51,7 +52,7 @@ def run_server(settings: Settings) -> int:
             log_level="warning",
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=CLOSE_STREAMS_S,
+            timeout_graceful_shutdown=CLOSE_STREAMS_S + CLOSE_SLACK_S,
             timeout_keep_alive=10,
             proxy_headers=False,
             http=bounded_protocol(
@@ -144,7 +145,13 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._services.stopping.set()
         self._supervisor.ask()
+        asyncio.get_running_loop().call_later(CLOSE_STREAMS_S, self._hang_up)
         await super().shutdown(sockets=sockets)
+
+    def _hang_up(self) -> None:
+        """Leave clients that do not read. uvicorn would cancel them, with a traceback each."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
 
 class Supervisor:

@@ -80,6 +80,9 @@ class TargetOut(Output):
     time_kind: str
     available: bool
     why: str = Field(description="why it is not available")
+    kernel: str | None = Field(
+        default=None, description="the only kernel that a recording answers for; null: any"
+    )
 
 
 class StrategyOut(Output):

@@ -84,10 +84,11 @@ def _by_band(ratio: float, a: TrialDetail, b: TrialDetail) -> TimeVerdictOut:
     band = max(a.time_band or 1.0, b.time_band or 1.0)
     told_apart = not 1 / band < ratio < band
     decision = ("faster" if ratio < 1 else "slower") if told_apart else "not_told_apart"
+    kind = (a.time_kind or "").capitalize()
     sentence = (
-        f"{(a.time_kind or '').capitalize()} times, which differ by more than a factor {band:g}."
+        f"{kind} times, which differ by more than a factor {band:g}."
         if told_apart
-        else f"{(a.time_kind or '').capitalize()} times within a factor {band:g} cannot be apart."
+        else f"{kind} times within a factor {band:g} cannot be told apart."
     )
     return TimeVerdictOut(
         ratio=ratio, ratio_low=None, ratio_high=None, decision=decision, sentence=sentence

@@ -119,6 +119,7 @@ def _replay_out(name: str) -> TargetOut:
         time_kind="replayed",
         available=True,
         why="",
+        kernel=heading.kernel,
     )
 
 

@@ -15,7 +15,7 @@ class SubmissionIn(Input):
 
     kernel: str
     source: str = Field(description="CUDA C++, at most 500,000 bytes")
-    launch: str = Field(description="TOML: its launches, as docs/submissions.md describes them")
+    launch: str = Field(description="TOML: its launches; `greenfast docs submissions` has the keys")
     entry: str = Field("", description="the kernel function of launches that name none")
     workloads: list[str] | None = Field(
         None, min_length=1, description="by name or by values; default: the kernel's first"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from greenfast.app.views.submission_feedback import feedback
 from greenfast.app.wiring import Services, toolchain_name
 from greenfast.db.rows import SearchRow, TrialDetail
-from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.errors import Fault, SpecError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kernel_files
 from greenfast.search.kernels.submitted_name import is_submitted
@@ -42,6 +43,7 @@ JSON = dict[str, Any]
 # share its data folder. The kernel frees the file's lock when a process is killed.
 _ONE_AT_A_TIME = threading.Lock()
 LOCK = "submissions.lock"
+LOOK_S = 0.05  # between two looks at its lock
 MOST_REPEATS = 20  # earlier searches of one source that are compared
 WAITING = (SearchStatus.QUEUED, SearchStatus.RUNNING)
 # What decides a verdict beside the source and its launches. A seed decides where it is asked for.
@@ -97,7 +99,7 @@ def submit_source(services: Services, request: JudgeRequest, name: str = "") -> 
     plan = _plan(services, request, submission, files, kernel.folder.name)
     plan = replace(plan, name=name or plan.name)
     champion = services.files_of(plan, catalogue)
-    with _ONE_AT_A_TIME, _alone_in(services.settings.data):
+    with _alone_in(services.settings.data, services.settings.database_busy_s):
         if (earlier := _judged_before(services, plan, files, request.seed)) is not None:
             return Ticket(earlier, repeated=True)
         if plan.champion is not None:
@@ -106,10 +108,48 @@ def submit_source(services: Services, request: JudgeRequest, name: str = "") -> 
 
 
 @contextmanager
-def _alone_in(data: Path) -> Iterator[None]:
-    with (data / LOCK).open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _alone_in(data: Path, wait_s: float) -> Iterator[None]:
+    """No other request, of any process, is between its look and its submission meanwhile."""
+    deadline = time.monotonic() + wait_s
+    if not _ONE_AT_A_TIME.acquire(timeout=wait_s):
+        raise _busy(wait_s)
+    try:
+        with _opened(data / LOCK) as lock:
+            while not _is_locked(lock):
+                if time.monotonic() >= deadline:
+                    raise _busy(wait_s)
+                time.sleep(LOOK_S)
+            yield
+    finally:
+        _ONE_AT_A_TIME.release()
+
+
+def _opened(path: Path) -> TextIO:
+    try:
+        return path.open("a")
+    except OSError as error:
+        raise Fault(
+            f"{path.name} in the data folder cannot be opened: {error.strerror}",
+            code="submissions_lock",
+            mend="check the permissions and the free space of the data folder",
+        ) from error
+
+
+def _is_locked(lock: TextIO) -> bool:
+    """Whether this process has the file's lock now."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _busy(wait_s: float) -> Fault:
+    return Fault(
+        f"other submissions held {LOCK} in the data folder for {wait_s:g} s",
+        code="submissions_busy",
+        mend="try again; if it persists, end the process that `fuser` shows for this file",
+    )
 
 
 def _with_parent(services: Services, submission: Submission) -> Submission:

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from greenfast.app.views.known_fields import known_fields
 
 LONGEST_QUOTE = 300
+JSON_TYPE = "send it with the header `content-type: application/json`"
 WORKLOAD = "a workload is a name, or an object with dims and, as needed, options, name and weight"
 
 
@@ -38,7 +39,8 @@ def refusal_of(error: RequestValidationError, route: object) -> Refusal:
         )
     if field == "body":
         code = "missing_field" if kind == "missing" else "bad_value"
-        return Refusal(422, code, "the body must be a JSON object")
+        hint = JSON_TYPE if isinstance(error.body, bytes) else ""
+        return Refusal(422, code, "the body must be a JSON object", hint)
     if kind == "missing":
         return Refusal(422, "missing_field", f"{field} is missing in the {where}")
     hint = WORKLOAD if place[1:2] == ["workloads"] and place[-1] in ("str", "WorkloadIn") else ""

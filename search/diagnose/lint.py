@@ -6,6 +6,7 @@ points rendered, the reference called at small sizes and judged, and the entries
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.problem import launches
 from greenfast.search.oracle.reference_lint import reference_faults
+from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
 from greenfast.search.space.space import Space, resolve
@@ -105,10 +107,31 @@ def _workload_problems(kernel: KernelSpec) -> Iterator[Problem]:
         where = f"{file}, [workloads.{workload.name}]"
         try:
             kernel.workload_form.workload(dict((*workload.dims, *workload.options)), where=where)
-            for work in (kernel.work_flop, kernel.work_bytes):
-                work(kernel.values_of(dict(workload.dims), dict(workload.options)))
+            values = kernel.values_of(dict(workload.dims), dict(workload.options))
+            kernel.work_flop(values)
+            work_bytes, most = float(kernel.work_bytes(values)), _tensor_bytes(kernel, values)
         except GreenfastError as error:
             yield problem_of(located(SpecError(error.message, code=error.code), kernel.folder))
+            continue
+        if work_bytes > most:
+            yield Problem(
+                file,
+                0,
+                "work_bytes",
+                f"{file}, [work], bytes: {work_bytes:,.0f} bytes on workload {workload.name}, and "
+                f"all tensors together have {most:,}",
+                "count what must be read and written, once; with too many bytes, fast candidates "
+                "are rejected as implausible",
+            )
+
+
+def _tensor_bytes(kernel: KernelSpec, values: Mapping[str, Value]) -> int:
+    return sum(
+        math.prod(int(values[name]) for name in argument.shape)
+        * DTYPES[str(values.get(argument.dtype, argument.dtype))].itemsize
+        for argument in kernel.arguments
+        if argument.kind != "scalar"
+    )
 
 
 def _choices(kernel: KernelSpec, template: TemplateSpec) -> tuple[Items, ...]:
@@ -139,6 +162,11 @@ def _unused(kernel: KernelSpec) -> Iterator[Problem]:
             used = {used for table, each in expressions for used in each.names if table != name}
             if name not in used | text_names:
                 yield _unused_problem(kernel, file, "locals", name)
+        probed = [each for probe in template.probes for _, each in probe.values]
+        sizes = _names_beside_templates(kernel) | {name for each in probed for name in each.names}
+        for name, _ in template.tiles:
+            if name not in sizes:
+                yield _unused_problem(kernel, file, "tiles", name)
     shapes = {name for argument in kernel.arguments for name in argument.shape}
     scalars = {
         name
@@ -150,6 +178,12 @@ def _unused(kernel: KernelSpec) -> Iterator[Problem]:
     for dim in kernel.dims:
         if dim.name not in shapes | scalars | texts:
             yield _unused_problem(kernel, f"{kernel.name}/kernel.toml", "dims", dim.name)
+
+
+def _names_beside_templates(kernel: KernelSpec) -> set[str]:
+    """Every word of kernel.toml and of the Python files beside it."""
+    files = (kernel.folder / "kernel.toml", *kernel.folder.glob("*.py"))
+    return {name for file in files for name in _WORD.findall(file.read_text("utf-8"))}
 
 
 def _expressions(template: TemplateSpec) -> Iterator[tuple[str, Expression]]:
@@ -167,6 +201,10 @@ def _expressions(template: TemplateSpec) -> Iterator[tuple[str, Expression]]:
         yield from (("launches", size) for size in sizes)
         if launch.when is not None:
             yield "launches", launch.when
+    for tensor_map in template.tensor_maps:
+        numbers = (tensor_map.swizzle_bytes, tensor_map.l2_promotion_bytes, tensor_map.when)
+        lengths = (*tensor_map.sizes, *tensor_map.strides, *tensor_map.box)
+        yield from (("tensor_maps", each) for each in (*lengths, *numbers) if each is not None)
     for workspace in template.workspaces:
         yield "workspaces", workspace.bytes
         if workspace.when is not None:
@@ -179,6 +217,7 @@ def _unused_problem(kernel: KernelSpec, file: str, table: str, name: str) -> Pro
     uses = {
         "parameters": "the text, a constraint or a launch",
         "locals": "the text or an expression",
+        "tiles": "a check's sizes, a probe or reference.py",
         "dims": "a shape, a scalar's value or a template",
     }[table]
     return problem_of(

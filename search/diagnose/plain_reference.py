@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,10 +26,17 @@ from greenfast.search.oracle.problem import POISON, LaunchPlan, Problem, Scalar,
 from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.render import assemble
 from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.targets.base import Execution, Runner, runner
+from greenfast.search.targets.base import Runner, runner
+from greenfast.search.targets.emulator.target import CannotCompile
+from greenfast.search.text import one_line
 from greenfast.search.verdict import Reason
 
 TARGET = "emulator:h200"
+MENDS = {
+    Reason.TIMEOUT: "take smaller sizes, or compute the outputs with NumPy",
+    Reason.OUT_OF_BOUNDS: "correct the plain kernel, or remove the checks of such sizes from "
+    "kernel.toml",
+}
 
 
 @dataclass(frozen=True)
@@ -81,10 +89,32 @@ def plain_outputs(
         if values.size and ((values == POISON).all(axis=1).any() or _holds_nan(values, dtype)):
             again = _images(kernel, inputs, outputs, arguments, 0)[name]
             _require_written(kernel.entry, name, shape, values, again.reshape(values.shape))
+        if values.size and _holds_nan(values, dtype):
+            _require_clean(kernel, inputs, outputs, arguments, name)
     return {
         name: image.view(DTYPES[dtype]).reshape(shape).astype(np.float64)
         for (name, (dtype, shape)), image in zip(outputs.items(), images.values(), strict=True)
     }
+
+
+def _require_clean(
+    kernel: PlainKernel,
+    inputs: Mapping[str, np.ndarray],
+    outputs: Outputs,
+    arguments: Arguments,
+    name: str,
+) -> None:
+    """SpecError for NaN in `name` after an access that the checks of `greenfast check` find."""
+    tensors, passed = _laid_out(inputs, outputs, arguments, POISON)
+    program, problem = _program(kernel), _problem(kernel, tuple(tensors.values()), passed)
+    for run in _target().check(program, [problem]) or ():
+        for finding in run.findings:
+            raise SpecError(
+                f"the plain kernel {kernel.entry} computes NaN for {name} at these sizes: "
+                f"{finding.sentence}",
+                code="reference_failed",
+                mend=MENDS[Reason.OUT_OF_BOUNDS],
+            )
 
 
 def _holds_nan(values: np.ndarray, dtype: str) -> bool:
@@ -108,7 +138,8 @@ def _require_written(
             f"the plain kernel {entry} leaves {int(unwritten.sum()):,} of {unwritten.size:,} "
             f"elements of {name} unwritten, the first at [{first}]",
             code="reference_failed",
-            mend=f"give {name} the size that it writes, or import it as :inout",
+            mend=f"give {name} the size that it writes, import it as :inout, or remove the checks "
+            "of sizes that the kernel does not take from kernel.toml",
         )
     if (over_poison != over_zeros).any():
         raise SpecError(
@@ -126,6 +157,29 @@ def _images(
     start: int,
 ) -> dict[str, np.ndarray]:
     """The bytes of each output after a run over memory that is full of the byte `start`."""
+    tensors, passed = _laid_out(inputs, outputs, arguments, start)
+    problem = _problem(kernel, tuple(tensors.values()), passed)
+    try:
+        (execution,) = _target().execute(_program(kernel), [problem])
+    except CannotCompile as failed:
+        first = next((line for line in failed.log.splitlines() if "error" in line), failed.log)
+        raise SpecError(
+            f"the plain kernel {kernel.entry} does not compile on the emulator: {one_line(first)}",
+            code="reference_failed",
+        ) from failed
+    if execution.failure is not None:
+        raise SpecError(
+            f"the plain kernel {kernel.entry} does not run: {execution.failure.sentence}",
+            code="reference_failed",
+            mend=MENDS.get(execution.failure.reason, ""),
+        )
+    return {name: execution.outputs[name] for name in outputs}
+
+
+def _laid_out(
+    inputs: Mapping[str, np.ndarray], outputs: Outputs, arguments: Arguments, start: int
+) -> tuple[dict[str, Tensor], tuple[Tensor | Scalar, ...]]:
+    """The tensors, outputs full of the byte `start`, and the arguments of the launch."""
     tensors = {name: _tensor(name, "input", array) for name, array in inputs.items()}
     for name, (dtype, shape) in outputs.items():
         memory = np.full(int(np.prod(shape)) * DTYPES[dtype].itemsize, start, np.uint8)
@@ -139,34 +193,28 @@ def _images(
         else Scalar(argument[0], float(argument[1]) if "float" in argument[0] else int(argument[1]))
         for argument in arguments
     )
-    (execution,) = _run(kernel, tuple(tensors.values()), passed)
-    if execution.failure is not None:
-        is_slow = execution.failure.reason is Reason.TIMEOUT
-        raise SpecError(
-            f"the plain kernel {kernel.entry} does not run: {execution.failure.sentence}",
-            code="reference_failed",
-            mend="take smaller sizes, or compute the outputs with NumPy" if is_slow else "",
-        )
-    return {name: execution.outputs[name] for name in outputs}
+    return tensors, passed
 
 
-def _run(
+def _problem(
     kernel: PlainKernel, tensors: tuple[Tensor, ...], passed: tuple[Tensor | Scalar, ...]
-) -> Iterator[Execution]:
+) -> Problem:
     launches = [
         LaunchPlan(kernel.entry, kernel.grid, kernel.block, kernel.smem_dynamic_bytes, passed)
     ]
     if kernel.first_entry:
         launches.insert(0, LaunchPlan(kernel.first_entry, (1, 1, 1), (256, 1, 1), 0, passed))
-    entries = list(dict.fromkeys(launch.entry for launch in launches))
     case = Case("plain", (), (), "", "contiguous", 0, ())
-    problem = Problem(case, tensors, (), passed, tuple(launches), 0.0, 0.0)
+    return Problem(case, tensors, (), passed, tuple(launches), 0.0, 0.0)
+
+
+def _program(kernel: PlainKernel) -> Any:
+    entries = dict.fromkeys(filter(None, (kernel.first_entry, kernel.entry)))
     lines = [
         (text, Line("plain.cu", number)) for number, text in enumerate(kernel.text.split("\n"), 1)
     ]
-    target = _target()
-    program = target.load(assemble(lines, entries, Catalogue.from_environment().include_dirs), None)
-    return target.execute(program, [problem])
+    source = assemble(lines, list(entries), Catalogue.from_environment().include_dirs)
+    return _target().load(source, None)
 
 
 def _tensor(name: str, role: str, array: np.ndarray) -> Tensor:

@@ -177,7 +177,7 @@ CHECK = Form(
 )
 PROBE = Form(
     "[probes.NAME]",
-    "A stage of the kernel that `greenfast probe` compares on its own (docs/probes.md).",
+    "A stage of the kernel that `greenfast probe` compares on its own (`greenfast docs probes`).",
     (
         Key("doc", TEXT, "what the stage computes"),
         Key("bound", TEXT, "the allowed error in words"),

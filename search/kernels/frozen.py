@@ -124,27 +124,37 @@ def _write(folder: Path, files: KernelFiles) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = Path(tempfile.mkdtemp(prefix=".fresh-", dir=folder.parent))
-        for path, text in files.files:
-            place = (fresh / path).resolve()
-            if not place.is_relative_to(fresh.resolve()):
-                raise Fault(
-                    f"the stored file {path!r} lies outside its kernel", code="record_unreadable"
-                )
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, "utf-8", newline="")
-        # Files that another thread or process has just written stay: it already reads them.
-        if folder.exists() and not _holds(folder, files):
-            shutil.rmtree(folder, ignore_errors=True)
         try:
-            os.rename(fresh, folder)
-        except OSError:
+            _fill(fresh, files)
+            _publish(fresh, folder, files)
+        finally:  # a full disk is tried again and again: nothing may be left of each attempt
             shutil.rmtree(fresh, ignore_errors=True)
-            if not _holds(folder, files):
-                raise
     except OSError as error:
         raise Fault(
             "the files that the search ran with cannot be written below "
             f"{folder.parent}: {error.strerror}",
             code="disk_full",
-            mend="free some space in the data folder",
+            mend="free some space, or check the permissions of the data folder",
         ) from error
+
+
+def _fill(fresh: Path, files: KernelFiles) -> None:
+    for path, text in files.files:
+        place = (fresh / path).resolve()
+        if not place.is_relative_to(fresh.resolve()):
+            raise Fault(
+                f"the stored file {path!r} lies outside its kernel", code="record_unreadable"
+            )
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, "utf-8", newline="")
+
+
+def _publish(fresh: Path, folder: Path, files: KernelFiles) -> None:
+    """Give the folder its name. Files that another process has just written stay: it reads them."""
+    if folder.exists() and not _holds(folder, files):
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        os.rename(fresh, folder)
+    except OSError:
+        if not _holds(folder, files):
+            raise

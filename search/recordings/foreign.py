@@ -95,8 +95,10 @@ def read_space(path: Path, objective: str | None = None, wish: Wish | None = Non
         if wish.parameters:
             raise bad(path, "--parameters is for tables, and this file is none")
         content = _parsed(path, text)
+        if _is_rows(content):
+            content = {"results": content}
         if not isinstance(content, dict):
-            raise bad(path, "it holds no JSON object")
+            raise _no_object(path, content)
         other = converted_json(content)
     except NotReadable as error:
         raise bad(path, str(error)) from error
@@ -134,6 +136,25 @@ def _parsed(path: Path, text: str) -> Any:
         raise bad(path, f"it is not complete JSON ({error})") from error
     except RecursionError as error:
         raise bad(path, "its JSON is nested too deeply") from error
+
+
+def _is_rows(content: object) -> bool:
+    """Whether it is T4's list of results alone, without the object around it."""
+    return (
+        isinstance(content, list)
+        and bool(content)
+        and all(isinstance(row, dict) and "configuration" in row for row in content)
+    )
+
+
+def _no_object(path: Path, content: object) -> UsageError:
+    kind = f"a list of {len(content):,}" if isinstance(content, list) else "a single value"
+    return UsageError(
+        f"{path.name} cannot be imported: its JSON is {kind}, not an object",
+        code="space_damaged",
+        mend='T4 is {"results": [{"configuration": {...}, "measurements": [{"name": "time", '
+        '"value": 1.5, "unit": "ms"}]}]}, a Kernel Tuner cache {"cache": {...}}',
+    )
 
 
 def _closed(text: str) -> Any:

@@ -126,6 +126,8 @@ def _records(text: str) -> list[list[str]] | None:
         return None
     if len(records) < 2 or not all(isinstance(record, dict) for record in records):
         return None
+    if all(isinstance(record.get("configuration"), dict) for record in records):
+        return None  # T4's results, without the object around them
     titles = list(dict.fromkeys(key for record in records for key in record))
     return [titles, *([_text(record.get(title)) for title in titles] for record in records)]
 

@@ -11,6 +11,8 @@ import re
 _HEADER = re.compile(r'cannot open source file "(?P<header>[\w./+-]+)"')
 _NAME = re.compile(r'identifier "(?P<name>\w+)" is undefined')
 _WITHOUT = "NVRTC has its functions without a header"
+_LIBRARIES = ("curand", "cublas", "cufft", "cusparse", "cusolver", "nvshmem", "thrust/")
+_LIBRARY = "only CUDA's own device headers are there; write out what the kernel uses of this one"
 _LIMITS = "write cuda::std::numeric_limits of <cuda/std/limits>"
 _HEADERS = {
     "math.h": _WITHOUT,
@@ -49,6 +51,8 @@ _NAMES = {
 def mend_of(message: str) -> str:
     """What to write where the compiler's message is about a host's header or name; else empty."""
     if match := _HEADER.search(message):
-        return _HEADERS.get(match["header"], "")
+        return _HEADERS.get(
+            match["header"], _LIBRARY if match["header"].startswith(_LIBRARIES) else ""
+        )
     match = _NAME.search(message)
     return _NAMES.get(match["name"], "") if match else ""

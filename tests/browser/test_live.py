@@ -85,3 +85,13 @@ def test_a_trial_in_flight_becomes_its_verdict(page, running):
     running.record(number, candidate)
     expect(page.locator("#whole h1 + .badge")).not_to_contain_text("running")
     expect(page.locator("#gate-ptxas")).to_be_visible()
+
+
+@pytest.mark.slow
+def test_a_stream_that_was_refused_is_asked_for_again(page, problems, running):
+    page.route("**/events", lambda route: route.fulfill(status=503))
+    page.goto(f"/searches/{running.row.id}")
+    expect(page.locator("#live-state")).to_have_text("reconnecting")
+    page.unroute_all()
+    expect(page.locator("#live-state")).to_have_text("live")
+    problems.clear()

@@ -401,3 +401,10 @@ def test_pages_work_without_javascript(plain_page, site):
     assert rows(plain_page) == [FAULTED_TRIAL]
     plain_page.goto(f"/searches/{site.running.row.id}")
     assert plain_page.locator("h1").inner_text() == HOSTILE_NAME
+
+
+def test_values_are_readable_on_a_phone(page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto("/kernels/rmsnorm")
+    widths = page.locator("td.changes").evaluate_all("all => all.map(cell => cell.offsetWidth)")
+    assert min(widths) >= 150

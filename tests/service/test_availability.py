@@ -214,3 +214,16 @@ def test_more_connections_than_fit_replace_those_that_wait_longest(home):
         sockets[0].settimeout(30)
         with suppress(ConnectionResetError):  # what it had sent was not read
             assert sockets[0].recv(10) == b""
+
+
+def test_a_client_that_does_not_read_leaves_no_traceback_when_the_service_ends(home):
+    process, url = home.serve("--workers", "0")
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        deaf.connect((urlsplit(url).hostname, urlsplit(url).port))
+        deaf.sendall(b"GET /static/plotly.min.js HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        deaf.recv(1)  # the answer has begun
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    errors = process.stderr.read()
+    assert "Traceback" not in errors and "ERROR" not in errors, errors

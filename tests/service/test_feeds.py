@@ -111,3 +111,17 @@ def test_a_later_follower_has_the_state_at_once_and_no_trial_is_missed(services)
         trials = [json.loads(text.split("data: ")[1]) for text in texts if "event: trial" in text]
         assert [trial["number"] for trial in trials] == numbers
         assert kinds(texts)[-1] == "end"
+
+
+def test_streams_of_a_search_that_is_removed_end(services):
+    row = services.store.submit(values.plan())
+
+    async def scene():
+        started = asyncio.Event()
+        first = asyncio.create_task(collect(services, row.id, after=2, started=started))
+        await started.wait()
+        services.store.remove([(row.id, None)])
+        return await asyncio.gather(first, collect(services, row.id))  # it reads the database
+
+    assert [kinds(texts) for texts in run_async(scene())] == [["progress"], []]
+    assert services.feeds == {}

@@ -7,6 +7,7 @@ import pytest
 import store_values as values
 
 from greenfast.db.store import Store
+from greenfast.search.errors import UsageError
 
 TOKEN = "a-token-of-24-characters"
 
@@ -55,6 +56,18 @@ def test_head_of_an_event_stream_ends(service, search_id):
     )
 
 
+def test_an_event_id_that_is_not_ours_begins_at_the_first_trial(service, search_id):
+    path = f"/api/v1/searches/{search_id}/events"
+    for other in ("9" * 5000, "-1", "\xb2"):
+        answer = request(service, "GET", path, headers={"last-event-id": other.encode("latin-1")})
+        assert answer.status_code == 200 and "event: end" in answer.text, other[:9]
+
+
+def test_a_body_without_the_type_of_json_is_told_the_header(service):
+    problem = request(service, "POST", "/api/v1/searches", content=b'{"kernel": "axpy"}').json()
+    assert problem["code"] == "bad_value" and "application/json" in problem["mend"]
+
+
 @pytest.mark.parametrize(
     "path, allowed",
     [
@@ -100,3 +113,23 @@ def test_the_page_that_was_wanted_is_reached_after_login_with_its_query(home):
         ):
             answer = client.post("/login", data={"token": TOKEN, "next": elsewhere})
             assert (answer.status_code, answer.headers["location"]) == (303, "/"), elsewhere
+
+
+def test_the_form_offers_the_recordings_of_its_own_kernel_only(service):
+    replayed = "replay:mission-mma-h200"
+    pages = [request(service, "GET", f"/new?kernel={name}").text for name in ("attention", "axpy")]
+    assert [replayed in page for page in pages] == [True, False]
+
+
+def test_the_form_refuses_a_misspelt_field_and_names_the_known_ones(service):
+    form = {"kernel": "axpy", "shape": "own", "own.n": "8", "templates": "right", "trials": "3"}
+    answer = request(service, "POST", "/new", data=form)
+    assert answer.status_code == 422 and "own.n" in answer.text and "own.N" in answer.text
+    answer = request(service, "POST", "/new", data={"kernel": "axpy", "trails": "3"})
+    assert answer.status_code == 422 and "gpu_seconds" in answer.text
+
+
+def test_the_client_says_when_another_program_answers(service):
+    with pytest.raises(UsageError) as refused:
+        service._json("GET", "/login")  # a page, as a proxy would send
+    assert refused.value.code == "not_a_service"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -9,6 +10,9 @@ from pathlib import Path
 
 import pytest
 from service_home import Home, until
+
+from greenfast.app.views import submitting
+from greenfast.search.errors import Fault
 
 SOURCE = """#include <cuda_fp16.h>
 extern "C" __global__ void mine(const __half* x, __half* y, int N, float a, float b)
@@ -67,6 +71,22 @@ def test_processes_that_look_at_the_same_time_get_one_search(home: Home) -> None
     assert all(answer[0] == "looked" for answer in answers)
     assert len({answer[1] for answer in answers}) == 1, answers
     assert sorted(answer[2] for answer in answers) == ["False", "True"]
+
+
+def test_a_lock_that_another_process_keeps_is_not_awaited_for_ever(tmp_path: Path) -> None:
+    def refusal() -> str:
+        with pytest.raises(Fault) as refused, submitting._alone_in(tmp_path, 0.1):
+            pass
+        return refused.value.code
+
+    with (tmp_path / submitting.LOCK).open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert [refusal(), refusal()] == ["submissions_busy"] * 2
+    with submitting._alone_in(tmp_path, 0.1):
+        assert refusal() == "submissions_busy"  # a thread of this process
+    (tmp_path / submitting.LOCK).unlink()
+    (tmp_path / submitting.LOCK).mkdir()
+    assert refusal() == "submissions_lock"
 
 
 @pytest.mark.slow

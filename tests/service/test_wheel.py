@@ -199,6 +199,8 @@ def check_search_and_bundle(greenfast_of: Installation, trials: int) -> None:
 def test_wheel_and_sdist_carry_data_as_well_as_code(distributions, wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert set(CARRIED) <= names
+    pages = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert len(pages) > 30 and {f"greenfast/{page}" for page in pages} <= names
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"greenfast"}
     (sdist,) = distributions.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from greenfast.app.cli.config import TESTS, unread_variables
 from greenfast.app.settings import Settings, is_loopback, setting_table
 from greenfast.app.wiring import Services
 from greenfast.search.errors import UsageError
@@ -88,3 +90,27 @@ def test_a_token_that_is_short_or_no_header_can_hold_is_refused_and_not_shown(to
 )
 def test_only_loopback_is_this_machine_alone(host, alone):
     assert is_loopback(host) is alone
+
+
+def test_a_misspelt_variable_is_told_and_one_that_is_read_is_not():
+    root = Path(__file__).resolve().parents[2]
+    code = [
+        path
+        for part in ("app", "db", "greenfast", "search")
+        for path in (root / part).rglob("*.py")
+    ]
+    read = {
+        name for path in code for name in re.findall(r'"(GREENFAST_[A-Z_]+)"', path.read_text())
+    }
+    assert len(read) > 30 and list(unread_variables(read - {TESTS, "GREENFAST_"})) == []
+    assert list(unread_variables(["GREENFAST_WINDWO", "HOME", "GREENFAST_FOO"])) == [
+        "nothing reads GREENFAST_FOO",
+        "nothing reads GREENFAST_WINDWO (did you mean GREENFAST_WINDOW?)",
+    ]
+
+
+def test_a_value_that_is_no_number_is_told_what_it_may_be():
+    for variable, part in (("GREENFAST_WINDOW", "a whole number"), ("GREENFAST_POLL_S", "0.1 to")):
+        with pytest.raises(UsageError) as error:
+            Settings.from_environment({variable: "abc"})
+        assert part in str(error.value) and "literal" not in str(error.value)

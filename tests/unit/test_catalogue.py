@@ -111,6 +111,7 @@ def test_unknown_names_come_with_the_known_ones(catalogue):
     for call, code, known in [
         (lambda: catalogue.kernel("atention"), "unknown_kernel", "did you mean 'attention'"),
         (lambda: kernel.template("vmma"), "unknown_template", "known: decode, mma, scalar, wgmma"),
+        (lambda: catalogue.kernel("ATTENTION"), "unknown_kernel", "did you mean 'attention'"),
         (lambda: kernel.workload("mision"), "unknown_workload", "did you mean 'mission'"),
         (lambda: kernel.template("wmma").preset("flashcore"), "unknown_preset", "flashcore_a64"),
         (lambda: kernel.template("wmma").parameter("tile_k"), "unknown_parameter", "tile_m"),

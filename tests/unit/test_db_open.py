@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -241,6 +242,25 @@ def test_what_is_not_for_us_is_refused_in_one_sentence_and_left_as_it_was(path, 
     assert before is None or contents(path.parent) == before
 
 
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ("DELETE FROM alembic_version", "version"),
+        ("DROP TABLE alembic_version", "version"),
+        ("ALTER TABLE searches DROP COLUMN why", "no column why in a table searches"),
+    ],
+)
+def test_a_changed_schema_is_no_defect_of_greenfast(path, change, told):
+    make(path)
+    connection = sqlite3.connect(path)
+    connection.execute(change)
+    connection.commit()
+    connection.close()
+    with pytest.raises(Fault) as refused:
+        Store.open(url(path))
+    assert refused.value.code == "database_damaged" and told in refused.value.message
+
+
 def _emptied(path: Path) -> None:
     make(path)
     path.write_bytes(b"")
@@ -424,6 +444,22 @@ def test_a_read_only_database_is_a_fault_and_its_rows_can_be_read(path):
     assert refused.value.code == "database_readonly"
     assert len(store.searches().items) == 1
     store.close()
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+def test_a_full_disk_is_named_also_to_those_who_only_read_and_the_file_is_not_blamed(path, has_log):
+    make(path)
+    if has_log:  # as a killed process leaves it
+        Path(f"{path}-wal").touch()
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, unlimited[1]))
+    try:
+        with pytest.raises(Fault) as full:
+            Store.open(url(path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert full.value.code == "disk_full"
+    Store.open(url(path)).close()
 
 
 FULL = """

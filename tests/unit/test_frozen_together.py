@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
+import pytest
+
+from greenfast.search.errors import Fault
 from greenfast.search.kernels import frozen
 from greenfast.search.kernels.frozen import frozen_catalogue, kernel_files
 
@@ -31,6 +35,18 @@ def test_damaged_files_are_written_again(album, tmp_path):
     damaged = tmp_path / "kernels" / kernel.digest[:32] / "axpy" / "kernel.toml"
     damaged.write_text("damaged")
     assert frozen_catalogue(files, tmp_path).kernel("axpy").name == "axpy"
+
+
+def test_a_full_disk_leaves_no_half_written_files(album, tmp_path):
+    files = kernel_files(album.kernel("axpy"), album.include_dirs)
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, unlimited[1]))
+    try:
+        with pytest.raises(Fault) as full:
+            frozen_catalogue(files, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert full.value.code == "disk_full" and not list((tmp_path / "kernels").iterdir())
 
 
 def test_many_threads_get_the_same_kernel(album, tmp_path):

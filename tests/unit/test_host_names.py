@@ -18,6 +18,7 @@ from greenfast.search.toolchain.host_names import mend_of
         ('k.cu(2): catastrophic error: cannot open source file "stdint.h"', "<cuda/std/cstdint>"),
         ('k.cu(2): error: identifier "mine" is undefined', ""),
         ('k.cu(2): catastrophic error: cannot open source file "mine.h"', ""),
+        ('k.cu(2): catastrophic error: cannot open source file "curand_kernel.h"', "write out"),
         ("k.cu(2): error: expected a ;", ""),
     ],
 )

@@ -79,7 +79,13 @@ def test_sizes_are_expressions_over_scalars(run):
     """Each becomes a dim whose default computes it, also for the copy of a tensor that is read."""
     text = SAXPY.replace("y[i] = a * x[i]", "y[2 * i] += a * x[i]")
     Path("saxpy.cu").write_text(f'#include "cuda_fp16.h"\n__constant__ int unused[4];\n{text}')
-    sizes = ("--arg", "x:float32[n + 2]", "--arg", "y:float32[2 * (n), 1]:inout", *ARGUMENTS[4:])
+    sizes = (
+        "--arg",
+        "x:float32[n + 4/2]",
+        "--arg",
+        "y:float32[4 * (n) // 2, 1]:inout",
+        *ARGUMENTS[4:],
+    )
     assert run("import", "saxpy.cu", *TUNE, *sizes)[0] == 0
     kernel = load_kernel(Path("kernels/saxpy"))
     workload = dict(kernel.workloads[0].dims)
@@ -136,6 +142,7 @@ def test_an_imported_kernel_is_linted_searched_and_tells_its_truth(run):
         ((*ARGUMENTS,), "nothing to tune"),
         ((*TUNE,), "--arg is missing for 4 (for example --arg x:float32[1024]:input"),
         ((*TUNE, *ARGUMENTS[:-2]), "--grid is given 0 times"),
+        ((*TUNE, *ARGUMENTS, "--tune", "blok_size_x=64"), "did you mean block_size_x?"),
         ((*TUNE, *ARGUMENTS, "--restrict", "block_size_y < 3"), "which is not a parameter"),
         ((*TUNE, *ARGUMENTS, "--restrict", "__import__('os')"), "unknown function"),
         ((*TUNE, *ARGUMENTS, "--grid", "(1).real"), "Attribute is not allowed"),
@@ -234,7 +241,7 @@ def test_a_tune_file_is_read_and_never_run(tmp_path, text):
     ("text", "sentence"),
     [
         ("x = 1", "assigns no tune_params"),
-        ("tune_params = {", "is not valid Python"),
+        ("tune_params = {", ":1 is not valid Python: '{' was never closed"),
         ("tune_params = {'a': [open('/etc/passwd').read()]}", "cannot be read, because"),
         ("tune_params = {'a': values()}", "tune.py:1: the values cannot be read"),
         ("tune_params = {'a': [1]}\nrestrictions = [lambda p: f(p['a'])]", "tune.py:2: a funct"),
@@ -332,6 +339,21 @@ def test_a_tensor_that_is_read_and_written_begins_as_a_copy_of_an_input(run):
     text = Path("kernels/scale/plain.cu.j2").read_text()
     assert "scale(const float* __restrict__ x_before, float* __restrict__ x, const float* w" in text
     assert [launch.entry for launch in kernel.templates[0].launches] == ["scale_copy", "scale"]
+
+
+def test_the_copy_counts_elements_of_the_tensor_where_the_entry_has_vectors(run):
+    Path("scale.cu").write_text(SCALE.replace("float* __restrict__ x", "float2* x"))
+    given = [each.replace("x:float32[n]", "x:float32[2*n]") for each in IN_OUT]
+    assert run(*given, "--arg", "n:int32=1000")[0] == 0
+    text = Path("kernels/scale/plain.cu.j2").read_text()
+    assert "((unsigned int*)x)[i] = ((const unsigned int*)x_before)[i];" in text
+
+
+def test_a_define_in_the_launch_is_told_with_its_value(run):
+    Path("scale.cu").write_text("#define WIDE 32\n" + SCALE)
+    given = [each if each != "threads" else "WIDE" for each in IN_OUT]
+    code, _, err = run(*given, "--arg", "n:int32=1000")
+    assert code == 2 and "the file defines as 32 (tune it (--tune WIDE=32)" in err
 
 
 @pytest.mark.slow

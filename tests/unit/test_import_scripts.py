@@ -198,6 +198,13 @@ def test_restrictions_that_exclude_everything_are_refused(folder):
     [
         ("if (i < 4) c[i] = 1.0f;", "6", "leaves 2 of 6 elements of c unwritten", "inout"),
         ("atomicAdd(c, 1.0f);", "1", "computes c from what it held before", "inout"),
+        (
+            "if (i < 7) c[i] = i < 6 ? 1.0f : c[7];",
+            "7",
+            "reads 4 bytes of 'c' at +28",
+            "correct the",
+        ),
+        ("c[i] = missing;", "6", "'missing' was not declared", ""),
     ],
 )
 def test_an_output_that_the_plain_kernel_does_not_write_is_named(

@@ -122,6 +122,19 @@ def test_what_a_download_leaves_in_place_of_a_file_is_named(read, content, part)
     assert part in _refused(read, content).message
 
 
+@pytest.mark.parametrize(
+    ("content", "part"), [([1, 2], "a list of 2"), (7, "a single value"), ([], "a list of 0")]
+)
+def test_json_without_an_object_is_told_the_form_of_one(read, content, part):
+    error = _refused(read, content)
+    assert error.code == "space_damaged" and part in error.message and '"results"' in error.mend
+
+
+def test_t4s_results_without_the_object_around_them_are_read(read):
+    figures = [[each.figure for each in read(content).results] for content in (T4, T4["results"])]
+    assert figures[0] == figures[1]
+
+
 VALUE = ("results", 1, "measurements", 0, "value")
 UNIT = (*VALUE[:-1], "unit")
 

@@ -112,6 +112,7 @@ def test_a_kernel_of_bytes_flags_and_doubles_is_right_on_the_emulator(run):
         ("", "#ifndef __CUDACC_RTC__\nint main() { return 0; }\n#endif\n", ""),
         ("double factor", "Sizes factor", "'Sizes factor' is a struct"),
         ("double factor", "float4 factor", "'float4 factor' is a struct"),
+        ("double factor", "cudaTextureObject_t factor", "is a texture or a surface"),
     ],
 )
 def test_what_a_launch_cannot_pass_is_refused(run, old, new, sentence):

@@ -51,6 +51,12 @@ UNUSED = '[parameters.unused]\ntype = "bool"\ndefault = false\n\n# Values made o
             ["unused_dim"],
             "the dim K is not used",
         ),
+        ([("block.toml", "tile =", 'tile = "1"\ntiel =')], ["unused_tile"], "the tile tiel is not"),
+        (
+            [("kernel.toml", 'bytes = "(4', 'bytes = "8 * (4')],
+            ["work_bytes", "work_bytes"],
+            "all tensors together have 3,146,752",
+        ),
         (
             [("block.toml", 'parameters = { }', "parameters = { threads = 512, unroll = 4 }")],
             ["impossible_preset"],

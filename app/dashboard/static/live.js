@@ -3,12 +3,15 @@
 (function () {
   "use strict";
   const LEAST_PAUSE_MS = 1000;
+  const RETRY_MS = 5000;
   const state = document.getElementById("live-state");
   const served = new Map();  // by part: its HTML as it came, before other scripts added to it
   let last = 0, timer = null, busy = false, again = false;
 
   function say(text) {
-    if (state && state.textContent !== text) state.textContent = text;
+    if (!state || state.textContent === text) return;
+    state.textContent = text;
+    state.classList.toggle("lost", text !== "live");
   }
 
   // A part in which somebody types or selects text stays as it is until the next update.
@@ -65,14 +68,19 @@
   });
 
   const events = document.body.dataset.events;
-  if (events) {
+  let shown = document.body.dataset.shown;
+
+  function follow() {
     const stream = new EventSource(events);
-    let shown = document.body.dataset.shown;
     let status = document.body.dataset.status;
     // A queued or paused search is not live.
     const word = () => (status === "running" ? "live" : "");
     stream.onopen = () => say(word());
-    stream.onerror = () => say("reconnecting");
+    stream.onerror = () => {
+      say("reconnecting");
+      // The browser itself repeats lost connections, but no refusals.
+      if (stream.readyState === EventSource.CLOSED) refused();
+    };
     // The first event of the stream repeats the state that this page shows.
     stream.addEventListener("progress", (event) => {
       const search = JSON.parse(event.data);
@@ -84,6 +92,14 @@
     });
     stream.addEventListener("end", () => { stream.close(); say(""); soon(); });
   }
+
+  async function refused() {
+    const answer = await fetch(events, { method: "HEAD" }).catch(() => null);
+    if (answer && answer.status === 404) say("this search was removed");
+    else setTimeout(follow, RETRY_MS);
+  }
+
+  if (events) follow();
   const every = Number(document.body.dataset.refreshS || 0);
   if (every) setInterval(soon, every * 1000);
 })();
