@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from greenfast.db.rows import ChampionRow
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import GreenfastError, UsageError
+from greenfast.search.gates.version import is_of_today
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.identity import (
     earlier_form,
@@ -135,6 +136,8 @@ def recheck_of(row: ChampionRow, kernel: KernelSpec | None) -> str:
     if row.checks is None:
         return "recheck asked: the checks that this confirmation passed were not recorded"
     count = len(newer_checks(kernel, row.checks))
+    if not count and not is_of_today(row.confirmation.environment):
+        return "recheck asked: another version of greenfast's own checks judged it"
     if not count:
         return ""
     checks = f"{count} checks are" if count > 1 else "1 check is"

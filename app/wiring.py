@@ -21,6 +21,7 @@ from greenfast.search.errors import UsageError
 from greenfast.search.executors.base import Executor
 from greenfast.search.executors.this_machine import ThisMachine
 from greenfast.search.gates.safety import like
+from greenfast.search.gates.version import CHECKS, CHECKS_VERSION
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kernel_files
 from greenfast.search.kernels.submitted_name import is_submitted
@@ -338,6 +339,7 @@ class Services:
             "multiprocessors": str(context.target.device.multiprocessors),
             **entries,
             "greenfast": own_version(),
+            CHECKS: str(CHECKS_VERSION),
             "python": platform.python_version(),
             "machine": f"{platform.machine()}, {usable_cores()} cores",
             **({} if self.executor.is_here else {"executor": self.executor.name}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import and_, func, select, update
+from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from greenfast.db import convert
@@ -16,7 +16,9 @@ from greenfast.db.lease import claimed, hold, is_claimable, is_held, lease_lost
 from greenfast.db.models import EnvironmentRecord, EvidenceRecord, SearchRecord, TrialRecord
 from greenfast.db.rows import Claim, Silence
 from greenfast.db.searches import insert_search
+from greenfast.db.trials import environment_of
 from greenfast.search.digest import digest
+from greenfast.search.gates.version import is_of_today
 from greenfast.search.kernels.frozen import KernelFiles
 from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.loop.sink import Control, Ended, History, Pending
@@ -191,6 +193,7 @@ class Claims(Part):
                 held.spent_s,
                 held.gpu_spent_s or 0.0,
                 lambda number: self._checks(key, number),
+                _older(session, key),
             )
 
     def _checks(self, key: int, number: int) -> tuple[CheckEvidence, ...]:
@@ -233,6 +236,20 @@ def recorded_trials(session: Session, key: int) -> tuple[Trial, ...]:
         )
         for row in rows
     )
+
+
+def _older(session: Session, key: int) -> frozenset[int]:
+    """The trials of a search that another version of the checks judged."""
+    digest = TrialRecord.environment_digest
+    recorded = (TrialRecord.search_key == key, TrialRecord.verdict.is_not(None))
+    digests = session.scalars(select(digest).where(*recorded).distinct()).all()
+    todays = [
+        each
+        for each in digests
+        if each is not None and is_of_today(environment_of(session.get(EnvironmentRecord, each)))
+    ]
+    older = or_(digest.is_(None), digest.not_in(todays))
+    return frozenset(session.scalars(select(TrialRecord.number).where(*recorded, older)))
 
 
 def _pending(session: Session, key: int) -> tuple[Pending, ...]:

@@ -177,7 +177,10 @@ class Ledger(Part):
         return tuple(sorted(searches, key=lambda search: search.search_id != search_id))
 
     def known_trials(self, search_ids: Collection[str]) -> tuple[KnownTrial, ...]:
-        """The recorded trials of these searches, oldest first. Faulted ones tell nothing."""
+        """The recorded trials of these searches, oldest first. Faulted ones tell nothing.
+
+        Neither do those from before a search was resumed in another environment.
+        """
         known: list[tuple[int, KnownTrial]] = []
         with self._database.reading() as session:
             for part in parts_of(search_ids):
@@ -186,6 +189,7 @@ class Ledger(Part):
                     .join(SearchRecord, SearchRecord.key == TrialRecord.search_key)
                     .where(
                         SearchRecord.id.in_(part),
+                        TrialRecord.environment_digest == SearchRecord.environment_digest,
                         TrialRecord.verdict.is_not(None),
                         TrialRecord.verdict != "faulted",
                     )

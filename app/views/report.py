@@ -30,6 +30,7 @@ from greenfast.db.rows import ConfirmationRow, SearchRow, TrialRow
 from greenfast.db.store import Store
 from greenfast.search.diagnose.explanation import EXPLAINED
 from greenfast.search.errors import UsageError
+from greenfast.search.gates.version import CHECKS
 from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.loop.spending import is_budget_spent
 from greenfast.search.shipped import own_version
@@ -172,7 +173,7 @@ def _setup(
     yield "start", start_of(plan)
     yield "baseline", row.baseline
     environment = store.trial(row.id, trials[-1].number).environment if trials else {}
-    for name in ("device", "gpu", "driver", "toolchain", "greenfast"):
+    for name in ("device", "gpu", "driver", "toolchain", "greenfast", CHECKS):
         if environment.get(name):
             yield name, environment[name]
     yield "times", f"{row.time_kind or 'none'}{f', {row.time_mode}' if row.time_mode else ''}"

@@ -15,6 +15,7 @@ from greenfast.app.views.submission_feedback import feedback
 from greenfast.app.wiring import Services, toolchain_name
 from greenfast.db.rows import SearchRow, TrialDetail
 from greenfast.search.errors import Fault, SpecError, UsageError
+from greenfast.search.gates.version import is_of_today
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kernel_files
 from greenfast.search.kernels.submitted_name import is_submitted
@@ -239,6 +240,7 @@ def _is_current(services: Services, row: SearchRow) -> bool:
         trial is not None
         and trial.verdict in (VerdictName.ACCEPTED, VerdictName.GREEN, VerdictName.REJECTED)
         and trial.environment.get("greenfast") == own_version()
+        and is_of_today(trial.environment)
         and trial.environment.get("toolchain") == toolchain_name(services.toolchain)
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from greenfast.runtime.archive import MALFORMED, bad_bundle
 from greenfast.search.errors import SpecError, UsageError
-from greenfast.search.kernels.expressions import Expression, Value, expression
+from greenfast.search.kernels.expressions import Expression, Value, computed_size, expression
 
 LARGEST_DIM = 2**31 - 1
 ELEMENT_BYTES = {
@@ -126,6 +126,14 @@ def _operation(table: Mapping[str, Any]) -> Operation:
         )
         for name, row in table["dims"].items()
     )
+    requires = [
+        (expression(row["that"], "requires"), str(row["because"]))
+        for row in table.get("requires", ())
+    ]
+    written = [condition for condition, _ in requires]
+    for dim in dims:
+        if computed := computed_size(dim.name, dim.default, dim.values, written):
+            requires.append(computed)
     free = _free_strides(table["arguments"])
     alignment = table.get("alignment", {})
     return Operation(
@@ -137,10 +145,7 @@ def _operation(table: Mapping[str, Any]) -> Operation:
             for name, text in table.get("constants", {}).items()
         ),
         tuple(_argument(row, free) for row in table["arguments"]),
-        tuple(
-            (expression(row["that"], "requires"), str(row["because"]))
-            for row in table.get("requires", ())
-        ),
+        tuple(requires),
         int(alignment.get("pointer_bytes", 16)),
         int(alignment.get("stride_elements", 1)),
         frozenset(table.get("empty_dims", ())),

@@ -362,7 +362,7 @@ def _three(forms: tuple[Expression, ...], values: Mapping[str, Value]) -> Sizes:
 def _whole(form: Expression, values: Mapping[str, Value]) -> int:
     """The expression as a whole number; UsageError when it gives something else."""
     try:
-        return int(form(values))
+        return form.whole(values)
     except (SpecError, ValueError, TypeError, OverflowError) as error:
         why = error.message if isinstance(error, SpecError) else f"{form.text!r}: {error}"
         raise UsageError(f"the kernel cannot be launched: {why}", code="bad_launch") from None

@@ -87,8 +87,7 @@ def _shape(entry: Table, dims: tuple[Dim, ...]) -> tuple[str, ...]:
                 f"{entry.where}: shape holds {size!r}, and a shape is made of the names of dims",
                 code="unknown_dim",
                 mend='give the size a name: under [dims] write NAME = { time = "run", '
-                f'default = "{size}" }}, here "NAME", and below [[requires]] with that = '
-                f'"NAME == {size}" and because = "a sentence"',
+                f'default = "{size}" }}, and here "NAME"',
             )
         raise SpecError(
             f"{entry.where}: shape names {size!r}, which is not a dim",

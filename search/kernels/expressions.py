@@ -12,6 +12,7 @@ two, a number has at most a few million bits.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -115,6 +116,13 @@ class Expression:
             raise self._not_computed("the result is beyond 2**64 or no real number")
         return result
 
+    def whole(self, values: Mapping[str, Value]) -> int:
+        """The value as a whole number, a fraction cut off; SpecError for text and infinities."""
+        value = self(values)
+        if isinstance(value, str) or not math.isfinite(value):
+            raise self._not_computed(f"{value!r} is no size")
+        return int(value)
+
     def _not_computed(self, reason: str) -> SpecError:
         return SpecError(
             f"{self.where}: {self.text!r} cannot be computed: {reason}", code="bad_expression"
@@ -153,6 +161,23 @@ def require_names(checked: Expression, known: Set[str]) -> None:
             code="unknown_name",
             mend="known: " + ", ".join(sorted(known)),
         )
+
+
+def computed_size(
+    name: str, default: Expression | None, values: object, conditions: Iterable[Expression]
+) -> tuple[Expression, str] | None:
+    """The condition that a dim has its default, and the sentence where it does not; None: free.
+
+    A default that is computed from other dims says what the size follows from: a kernel that gets
+    another size reads past its tensors. A default that is one other dim, as in S_kv = "S_q", only
+    says what is usual. `values` and conditions that name the dim say themselves what it may be.
+    """
+    if default is None or not default.names or values:
+        return None
+    if default.text.strip(" ()") in default.names or any(name in each.names for each in conditions):
+        return None
+    condition = expression(f"{name} == ({default.text})", default.where)
+    return condition, f"{name}={{{name}}} does not follow from {default.text}; leave {name} out"
 
 
 def _refusal(node: ast.AST) -> str:

@@ -73,7 +73,8 @@ DIM = Form(
         Key(
             "default",
             EXPRESSION,
-            "an expression over the dims before it; `requires` forbids others",
+            "an expression over the dims before it. Where it computes a size from them, another "
+            "size is refused, unless `values` or a `requires` names the dim",
             "none: it is required",
         ),
         Key("values", SIZES, "the only allowed sizes", "any size"),

@@ -11,7 +11,12 @@ from typing import TypedDict
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.argument_specs import read_arguments
 from greenfast.search.kernels.author_files import read_author_file
-from greenfast.search.kernels.expressions import Expression, expression, require_names
+from greenfast.search.kernels.expressions import (
+    Expression,
+    computed_size,
+    expression,
+    require_names,
+)
 from greenfast.search.kernels.mistakes import Mistakes
 from greenfast.search.kernels.places import located
 from greenfast.search.kernels.probe_spec import check_template_probes, read_probes
@@ -168,7 +173,7 @@ def _properties(table: Table, folder: Path, names: _Names, mistakes: Mistakes) -
             lambda: read_author_file(folder / "reference.py", f"{folder.name}/reference.py"), ""
         ),
         reference_uses=mistakes.value(lambda: _reference_uses(table, folder), ()),
-        requirements=mistakes.value(lambda: _requirements(table, names.known), ()),
+        requirements=mistakes.value(lambda: _requirements(table, names.dims, names.known), ()),
         empty_dims=mistakes.value(lambda: table.strings("empty_dims", []), ()),
     )
 
@@ -340,13 +345,18 @@ def _workload(
     )
 
 
-def _requirements(table: Table, known: set[str]) -> tuple[Requirement, ...]:
+def _requirements(table: Table, dims: tuple[Dim, ...], known: set[str]) -> tuple[Requirement, ...]:
+    """Those of the file, and that each computed size is the one that its default computes."""
     requirements = []
     for entry in table.tables("requires"):
         condition = entry.expression("that")
         require_names(condition, known)
         requirements.append(Requirement(condition, entry.get("because", str)))
         entry.finish()
+    written = [requirement.expression for requirement in requirements]
+    for dim in dims:
+        if computed := computed_size(dim.name, dim.default, dim.values, written):
+            requirements.append(Requirement(*computed))
     return tuple(requirements)
 
 

@@ -15,6 +15,7 @@ from greenfast.search.kernels.expressions import SM_COUNT, Expression, expressio
 # are references to functions, so that the emulator does not compare them with a symbol.
 ENTRY_ALIAS = "greenfast_entry_"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
+_FUNCTION = re.compile(r"[A-Za-z_]\w{0,200}\Z", re.ASCII)
 _REQUIRED = object()
 
 
@@ -39,7 +40,16 @@ def unreserved(text: str, where: str) -> str:
 
 
 def checked_entry(text: str, where: str) -> str:
-    """`text` if a kernel may have this name; else SpecError."""
+    """`text` if a kernel may have this name; else SpecError.
+
+    The emulator writes the name into code that it compiles, so it is one word.
+    """
+    if not _FUNCTION.match(text) or text.startswith("__"):
+        raise SpecError(
+            f"{where}: entry = {text!r} is not a valid name of a kernel",
+            code="bad_spec",
+            mend="letters, digits and _; names that begin with __ are the compilers'",
+        )
     if text.startswith(ENTRY_ALIAS):
         raise SpecError(
             f"{where}: the entry {text!r} has a name that `greenfast check` gives",

@@ -54,6 +54,7 @@ class Contender:
     candidate: Candidate
     time_us: float  # geometric mean over the workloads
     spared: bool = False  # safety was skipped, because a faster candidate was already accepted
+    source_digest: str | None = None  # of the text that was measured
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def contender_of(
         trial.candidate,
         time_us_of(as_beside(baseline, evidence.timings)),
         isinstance(safety, Skipped),
+        trial.source_digest,
     )
 
 
@@ -118,7 +120,7 @@ def finalists_of(baseline: Contender, contenders: Iterable[Contender]) -> Finali
 
 def safety_of(context: EvaluationContext, contender: Contender) -> GateResult:
     """Judge the safety of a contender that the search spared."""
-    return SafetyGate().judge(prepared(context, contender.candidate))
+    return SafetyGate().judge(prepared(context, contender.candidate, contender.source_digest))
 
 
 def is_beaten(confirmation: Confirmation) -> bool:
@@ -177,12 +179,24 @@ def compared(processes: tuple[ProcessTimes, ...]) -> tuple[Decision, Interval]:
     return accept_processes(process.timings for process in processes)
 
 
-def prepared(context: EvaluationContext, candidate: Candidate) -> Subject:
-    """A candidate that passed before, compiled again and ready to be checked and timed."""
+def prepared(
+    context: EvaluationContext, candidate: Candidate, source_digest: str | None = None
+) -> Subject:
+    """A candidate that passed before, compiled again and ready to be checked and timed.
+
+    Fault where its template now gives another text than that of `source_digest`: what is judged
+    here would be another kernel than the recorded one.
+    """
     subject = prepare(candidate, context)
     if isinstance(subject, Rejected):
         raise Fault(
             f"a {candidate.template} candidate that was correct before can no longer be compiled",
+            code="contender_lost",
+        )
+    if source_digest is not None and subject.source.digest != source_digest:
+        raise Fault(
+            f"template {candidate.template} gives another text than in the search for the same "
+            "values",
             code="contender_lost",
         )
     return subject
@@ -219,8 +233,12 @@ def _process(
     lane.fresh()
     seeded = replace(context, target=lane, seed=seed, siblings=None)
     order = random.Random(seed)
-    winner = prepared(seeded, finalists.winner.candidate)
-    others = {role: prepared(seeded, finalists.by_role()[role].candidate) for role in roles}
+    winner = prepared(seeded, finalists.winner.candidate, finalists.winner.source_digest)
+    opponents = {role: finalists.by_role()[role] for role in roles}
+    others = {
+        role: prepared(seeded, each.candidate, each.source_digest)
+        for role, each in opponents.items()
+    }
     times_by_role: dict[str, ProcessTimes | str] = {}
     for role, subject in _shuffled(order, [("", winner), *others.items()]):
         _not_cancelled(context)

@@ -36,6 +36,7 @@ from greenfast.search.loop.feedback import told_of
 from greenfast.search.loop.flights import Flight, Flights, Heard, set_once
 from greenfast.search.loop.garbage import rare_collections
 from greenfast.search.loop.memory import Memory, NoMemory
+from greenfast.search.loop.older_checks import failures_today
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
 from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
@@ -138,6 +139,7 @@ class SearchRun:
         self._baseline_known = threading.Event()
         self.measured_baseline: Contender | None = None
         self.contenders: list[Contender] = []  # measured, and shown to be faster than the baseline
+        self._older: list[Trial] = []  # correct by an earlier version of the checks
         self.measured: list[Trial] = []  # of a tuning: correct, whether or not faster
         self.best_time_us = math.inf  # of those that were accepted
         self.weak_tests: tuple[str, ...] = ()  # of the kernel, as its first correct trial says
@@ -228,18 +230,11 @@ class SearchRun:
             context = replace(
                 context, kernel=replace(context.kernel, checks=context.closing_checks)
             )
-        within = self.plan.within_percent
-        served = Served(tuple(self.measured), within / 100) if within is not None else None
-        work = (
-            closing(context, self.measured_baseline, self.contenders, served)
-            if self.plan.confirm
-            else None
-        )
-        if work is None:
+        if not self._older and not self._is_confirmed:
             return replace(result, closing=weakness_sentence(self.weak_tests))
         self._meter.end_trials()
         self.on_closing()
-        future: Future[Closing] = executor.submit(work)
+        future: Future[Closing] = executor.submit(self._close, context)
         try:
             while not future.done():
                 match self.sink.control(self._meter.spent()):
@@ -261,6 +256,29 @@ class SearchRun:
             self.sink.beside(peer)
         sentences = (done.sentence, weakness_sentence(self.weak_tests))
         return replace(result, closing="; ".join(filter(None, sentences)))
+
+    @property
+    def _is_confirmed(self) -> bool:
+        """Whether the search measured, and its winner is timed again."""
+        return self.plan.confirm and self.measured_baseline is not None
+
+    def _close(self, context: EvaluationContext) -> Closing:
+        """Judge what an earlier version of the checks judged, then confirm the winner."""
+        failures = failures_today(context, self._older)
+        wrong = {number for number, _ in failures}
+        within = self.plan.within_percent
+        measured = tuple(trial for trial in self.measured if trial.number not in wrong)
+        work = closing(
+            context,
+            self.measured_baseline if self._is_confirmed else None,
+            [contender for contender in self.contenders if contender.number not in wrong],
+            Served(measured, within / 100) if within is not None else None,
+        )
+        done = work() if work is not None else Closing((), (), (), "")
+        numbers = ", ".join(str(number) for number, _ in failures)
+        news = f"today's checks reject what earlier ones passed: {numbers}" if failures else ""
+        sentence = "; ".join(filter(None, (news, done.sentence)))
+        return replace(done, settled=(*failures, *done.settled), sentence=sentence)
 
     def _end_all(self, futures: Sequence[Future[Any]]) -> None:
         """Interrupt until none is at work: one that was between two children starts the next."""
@@ -439,6 +457,8 @@ class SearchRun:
         past: list[Past] = []
         for trial in sorted(history.trials, key=lambda trial: trial.number):
             self._learn(trial)
+            if trial.number in history.older and is_correct(trial.verdict):
+                self._older.append(trial)
             told = told_of(trial, self.plan)
             if trial.source_digest is not None:
                 self.proposer.remember(trial.candidate, trial.source_digest, told)

@@ -64,10 +64,10 @@ def _selected(context: EvaluationContext, trials: Sequence[Trial], share: float)
 def _results(context: EvaluationContext, trial: Trial) -> list[GateResult]:
     """The outputs on a new seed, then the safety where it was not judged yet."""
     seeded = replace(context, seed=secrets.randbelow(LARGEST_SEED), siblings=None)
-    subject = prepared(seeded, trial.candidate)
+    subject = prepared(seeded, trial.candidate, trial.source_digest)
     results: list[GateResult] = [CorrectnessGate().judge(subject)]
     if isinstance(results[0], Failed):
         return results
     if isinstance(gate_result(trial.verdict, Stage.SAFETY), Skipped):
-        results.append(SafetyGate().judge(prepared(context, trial.candidate)))
+        results.append(SafetyGate().judge(prepared(context, trial.candidate, trial.source_digest)))
     return results

@@ -52,6 +52,7 @@ class History:
     checks_of: Callable[[int], Sequence[CheckEvidence]] = field(
         default=lambda number: (), compare=False
     )  # of a trial
+    older: frozenset[int] = frozenset()  # numbers of trials that passed other checks than today's
 
 
 class Sink(Protocol):

@@ -95,7 +95,7 @@ def _sized(
         if check.when is not None and not check.when(values):
             continue
         where = f"{kernel.name}/kernel.toml, check {check.name}"
-        sizes = {name: int(size(values)) for name, size in check.dims}
+        sizes = {name: size.whole(values) for name, size in check.dims}
         dims = complete_dims({**sizes, **baked}, kernel.dims, where)
         _require_possible(kernel, dims, options, where)
         yield (

@@ -176,7 +176,7 @@ def lay_out(
         for scalar in template.own_scalars(launch_values)
     ]
     workspaces = tuple(
-        WorkspaceMemory(workspace.name, int(workspace.bytes(launch_values)), workspace.zero_fill)
+        WorkspaceMemory(workspace.name, workspace.bytes.whole(launch_values), workspace.zero_fill)
         for workspace in template.scratch(launch_values)
     )
     used = tuple(
@@ -242,14 +242,14 @@ def launches(template: TemplateSpec, values: Mapping[str, Value]) -> tuple[Launc
                 code="bad_cluster",
                 mend="round the grid up: round_up(ceil_div(N, tile), 2) for a cluster of 2",
             )
-        block, smem_bytes = _shape(launch.block, values), int(launch.smem_dynamic_bytes(values))
+        block, smem_bytes = _shape(launch.block, values), launch.smem_dynamic_bytes.whole(values)
         plans.append(LaunchPlan(launch.entry, grid, block, smem_bytes, cluster=cluster))
     return tuple(plans)
 
 
 def _shape(sizes: tuple[Expression, Expression, Expression], values: Mapping[str, Value]) -> Shape:
     x, y, z = sizes
-    return int(x(values)), int(y(values)), int(z(values))
+    return x.whole(values), y.whole(values), z.whole(values)
 
 
 def _tensor(kernel: KernelSpec, argument: Argument, case: Case, data: CaseData) -> Tensor:

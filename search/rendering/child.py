@@ -163,6 +163,9 @@ def _environment() -> jinja2.Environment:
     )
     # Nothing but `range` (the sandbox's, which is bounded) beside the candidate's own names.
     environment.globals = {"range": environment.globals["range"]}
+    # A point has one text; and these two load modules, which a confined child cannot.
+    for name in ("random", "pprint", "wordwrap"):
+        del environment.filters[name]
     return environment
 
 

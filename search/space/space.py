@@ -52,7 +52,7 @@ def resolve(template: TemplateSpec, parameters: Items, compiled: Items, device: 
         values[name] = local(values)
     figures = _figures(template, values)
     return Resolved(
-        parameters, values, {name: int(tile(values)) for name, tile in template.tiles}, *figures
+        parameters, values, {name: tile.whole(values) for name, tile in template.tiles}, *figures
     )
 
 
@@ -69,10 +69,10 @@ def _figures(
     clusters = []
     for launch in launches:
         x, y, z = launch.cluster
-        clusters.append((launch.entry, (int(x(values)), int(y(values)), int(z(values)))))
+        clusters.append((launch.entry, (x.whole(values), y.whole(values), z.whole(values))))
     return (
-        max(prod(int(size(values)) for size in launch.block) for launch in launches),
-        max(int(launch.smem_dynamic_bytes(values)) for launch in launches),
+        max(prod(size.whole(values) for size in launch.block) for launch in launches),
+        max(launch.smem_dynamic_bytes.whole(values) for launch in launches),
         tuple(clusters),
     )
 

@@ -16,6 +16,8 @@ from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?")
 _TYPE = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)([^,\[]*)(\[\d+\])?")
+# Registers with the state of a cooperative launch. Without one a GPU stops the kernel.
+_WHOLE_GRID = "%envreg"
 MAP_BYTES = "[128]"  # a CUtensorMap, passed by value
 UNTYPED = {"b32": "any 32 bits", "b64": "any 64 bits"}
 _CLASSES = {"int32": "32 bits", "int64": "64 bits", "float32": "float", "float64": "double"}
@@ -73,6 +75,11 @@ def signature_fault(
             )
         if fault := _difference(declared[entry], passed):
             return f"{entry} of template {template} {fault}"
+    if _WHOLE_GRID in ptx:
+        return (
+            f"template {template} waits for its whole grid (grid.sync()), which needs a "
+            "cooperative launch, and launches are not: divide the kernel into several launches"
+        )
     return ""
 
 

@@ -6,6 +6,7 @@ import pytest
 import store_values as values
 
 from greenfast.search.errors import Fault, UsageError
+from greenfast.search.gates.version import CHECKS, CHECKS_VERSION
 from greenfast.search.strategies.base import Proposal
 from greenfast.search.verdict import Outcome, Reason, Stage, gate_result
 
@@ -101,6 +102,14 @@ class TestRecording:
         assert store.trial(claim.search_id, 0).environment["toolchain"] == "NVRTC 13.5"
         (negative,) = store.negatives().items
         assert (negative.device, negative.toolchain) == ("emulator of an H200", "NVRTC 13.5")
+
+    def test_verdicts_of_other_checks_are_older_and_are_not_known(self, store, claim):
+        values.run_trial(store, claim, 0)
+        for number, version in ((1, "0"), (2, str(CHECKS_VERSION))):
+            store.describe(claim, {"device": "GH200", CHECKS: version})
+            values.run_trial(store, claim, number)
+        assert store.history(claim).older == {0, 1}
+        assert [trial.number for trial in store.known_trials([claim.search_id])] == [2]
 
     def test_search_zero_without_a_baseline_is_no_baseline(self, store):
         store.submit(values.plan(baseline="none"))

@@ -21,6 +21,7 @@ from greenfast.app.wiring import Services
 from greenfast.client import Client
 from greenfast.db.rows import Claim
 from greenfast.db.store import Store
+from greenfast.search.gates.version import CHECKS, CHECKS_VERSION
 from greenfast.search.loop.plan import SearchPlan, SearchRequest
 from greenfast.search.loop.sink import Ended
 
@@ -151,7 +152,8 @@ def measured(edited: Edited, whole: dict, *, confirmed: bool = True) -> str:
     plan = dataclasses.replace(store.plan(whole["id"]), target="cuda:0")
     search = store.submit(plan, store.frozen_files(whole["id"]))
     claim = store.claim("worker", values.LEASE_S, search.id)
-    store.describe(claim, {"device": "h200", "toolchain": "nvrtc 13.0"})
+    environment = {"device": "h200", "toolchain": "nvrtc 13.0", CHECKS: str(CHECKS_VERSION)}
+    store.describe(claim, environment)
     record_winner(store, claim, plan, confirmed)
     store.finish(claim, Ended.COMPLETED, "the budget is spent")
     store.close()

@@ -247,3 +247,9 @@ def test_a_tensor_map_is_an_argument_by_value():
     assert signature_fault(["mapped"], [pointer, number, tensor_map], MAPPED, "t") == ""
     for passed in ([pointer, number, pointer], [pointer, tensor_map, number]):
         assert "takes" in signature_fault(["mapped"], passed, MAPPED, "t")
+
+
+def test_a_kernel_that_needs_a_cooperative_launch_is_refused():
+    """A GPU stops grid.sync() in another launch, and the emulator would let all blocks wait."""
+    ptx = ".entry whole()\n{\n\tmov.u32 %r2, %envreg2;\n"
+    assert "waits for its whole grid" in signature_fault(["whole"], [], ptx, "t")

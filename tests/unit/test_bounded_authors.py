@@ -155,6 +155,7 @@ GROWTH = {
     "range": "{{ range(10 ** 9)|list }}",
     "width": "{{ 'a'|center(2000000000) }}",
     "method": "{{ '{:>2000000000}'.format(5) }}",
+    "chance": "{{ [1, 2]|random }}",
     "recursion": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
     "parentheses": "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
 }

@@ -20,6 +20,9 @@ GF, CUDA = '#include "gf/async_copy.cuh"\n', "#include <cuda_fp16.h>\n"
         ("#define async_copy_wait never\n" + GF + "#undef async_copy_wait\n", "async_copy_wait"),
         ("#undef __CUDA_ARCH__\n#define __CUDA_ARCH__ 500\n" + CUDA, "__CUDA_ARCH__"),
         ("#define __syncwarp(...)\n" + CUDA, "__syncwarp"),
+        ("#define __hmma_m16n16k16_ld_b __hmma_m16n16k16_ld_a\n" + CUDA, "__hmma_m16n16k16_ld_b"),
+        ("#define _CG_QUALIFIER\n" + CUDA, "_CG_QUALIFIER"),
+        ("#define shfl_xor shfl\n" + CUDA, "shfl_xor"),
         ("%:define if(x) while (x)\n" + CUDA + GF, "if"),
         ("#define push 1\n#pragma pack(push)\n", "push"),
     ],
@@ -40,7 +43,7 @@ def test_a_macro_that_changes_a_later_header_is_refused_with_its_line(text, macr
         "#define WARP_SIZE 32\n#define THREADS 128\n#define CEIL_DIV(a, b) ((a + b - 1) / b)\n"
         + CUDA
         + GF,
-        "#define bytes 4\n" + CUDA,
+        "#define my_bytes 4\n#define N 7\n" + CUDA,
         "#define inline\n#include <cstdint>\n",
         "// #define asm\n" + GF,
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from greenfast.search.errors import SpecError
-from greenfast.search.kernels.expressions import expression, require_names
+from greenfast.search.kernels.expressions import computed_size, expression, require_names
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,24 @@ def test_what_cannot_be_computed_is_the_authors_error_and_no_traceback():
     for text in ("1 // zero", "zero + mask", "min()"):
         with pytest.raises(SpecError, match="here"):
             expression(text, "here")({"zero": 0, "mask": "none"})
+
+
+@pytest.mark.parametrize(
+    ("default", "values", "conditions", "is_free"),
+    [
+        ("K if turned else M", (), (), False),
+        ("2 * M", (), ("M % 8 == 0",), False),
+        ("2 * M", (), ("twice >= M",), True),
+        ("2 * M", (64, 128), (), True),
+        ("M", (), (), True),
+        ("(M)", (), (), True),
+        ("64", (), (), True),
+    ],
+)
+def test_a_size_that_its_default_computes_is_not_free(default, values, conditions, is_free):
+    written = [expression(text, "requires") for text in conditions]
+    computed = computed_size("twice", expression(default, "dims"), values, written)
+    assert (computed is None) is is_free
+    if computed is not None:
+        names = {"M": 3, "K": 6, "turned": 1}
+        assert computed[0]({**names, "twice": 6}) and not computed[0]({**names, "twice": 5})

@@ -36,7 +36,8 @@ REFUSED = {
     "the second of a line": "uint3 mine, threadIdx; c[0] = threadIdx.x;",
     "a type by an expression": "decltype(uint3()) threadIdx; c[0] = threadIdx.x;",
     "a parameter": "auto f = [](uint3 threadIdx) { return threadIdx.x; }; c[0] = 0;",
-    "a number's type": "struct L { int operator()(int) { return 7; } } l; L INT64_C(l);",
+    "a number's type": "struct L { int operator()(int) { return 7; } } l;\n"
+    "#undef INT64_C\nL INT64_C(l);",
 }
 RIGHT = (
     "c[0] = isinf(INFINITY) && isnan(NAN) && isinf(-INFINITY) ? INT64_C(7) : 0;\n"
@@ -62,7 +63,7 @@ def test_the_texts_own_variable_is_read(emulator, name):
 def test_a_coordinate_is_not_declared(emulator, name):
     text = f'#line 1 "test.cu"\n{HEAD}{REFUSED[name]} }}'
     refused = emulator.examined(text, arch="sm_90", deadline_s=20)
-    assert not isinstance(refused, str) and "test.cu:6" in refused.sentence, refused
+    assert not isinstance(refused, str) and refused.place.line in (6, 8), refused
 
 
 def test_the_names_mean_what_they_always_do(emulator):

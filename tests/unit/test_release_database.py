@@ -136,7 +136,11 @@ class TestItsChampion:
         assert (
             champion is not None and champion.trial.search_id == ids(opened)["measured elsewhere"]
         )
-        assert champion.scope.shapes and champion_out(champion, opened.catalogue).recheck == ""
+        assert champion.scope.shapes
+        assert (
+            champion_out(champion, opened.catalogue).recheck
+            == "recheck asked: another version of greenfast's own checks judged it"
+        )
 
     def test_its_own_search_still_names_it(self, opened):
         search = ids(opened)["measured elsewhere"]

@@ -6,6 +6,7 @@ import os
 import resource
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,13 @@ from slow_cases import quick_first
 from greenfast.search.cpu_time import process_s
 from greenfast.search.errors import Fault
 from greenfast.search.loop.comparison import Confirmation, Peer
+from greenfast.search.loop.confirmation import prepared
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import Control, Ended, History, Pending
 from greenfast.search.strategies.base import Proposal
 from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.verdict import Faulted, GateResult, Green, Rejected, Trial
+from greenfast.search.verdict import Faulted, GateResult, Green, Reason, Rejected, Trial
 
 
 class ListSink:
@@ -309,3 +311,26 @@ def test_wrong_candidates_are_recorded_with_their_evidence_and_told_as_infeasibl
     rejected = [trial for trial in sink.trials if isinstance(trial.verdict, Rejected)]
     assert rejected and all(trial.verdict.sentence for trial in rejected)
     assert isinstance(sink.trials[0].verdict, Green)
+
+
+def test_what_earlier_checks_passed_is_judged_again_before_a_resumed_search_ends(start):
+    first = ListSink()
+    start(first, trials=2)
+    earlier = first.trials[1]
+    wrong = replace(earlier.candidate, template="broken", parameters=(("defect", "zeros"),))
+    trials = (first.trials[0], replace(earlier, candidate=wrong))
+    sink = ListSink()
+    history = History(trials, older=frozenset({1}))
+    _, result = start(sink, history, trials=2, templates=("right", "broken"))
+    assert sink.trials == [] and result.ended is Ended.COMPLETED
+    assert list(sink.settled) == [1] and sink.settled[1].reason is Reason.WRONG_VALUES
+    assert result.closing.startswith("today's checks reject what earlier ones passed: 1")
+
+
+def test_another_text_than_the_recorded_one_is_not_judged_in_its_place(start):
+    sink = ListSink()
+    search, _ = start(sink, trials=1)
+    (trial,) = sink.trials
+    assert prepared(search.context, trial.candidate, trial.source_digest).source.digest
+    with pytest.raises(Fault, match="template right gives another text"):
+        prepared(search.context, trial.candidate, "0" * 64)

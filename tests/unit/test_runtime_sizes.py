@@ -12,6 +12,7 @@ from greenfast.runtime import cpp_header
 from greenfast.runtime.operation import read_operation
 from greenfast.runtime.program import TensorFacts, complete_sizes
 from greenfast.search.errors import UsageError
+from greenfast.search.kernels.catalogue import load_kernel
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +40,23 @@ def test_only_the_listed_sizes_are_taken(operation):
 
 def test_the_header_tests_them_too(operation):
     assert "if (!(M == 4 || M == 16))\n        return false;" in cpp_header._fits(operation)
+
+
+def test_a_size_that_kernel_toml_computes_is_not_another(tmp_path):
+    """In calls, in the header for C++ and in workloads; no [[requires]] says so."""
+    files = kernel_files_of("vecsum")
+    files["kernel.toml"] = files["kernel.toml"].replace(
+        'N = { time = "run", ', 'N = { time = "run", default = "M // 2", '
+    )
+    operation = read_operation(files["kernel.toml"].encode())
+    ((condition, because),) = operation.requirements
+    assert condition({"M": 16, "N": 8}) and not condition({"M": 4, "N": 8})
+    assert because == "N={N} does not follow from M // 2; leave N out"
+    assert "if (!((N == floor_div(M, 2LL))))\n        return false;" in cpp_header._fits(operation)
+    for name, text in files.items():
+        (tmp_path / "vecsum" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "vecsum" / name).write_text(text)
+    kernel = load_kernel(tmp_path / "vecsum")
+    assert dict(kernel.workload_form.workload({"M": 16}, where="it").dims)["N"] == 8
+    with pytest.raises(UsageError, match="N=9 does not follow from M // 2"):
+        kernel.workload_form.workload({"M": 16, "N": 9}, where="it")

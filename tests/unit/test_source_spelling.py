@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from emulator_harness import prepared
 
-from greenfast.search.targets.emulator.compiler_process import CompilerFailed
 from greenfast.search.targets.emulator.source_text import Refused, device_text
 
 KERNEL = 'extern "C" __global__ void k(int* o) {\n%s\n}\n'
@@ -52,8 +51,8 @@ def test_a_spelling_of_two_readings_is_refused_at_its_line(emulator, text, line,
     ],
 )
 def test_no_macro_is_kept_for_later(emulator, text):
-    failed = examined(emulator, text)
-    assert isinstance(failed, CompilerFailed) and "_macro" in failed.log, failed
+    refused = examined(emulator, text)
+    assert isinstance(refused, Refused) and "_macro`" in refused.reason, refused
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.kernels.tables import ENTRY_ALIAS
 from greenfast.search.targets.emulator.compiler_folders import compiler_folders
 from greenfast.search.targets.emulator.compiler_process import (
+    LOG,
     CompilerFailed,
     Confinement,
     disk_full,
@@ -43,9 +44,11 @@ from greenfast.search.targets.emulator.device_preprocessor import (
     PREPROCESSED,
     STAMP_MACROS,
     STUBS,
+    UNKNOWN_MACROS,
     headers_of_cuda,
     preprocess_command,
     refused_length,
+    refused_number,
     refused_question,
     stub_names,
     with_answers,
@@ -88,6 +91,7 @@ RULES = (
     "device_preprocessor",
     "dynamic_shared",
     "early_macros",
+    "header_macros",
     "inline_assembly",
     "object_check",
     "object_gaps",
@@ -279,7 +283,7 @@ class EmulatorBuild:
         self, translation_unit: str, arch: str, deadline: Deadline, *, is_judged: bool
     ) -> str | Refused | CompilerFailed:
         stubs = self.folder / STUBS
-        own = (INCLUDE / MACROS, INCLUDE / STAMP_MACROS)
+        own = tuple(INCLUDE / name for name in (MACROS, STAMP_MACROS, UNKNOWN_MACROS))
         confinement = self._confined_to(stubs, *own, *self.include_dirs)
         command = preprocess_command(
             self.compiler, INCLUDE, stubs, self.include_dirs, arch, is_judged=is_judged
@@ -293,6 +297,8 @@ class EmulatorBuild:
             )
             if failed is not None:
                 return refused_question(failed.log) or failed
+            if is_judged and (refused := refused_number(work / LOG)) is not None:
+                return refused
             text = (work / PREPROCESSED).read_text(errors="replace")
             most = MOST_JUDGED_CHARACTERS if is_judged else MOST_CHARACTERS
             return refused_length(text, most) or text

@@ -20,6 +20,7 @@ from greenfast.search.children import child_environment, kill_group
 from greenfast.search.cpu_time import LOOK_S, Deadline, Watch, group_s
 from greenfast.search.errors import Fault
 
+LOG = "log"  # in the work folder
 LOG_LIMIT_BYTES = 32 * 1024
 COMPILER_MEMORY_BYTES = 2 * 2**30
 COMPILER_FILE_BYTES = 64 * 2**20
@@ -95,9 +96,9 @@ def run_compiler(
 ) -> CompilerFailed | None:
     """Run the command in the folder `work`; None when it succeeded.
 
-    Starved when it got too little of the processor.
+    What it wrote is in LOG there. Starved when it got too little of the processor.
     """
-    log_path = work / "log"
+    log_path = work / LOG
     with open(log_path, "wb") as log:
         process = subprocess.Popen(
             [*confinement.command(work, deadline), *command],

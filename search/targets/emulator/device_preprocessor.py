@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from greenfast.search.targets.emulator.header_macros import header_files, header_text
 from greenfast.search.targets.emulator.host_compiler import HostCompiler
 from greenfast.search.targets.emulator.source_text import HEADER_PRAGMA, Refused
 from greenfast.search.targets.emulator.source_tokens import Place
@@ -20,6 +21,7 @@ from greenfast.search.toolchain.includes import STANDARD_HEADERS
 INTERNAL = "gf_emulator"  # the folder of headers that are the emulator's own
 MACROS = f"{INTERNAL}/device_macros.h"
 STAMP_MACROS = f"{INTERNAL}/stamp_macros.h"
+UNKNOWN_MACROS = f"{INTERNAL}/unknown_macros.h"
 STUBS = "device_include"
 HOST_MACROS = "host_macros.txt"
 PREPROCESSED = "kernel.ii"
@@ -40,9 +42,14 @@ MOST_CHARACTERS = 32 << 20  # of a file with its own includes
 _DEFINE = re.compile(r"#define (\w+)")
 _QUESTION = re.compile(
     r"^(.*?):(\d+):\d+: note: in expansion of macro "
-    r".(__has_(?:builtin|cpp_attribute|include)|__LINE__|__DATE__|__TIME__)\b",
+    r".(__has_(?:builtin|cpp_attribute|include)|__LINE__|__DATE__|__TIME__|__FILE__)\b",
     re.MULTILINE,
 )
+_POISONED = re.compile(  # g++ and clang++
+    r'^(.*?):(\d+):\d+: error: attempt to use (?:a )?poisoned (?:identifier|"(\w+)")',
+    re.MULTILINE,
+)
+_TOO_LARGE = re.compile(r"(.*?):(\d+):\d+: warning: integer (?:constant|literal) is too large")
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if\b.*$", re.MULTILINE)
 _HAS_INCLUDE = re.compile(r"\b__has_include[ \t]*\([ \t]*<([\w./]+)>[ \t]*\)")
 _MARKER = re.compile(r'# (\d+) "([^"\n]*)"')
@@ -66,9 +73,9 @@ def write_stubs(include: Path, folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         absent = name in PRELUDE_HEADERS and name not in stand_ins
-        path.write_text(
-            "#pragma once\n" + ("" if absent else f'#pragma {HEADER_PRAGMA} "{name}"\n')
-        )
+        place = "" if absent else f'#pragma {HEADER_PRAGMA} "{name}"\n'
+        macros = [(include / INTERNAL / file).read_text() for file in header_files(name)]
+        path.write_text("".join(("#pragma once\n", place, *macros, header_text(name))))
 
 
 def stub_names(folder: Path) -> frozenset[str]:
@@ -117,12 +124,11 @@ def preprocess_command(
     is_judged: bool,
 ) -> list[str]:
     """Writes PREPROCESSED from kernel.cu, both in the working folder."""
-    macros = (MACROS, STAMP_MACROS) if is_judged else (MACROS,)
+    macros = (MACROS, STAMP_MACROS, UNKNOWN_MACROS) if is_judged else (MACROS,)
     return [
         compiler.path,
         "-std=c++17",
         "-E",
-        "-w",
         "-undef",
         "-nostdinc",
         "-nostdinc++",
@@ -151,10 +157,14 @@ def with_answers(text: str, headers: Collection[str]) -> str:
 
 
 def refused_question(log: str) -> Refused | None:
-    """The refusal of a `#if` that asks what a compiler has, in the log of a failed preprocessing.
+    """The refusal of a macro or a question of one compiler, in the log of a failed preprocessing.
 
     None: it failed for another reason.
     """
+    if (poisoned := _POISONED.search(log)) is not None:
+        shown = f"`{poisoned[3]}`" if poisoned[3] else "a macro of this line"
+        reason = f"{shown} means something else for NVRTC than here; leave it out"
+        return Refused(Place(poisoned[1], int(poisoned[2])), reason)
     if (question := _QUESTION.search(log)) is None:
         return None
     if not question[3].startswith("__has"):
@@ -162,6 +172,19 @@ def refused_question(log: str) -> Refused | None:
         return Refused(Place(question[1], int(question[2])), reason)
     reason = f"`{question[3]}` is answered differently by each compiler; ask for __CUDA_ARCH__"
     return Refused(Place(question[1], int(question[2])), reason)
+
+
+def refused_number(log: Path) -> Refused | None:
+    """The refusal of a number of more than 64 bits in a `#if`, in the compiler's warnings.
+
+    g++ takes another number for it than NVRTC does.
+    """
+    with open(log, errors="replace") as lines:
+        for line in lines:
+            if large := _TOO_LARGE.match(line):
+                reason = "a number of more than 64 bits means something else for NVRTC than here"
+                return Refused(Place(large[1], int(large[2])), reason)
+    return None
 
 
 def refused_length(text: str, most: int) -> Refused | None:

@@ -29,6 +29,9 @@ _KEYWORDS = """
 """
 KEYWORDS = frozenset(_KEYWORDS.split())
 _COMPILERS = re.compile(r"__CUDA_ARCH\w*|__CUDACC\w*|__CUDA_(?!NO_)\w*|__NVCC\w*|__cplusplus")
+_RESERVED = re.compile(r"_[_A-Z]")
+# Include guards, and those that leave operators out.
+_HARMLESS = re.compile(r"\w*_(?:H|HPP|CUH|CU|CH)_*|__CUDA_NO_\w+")
 _PACK = re.compile(r"pragma[^\n]*\bpack\b|_Pragma")
 _PACK_WORDS = ("pack", "push", "pop")  # NVRTC expands macros in the pragma
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -65,7 +68,9 @@ def _is_taken(macro: str, header: str, include_dirs: Sequence[Path]) -> bool:
         return True
     if header.startswith("gf/"):
         return macro in _names(tuple(folder / "gf" for folder in include_dirs))
-    return macro.startswith("__") and macro in _names((STAND_INS,))
+    if _RESERVED.match(macro):  # CUDA's headers call the compiler by names that only they know
+        return not _HARMLESS.fullmatch(macro)
+    return not macro.isupper() and macro in _names((STAND_INS,))
 
 
 @lru_cache(maxsize=8)

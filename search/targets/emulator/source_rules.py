@@ -32,6 +32,18 @@ STAMPS = {
     "gf_emulator_line": "__LINE__",
     "gf_emulator_date": "__DATE__",
     "gf_emulator_time": "__TIME__",
+    "gf_emulator_file": "__FILE__",
+}
+# Macros that the stand-in headers answer, by their names in preprocessed texts. NVRTC expands them,
+# so a string of one would tell the two apart.
+CALLS = {
+    "gf_emulator_assert": "assert",
+    "gf_emulator_va_start": "va_start",
+    "gf_emulator_va_arg": "va_arg",
+    "gf_emulator_va_end": "va_end",
+    "gf_emulator_va_copy": "va_copy",
+    "gf_emulator_shared_macro": "GF_DYNAMIC_SHARED",
+    "gf_emulator_wgmma_macro": "GF_WGMMA_SHAPE",
 }
 # C++17's NVRTC does not know no_unique_address, which would change a layout.
 DROPPED_STANDARD_ATTRIBUTES = word_set("""
@@ -78,7 +90,7 @@ _REFUSED_WORDS = {
         f"a floating-point type {_HOST}",
     ),
     **dict.fromkeys(
-        ("__declspec", "__label__", "_Pragma", "__pragma", "__auto_type"),
+        ("__declspec", "__label__", "__pragma", "__auto_type"),
         "a word of the host's compiler",
     ),
     "__PRETTY_FUNCTION__": "spelled differently by each compiler; use __func__",

@@ -24,6 +24,7 @@ from greenfast.search.targets.emulator.ptx_statement import translated
 from greenfast.search.targets.emulator.ptx_text import NotPtx
 from greenfast.search.targets.emulator.ptx_values import Unsupported
 from greenfast.search.targets.emulator.source_rules import (
+    CALLS,
     COORDINATES,
     DEVICE_WORDS,
     DROPPED_ATTRIBUTES,
@@ -155,6 +156,8 @@ def _read(rewriting: _Rewriting) -> None:
                 index = shared.last + 1
             elif token.text in _ATTRIBUTE_WORDS:
                 index = _gnu_attribute(rewriting, index - 1)
+            elif token.text == "_Pragma":
+                index = _pragma_operator(rewriting, index - 1)
             elif token.text in ASM_WORDS:
                 index = _assembly(rewriting, index - 1)
             elif index - 1 in vectors:
@@ -198,6 +201,9 @@ def _name(rewriting: _Rewriting, index: int) -> None:
     tokens = rewriting.source.tokens
     token = tokens[index]
     _no_stamp(rewriting, token)
+    if token.text in CALLS:
+        rewriting.replace(token, token, CALLS[token.text])
+        return
     if (reason := refused_name(token.text)) is not None:
         raise rewriting.refuse(token, f"`{token.text}` is {reason}")
     if token.text in rewriting.host_macros:
@@ -276,6 +282,9 @@ def _no_stamp(rewriting: _Rewriting, token: Token) -> None:
 
 def _literal(rewriting: _Rewriting, token: Token) -> None:
     _no_stamp(rewriting, token)
+    for name, macro in CALLS.items():
+        if name in token.text:
+            raise rewriting.refuse(token, f"NVRTC makes another string of `{macro}`")
     quote = '"' if token.kind == "string" else "'"
     prefix = token.text[: token.text.index(quote)]
     escape = None if prefix.endswith("R") else _OTHER_ESCAPE.search(token.text)
@@ -351,9 +360,7 @@ def _pragma(rewriting: _Rewriting, token: Token) -> None:
         # One line for one line: the next marker or newline follows as before.
         rewriting.replace(token, token, f'#include "{match[1]}"')
         return
-    match = _PRAGMA.match(token.text)
-    words = match.groups() if match else ("", "")
-    if words[0] == "pack":
+    if _words(token.text)[0] == "pack":
         if not follow_pack(token.text, rewriting.pack):
             raise rewriting.refuse(
                 token,
@@ -362,14 +369,35 @@ def _pragma(rewriting: _Rewriting, token: Token) -> None:
         if any(first < token.start < last for first, last in rewriting.class_places):
             raise rewriting.refuse(token, "compilers read this pragma in a class differently")
         return
+    _drop_pragma(rewriting, token, token, token.text)
+
+
+def _pragma_operator(rewriting: _Rewriting, start: int) -> int:
+    """Judge `_Pragma("...")` at the token `start`; the index behind it."""
+    tokens = rewriting.source.tokens
+    opening, text, closing = (_text(tokens, start + at) for at in (1, 2, 3))
+    if (opening, text[:1], closing) != ("(", '"', ")"):
+        raise rewriting.refuse(tokens[start], "`_Pragma` needs one plain string in brackets")
+    pragma = f"#pragma {text[1:-1].strip()}"
+    _drop_pragma(rewriting, tokens[start], tokens[start + 3], pragma)
+    return start + 4
+
+
+def _words(pragma: str) -> tuple[str, str]:
+    match = _PRAGMA.match(pragma)
+    return (match[1], match[2]) if match else ("", "")
+
+
+def _drop_pragma(rewriting: _Rewriting, first: Token, last: Token, pragma: str) -> None:
+    words = _words(pragma)
     if words[0] not in DROPPED_PRAGMAS and not (
         words[0] == "GCC" and words[1] in DROPPED_GCC_PRAGMAS
     ):
         shown = " ".join(word for word in words if word)
         raise rewriting.refuse(
-            token, f"`#pragma {shown}` is not a pragma of CUDA C++; leave it out"
+            first, f"`#pragma {shown}` is not a pragma of CUDA C++; leave it out"
         )
-    rewriting.replace(token, token, "")
+    rewriting.replace(first, last, "")
 
 
 def _gnu_attribute(rewriting: _Rewriting, start: int) -> int:

@@ -250,11 +250,28 @@ class EmulatorTarget(Runner):
             return program.modules.setdefault(flavour, built)
         if built.reason == REFUSED:
             raise SourceRefused(built.log)
+        self._refuse_taken_name(source)
         first = next((line for line in built.log.splitlines() if "error" in line), built.log)
         message = shortened(MACHINE_PATH.sub("", one_line(first)), LONGEST_MESSAGE)
         raise CannotCompile(
             f"the emulator cannot compile this source, which NVRTC accepts: {message}", built.log
         )
+
+    def _refuse_taken_name(self, source: RenderedSource) -> None:
+        """Raise SourceRefused where even an empty kernel of an entry's name does not compile."""
+        for entry in source.entries:
+            built = self._prepared().build_module(
+                f'extern "C" __global__ void {entry}(const short* const*, char) {{}}\n',
+                (entry,),
+                flavour="plain",
+                deadline_s=COMPILE_DEADLINE_S,
+                arch=self._arch(source),
+            )
+            if not isinstance(built, Module):
+                raise SourceRefused(
+                    f"the kernel {entry} has the name of a function of CUDA or of C's library; "
+                    "give it another name"
+                )
 
     def _execute(
         self, module: Module, runs: list[native.Run], patience: float = 1.0

@@ -32,8 +32,12 @@
 #define __location__(a) __attribute__((a))
 #define __maxnreg__(...) __attribute__((maxnreg(__VA_ARGS__)))
 #define __CUDA_ARCH_HAS_FEATURE__(name) __CUDA_ARCH_FEAT_##name
-// Stays a call: the stand-in headers' macro answers it.
+// They stay calls: macros of the stand-in headers answer them.
 #define assert(...) assert(__VA_ARGS__)
+#define va_start(...) va_start(__VA_ARGS__)
+#define va_arg(...) va_arg(__VA_ARGS__)
+#define va_end(...) va_end(__VA_ARGS__)
+#define va_copy(...) va_copy(__VA_ARGS__)
 
 #define CUDARTAPI
 #define NULL 0
