@@ -127,9 +127,10 @@ def fit() -> str:
 
 def _summary(ratios: list[float], result: str) -> str:
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    gpu, dtype = result.partition("/")[0].upper(), TYPES.get(result, "bf16")
     return (
         f"Geometric mean {mean:.3f}, worst {max(ratios):.3f}. "
-        f"{result.partition('/')[0].upper()}, {_date(result)}, {TYPES.get(result, 'bf16')}, L2 hot; {source_of(result)}."
+        f"{gpu}, {_date(result)}, {dtype}, L2 hot; {source_of(result)}."
     )
 
 

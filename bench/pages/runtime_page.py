@@ -203,17 +203,21 @@ def linear() -> str:
         if row["kernel"]
     ]
     titles = ("layer", "form", "type", "us", "time / PyTorch's operations", "/ its best way")
-    summary, counts = result["summary"], result["calls"]["counts"]
-    return (
-        f"{table(titles, lines)}\n\n"
-        f"{summary['by_kernels']} of {summary['rows']} layers and types are served by a kernel. Over "
-        f"all of them, the geometric mean\nis {summary['torch']['geometric_mean']:.3f} of the time of "
-        f"PyTorch's operations (worst {summary['torch']['worst']:.3f}), and "
-        f"{summary['best']['geometric_mean']:.3f} of the best of PyTorch's\nways, "
-        f"torch.compile among them (worst {summary['best']['worst']:.3f}). Of {counts['calls']} random calls, "
-        f"{counts['kernels']} were served by a kernel\nand {counts['wrong']} were wrong. "
-        f"{_from(LINEAR)}"
+    counts, plain, best = (
+        result["calls"]["counts"],
+        result["summary"]["torch"],
+        result["summary"]["best"],
     )
+    said = [
+        f"{len(lines)} of {len(rows(LINEAR))} layers and types are served by a kernel.",
+        f"Over all of them, the geometric mean is {plain['geometric_mean']:.3f} of the time of",
+        f"PyTorch's operations (worst {plain['worst']:.3f}),",
+        f"and {best['geometric_mean']:.3f} of the best of PyTorch's ways, torch.compile among them",
+        f"(worst {best['worst']:.3f}). Of {counts['calls']} random calls,",
+        f"{counts['kernels']} were served by a kernel and {counts['wrong']} were wrong.",
+        _from(LINEAR),
+    ]
+    return f"{table(titles, lines)}\n\n{' '.join(said)}"
 
 
 def pages() -> dict[Path, str]:

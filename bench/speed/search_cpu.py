@@ -1,14 +1,17 @@
-"""The processor time of a search's own process, by stage and function, with a stand-in for the GPU.
+"""The processor time of a search: of its own process by stage, and of all others by what they do.
 
     python -m bench.speed.search_cpu [--save] [--trials 100] [--gpus 1] [--cores 16]
                                      [--strategy evolution] [--workload mission] [--profile]
+                                     [--templates mma wgmma]
                                      [--slow-down 1] [--warm] [--no-workers]
                                      [--switch-ms 5]
 
-Python's lock lets one thread of a process work at a time, so this time bounds the rate of a search
-on any number of cores. Everything is real but the GPU's child: strategy, rendering, NVRTC, gates,
-safety on the emulator, SQLite. The process behaves as on a machine with `--cores`. The times of
-candidates are invented, and nothing here was measured on a GPU.
+Python's lock lets one thread of a process work at a time, so its own time bounds the rate of a
+search on any number of cores. `processes_cpu_ms` is what the other processes use for a trial.
+
+Everything is real but the GPU's child: strategy, rendering, NVRTC, gates, safety on the emulator,
+SQLite. The process behaves as on a machine with `--cores`. The times of candidates are invented,
+and nothing here was measured on a GPU.
 
 `--warm` repeats the search with the cubins of the first, and `--slow-down` makes the stand-in's
 delays longer. Together they show on a small machine whether anything but the processors keeps
@@ -40,6 +43,7 @@ from bench.gpu.recorder import verdict_and_reason
 from bench.gpu.stage_spans import Period, Spans, stage_rows, watched
 from bench.gpu.two_gpus import Setting, gpus_of, search_context, unasked_s, with_checker
 from bench.results import ROOT, Row
+from bench.speed.process_times import ProcessTimes
 from greenfast.db.sink import StoreSink
 from greenfast.db.store import Store
 from greenfast.search.cpu_time import process_s
@@ -69,6 +73,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=16)
     parser.add_argument("--strategy", default="evolution")
     parser.add_argument("--workload", default="mission")
+    parser.add_argument("--templates", nargs="*", help="of attention; default: all")
     parser.add_argument("--profile", action="store_true", help="functions, at twice the cost")
     parser.add_argument("--slow-down", type=float, default=1.0, help="of the stand-in GPU")
     parser.add_argument("--warm", action="store_true", help="measure a repeated search")
@@ -100,7 +105,9 @@ def _patches(folder: Path, options: argparse.Namespace) -> Iterator[None]:
         standin_gpus.install(monkey, folder / "tmp", {number: {} for number in range(options.gpus)})
         monkey.setattr(CudaTarget, "measurer", "standin_attention")
         delays_s = (options.slow_down * EXECUTE_S, options.slow_down * MEASURE_S)
-        standin_attention.settings(folder / "tmp", *delays_s, "fp16", "none")
+        kernel = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
+        chosen = dict(kernel.workload(options.workload).options)
+        standin_attention.settings(folder / "tmp", *delays_s, chosen["dtype"], chosen["mask"])
         for module in list(sys.modules.values()):
             if module.__name__.startswith("greenfast.") and hasattr(module, "usable_cores"):
                 stack.enter_context(patch.object(module, "usable_cores", lambda: options.cores))
@@ -120,6 +127,7 @@ class _Measurement:
     own_cpu_s: float
     loop_cpu_s: float  # of the thread that runs the loop
     workers_cpu_s: float  # of the processes that judge outputs, their start included
+    processes_cpu_s: dict[str, float]  # of all other processes, by what they do
     functions: Row  # of the profile; empty without one
 
 
@@ -134,6 +142,7 @@ def measured(folder: Path, options: argparse.Namespace) -> Row:
         "seed": SEED,
         "confirm": False,
         "trials": options.trials,
+        "templates": tuple(options.templates) if options.templates else None,
     }
     window = 2 * options.cores
     on_one_gpu = {**request, "target": "cuda:0"}
@@ -179,6 +188,8 @@ def _searched(
     sink = StoreSink(store, claim, LEASE_S)
     search = SearchRun(plan, context, sink, History(), on_trial=trials.append)
     profiler = _Profiler() if profiled else None
+    processes = ProcessTimes()
+    processes.start()
     with watched() as spans:
         begin_s, cpu_s, loop_s = time.perf_counter(), time.process_time(), time.thread_time()
         if profiler is not None:
@@ -188,10 +199,19 @@ def _searched(
         loop_cpu_s = time.thread_time() - loop_s
         if profiler is not None:
             profiler.end()
+    processes_cpu_s = processes.result()
     functions = profiler.rows(len(trials)) if profiler is not None else {}
     period, workers_cpu_s = Period(begin_s, end_s), _workers_cpu_s()
     return _Measurement(
-        result, trials, spans, period, own_cpu_s, loop_cpu_s, workers_cpu_s, functions
+        result,
+        trials,
+        spans,
+        period,
+        own_cpu_s,
+        loop_cpu_s,
+        workers_cpu_s,
+        processes_cpu_s,
+        functions,
     )
 
 
@@ -216,6 +236,8 @@ def _row(
         "version": options.version,
         "gpu": "a stand-in: no figure here was measured on a GPU",
         "strategy": options.strategy,
+        "workload": options.workload,
+        "templates": options.templates,
         "gpus": options.gpus,
         "as_if_cores": options.cores,
         "switch_ms": round(1e3 * sys.getswitchinterval(), 3),
@@ -224,6 +246,9 @@ def _row(
         "own_cpu_ms": _ms(measurement.own_cpu_s, count),
         "loop_cpu_ms": _ms(measurement.loop_cpu_s, count),
         "workers_cpu_ms": _ms(measurement.workers_cpu_s, count),
+        "processes_cpu_ms": {
+            name: _ms(used_s, count) for name, used_s in measurement.processes_cpu_s.items()
+        },
         "wall_ms": _ms(wall_s, count),
         "trials_per_minute": round(60 * count / wall_s, 1),
         "gpu_idle_share": [round(1 - each / wall_s, 3) for each in busy_s],

@@ -15,7 +15,7 @@ import ast
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from types import CodeType
 from typing import Any
 
@@ -86,6 +86,14 @@ class Expression:
 
     def __call__(self, values: Mapping[str, Value]) -> Any:
         """The value; SpecError for a division by zero, a missing name or unsuitable values."""
+        return self._computed(values) if self.names else self._constant
+
+    @cached_property
+    def _constant(self) -> Any:
+        """The value of an expression without names: most sizes of blocks and boxes."""
+        return self._computed({})
+
+    def _computed(self, values: Mapping[str, Value]) -> Any:
         compiled = _compiled(self.text)
         try:
             for name in self.names:

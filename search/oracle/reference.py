@@ -28,6 +28,7 @@ from greenfast.search.oracle.ending_calls import refuse_ending_calls
 from greenfast.search.oracle.guarded_reference import GuardedReferences
 from greenfast.search.oracle.known_outputs import KnownOutputs, outputs_key
 from greenfast.search.oracle.not_finite import Planted, planted, planted_inputs, with_planted
+from greenfast.search.oracle.read_tiles import TilesRead, WatchedTiles
 from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
 from greenfast.search.oracle.reference_contract import (
     check_functions,
@@ -100,6 +101,7 @@ class CaseData:
     laid_out: dict[Hashable, Any] = field(default_factory=dict, compare=False)
     # Evidence for outputs that passed, by their bytes: many candidates leave the same ones.
     passed: dict[Hashable, Any] = field(default_factory=dict, compare=False)
+    tiles_read: TilesRead | None = field(default=None, compare=False)  # None: not known
 
     @property
     def nbytes(self) -> int:
@@ -121,7 +123,8 @@ Compute = Callable[[KernelSpec, Case], Arrays | None]
 class CaseDataCache:
     """Case data, computed once and kept up to a number of bytes; safe for several threads.
 
-    A thread that needs data which another is computing waits for it.
+    A thread that needs data which another is computing waits for it. Cases share data when they
+    differ only in their name, their layout, and tiles that their recipe does not read.
     """
 
     def __init__(self, kept_bytes: int, children: ReferenceChildren | None = None) -> None:
@@ -131,15 +134,43 @@ class CaseDataCache:
         # Keys use id(kernel), because hashing a kernel walks its whole specification. The entry
         # holds the kernel, so that its id is not reused.
         self._futures: OrderedDict[Hashable, tuple[KernelSpec, Future[CaseData]]] = OrderedDict()
+        # By kernel and recipe, the tiles that calls have read so far; None: all of them.
+        self._names_read: dict[Hashable, frozenset[str] | None] = {}
 
     def keep_at_most(self, size_bytes: int) -> None:
         self._kept_bytes = size_bytes
 
     def get(self, kernel: KernelSpec, case: Case, compute: Compute | None) -> CaseData:
         """The data of `case`; SpecError when reference.py breaks its contract."""
-        return self._known(
-            (id(kernel), case), kernel, lambda: compute_case_data(kernel, case, compute)
-        )
+
+        def computed() -> CaseData:
+            return compute_case_data(kernel, case, compute)
+
+        whole, key = (id(kernel), case), self._key(kernel, case)
+        data = self._known(key, kernel, computed)
+        read = data.tiles_read
+        if read is not None:
+            self._note(kernel, case, read)
+        if key != whole and (read is None or not read.agrees(case.tiles)):
+            return self._known(whole, kernel, computed)  # its recipe reads more tiles at times
+        return data
+
+    def _key(self, kernel: KernelSpec, case: Case) -> Hashable:
+        """Equal for cases that share their data, as far as is known of their recipe."""
+        whole = id(kernel), case
+        names = self._names_read.get((id(kernel), case.inputs))
+        if names is None or whole in self._futures:
+            return whole
+        read = tuple(tile for tile in case.tiles if tile[0] in names)
+        return id(kernel), case.dims, case.options, case.inputs, case.seed, read
+
+    def _note(self, kernel: KernelSpec, case: Case, read: TilesRead) -> None:
+        recipe = id(kernel), case.inputs
+        with self._lock:
+            known = self._names_read.get(recipe, frozenset())
+            self._names_read[recipe] = (
+                None if known is None or read.names is None else known | read.names
+            )
 
     def inputs(self, kernel: KernelSpec, case: Case) -> CaseData:
         """The data of `case` without expected outputs."""
@@ -293,8 +324,9 @@ def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -
         outputs = _authors(kernel, case, lambda: outputs_of(inputs))
         return _checked(kernel, case, inputs, outputs).outputs
 
-    inputs = _inputs(kernel, case)
-    return CaseData(inputs, _known_or(checked, lambda: outputs_key(kernel, case, inputs)))
+    inputs, read = _inputs(kernel, case)
+    outputs = _known_or(checked, lambda: outputs_key(kernel, case, inputs))
+    return CaseData(inputs, outputs, tiles_read=read)
 
 
 def inputs_alone(kernel: KernelSpec, case: Case) -> CaseData:
@@ -311,21 +343,19 @@ def _inputs_of(
         if inputs is not None:
             _require_inputs(kernel, case, inputs)
             return inputs
-    return _inputs(kernel, case)
+    return _inputs(kernel, case)[0]
 
 
-def _inputs(kernel: KernelSpec, case: Case) -> dict[str, np.ndarray]:
-    dims, options = dict(case.dims), dict(case.options)
+def _inputs(kernel: KernelSpec, case: Case) -> tuple[dict[str, np.ndarray], TilesRead]:
+    dims, options, tiles = dict(case.dims), dict(case.options), WatchedTiles(case.tiles)
 
     def make() -> Any:
         with compute_turns.turn(_size_bytes(kernel, case)):
-            return kernel_module(kernel).make_inputs(
-                dims, options, case.inputs, case.seed, dict(case.tiles)
-            )
+            return kernel_module(kernel).make_inputs(dims, options, case.inputs, case.seed, tiles)
 
     inputs = _authors(kernel, case, make)
     _require_inputs(kernel, case, inputs)
-    return dict(inputs)
+    return dict(inputs), tiles.read
 
 
 def _known_or(
@@ -383,7 +413,7 @@ def _planted_data(kernel: KernelSpec, case: Case, put: Planted) -> CaseData:
         with compute_turns.turn(_size_bytes(kernel, case)):
             inputs = planted_inputs(case.seed, put, plain.inputs)
             key = partial(outputs_key, kernel, case, plain.inputs, put, case.seed)
-            return CaseData(inputs, _known_or(expected, key))
+            return CaseData(inputs, _known_or(expected, key), tiles_read=plain.tiles_read)
     except (Exception, SystemExit) as error:
         raise _raised(kernel, case, error) from error
 

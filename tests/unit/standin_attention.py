@@ -34,6 +34,7 @@ def settings(folder: Path, execute_s: float, measure_s: float, dtype: str, mask:
     """Write the settings of the children that start with TMPDIR=`folder`."""
     values: dict[str, Any] = {"dtype": dtype, "mask": mask}
     values |= {"execute_s": execute_s, "measure_s": measure_s, "repeat_s": measure_s / 2}
+    values["reference_s"] = 0.0
     (folder / FILE).write_text(json.dumps(values))
 
 
@@ -49,7 +50,7 @@ class Gpu:
     def __init__(self) -> None:
         self._settings = json.loads((Path(os.environ["TMPDIR"]) / FILE).read_text())
         text = (REPOSITORY_TEMPLATES / "attention" / "reference.py").read_text()
-        self._reference = reference_module("attention", text)
+        self._module = reference_module("attention", text)
         self._known: dict[str, bytes] = {}  # outputs by the file of the images
         self._replied_s: float | None = None
 
@@ -85,6 +86,9 @@ class Gpu:
             "health": {"sm_clock_mhz": 1980.0, "power_w": 300.0, "temperature_c": 40.0},
         }
 
+    def _reference(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"unavailable": "there is no GPU"}
+
     def _repeat(self, request: dict[str, Any]) -> dict[str, Any]:
         self._write(request, [request["fresh"]])
         return {"damage": [None], "suspicion": "", "ratios": {}}
@@ -116,13 +120,13 @@ class Gpu:
             views[name] = self._view(places[name], shape, strides[3 * at : 3 * at + 3])
         options = {"dtype": self._settings["dtype"], "mask": self._settings["mask"]}
         with np.errstate(all="ignore"):
-            right = self._reference.reference(dims, options, views)
+            right = self._module.reference(dims, options, views)
             views["o"][...] = right["o"]["rounded"].astype(views["o"].dtype)
             lse = right["lse"]["value"].astype(np.float32)
         return places["o"].tobytes() + (lse.tobytes() if "lse" in places else b"")
 
     def _view(self, image: np.ndarray, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
-        storage = self._reference.STORAGE[self._settings["dtype"]]
+        storage = self._module.STORAGE[self._settings["dtype"]]
         if not image.size:
             return np.zeros(shape, storage)
         steps = tuple(step * storage.itemsize for step in (*strides, 1))

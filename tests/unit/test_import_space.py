@@ -111,6 +111,16 @@ def test_a_t4_file_is_read_with_failures_and_units(tmp_path):
     assert all(result.figure is None for result in space.results[3:6])
 
 
+@pytest.mark.parametrize(
+    ("unit", "microseconds"),
+    [("msec", 1e3), ("\N{MICRO SIGN}s", 1.0), ("\N{GREEK SMALL LETTER MU}s", 1.0), ("nsec", 1e-3)],
+)
+def test_units_have_several_spellings(unit, microseconds, tmp_path):
+    results = [t4_result(point, 2.0, unit=unit) for point in configurations()]
+    space = read_space(written(tmp_path, {**t4_space(), "results": results}))
+    assert space.results[0].figure == pytest.approx(2.0 * microseconds)
+
+
 def test_a_cache_is_read_also_when_an_interrupted_run_left_it_open(tmp_path):
     text = json.dumps(cache_space(), indent=0)
     closed = read_space(written(tmp_path, text, "gemm.json"))
