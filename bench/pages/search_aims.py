@@ -80,9 +80,9 @@ def _fastest() -> Row:
 def _rates() -> Iterable[Line]:
     name = f"trials a minute, one H200, {_cores(RATE)} cores, first search of a process"
     yield _line(name, 1000.0, _fastest()["trials_per_minute"], RATE, least=True)
-    for result in TWO_RESULTS:
-        name = f"two GPUs against one, {_workload(result)}"
-        yield _line(name, 1.8, find_result(result)["gain"], result, least=True)
+    for source, run in _two():
+        name = f"two GPUs against one, {_workload(run)}"
+        yield _line(name, 1.8, run["gain"], source, least=True)
 
 
 def _tuner() -> Iterable[Line]:
@@ -94,15 +94,24 @@ def _tuner() -> Iterable[Line]:
 
 def _idle() -> Iterable[Line]:
     yield _line("idle share of one GPU", 0.2, _largest_idle(_fastest()), RATE, least=False)
-    for result in TWO_RESULTS:
-        (row,) = (row for row in rows(result) if row["search"] == "several")
-        name = f"idle share of each of two GPUs, {_workload(result)}"
-        yield _line(name, 0.2, _largest_idle(row), result, least=False)
+    for source, run in _two():
+        (row,) = (row for row in run["rows"] if row["search"] == "several")
+        name = f"idle share of each of two GPUs, {_workload(run)}"
+        yield _line(name, 0.2, _largest_idle(row), source, least=False)
 
 
-def _workload(result: str) -> str:
-    """The workload that the searches of a result had."""
-    (name,) = find_result(result)["plan"]["workloads"]
+def _two() -> Iterable[tuple[str, Row]]:
+    """The searches on two GPUs, each with its result's name; `long` is a second workload."""
+    for source in TWO_RESULTS:
+        result = find_result(source)
+        yield source, result
+        if "long" in result:
+            yield source, result["long"]
+
+
+def _workload(run: Row) -> str:
+    """The workload that the searches of a run had."""
+    (name,) = run["plan"]["workloads"]
     return f"`{name}`"
 
 
