@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from greenfast.app.cli.import_source import ENTRY, Entry, ImportedArgument, without_comments
 from greenfast.search.errors import UsageError
-from greenfast.search.oracle.storage import DTYPES
 
 BEFORE = "_before"
 COPY_THREADS = 256
@@ -99,6 +98,8 @@ def _element(output: ImportedArgument, entry: Entry) -> str:
     declared = next(each for each in entry.parameters if each.name == output.name)
     if declared.dtype:
         return f"{output.name}[i] = {output.before}[i]"
+    from greenfast.search.oracle.storage import DTYPES  # NumPy: no help needs it
+
     word = WORDS[DTYPES[output.dtype].itemsize]
     return f"(({word}*){output.name})[i] = ((const {word}*){output.before})[i]"
 

@@ -1,6 +1,6 @@
 """Write the emulator's lists of macros that NVRTC and CUDA's headers define.
 
-    .venv/bin/python bench/correctness/header_macros.py
+    python -m bench.correctness.header_macros
 
 Run after a change of CUDA's release or of the stand-in headers. It asks the installed NVRTC, for
 each header that a text may include, which of all names in CUDA's headers and in NVRTC's libraries
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.command_line import script_parser
 from greenfast.search.targets.emulator.device_preprocessor import UNKNOWN_MACROS, macro_flags
 from greenfast.search.targets.emulator.header_macros import (
     CONSTANTS,
@@ -135,6 +136,7 @@ def write_unknown(names: Iterable[str]) -> None:
 
 
 def main() -> None:
+    script_parser(__doc__).parse_args()
     toolkit = find_toolkit()
     nvrtc, names = Nvrtc(toolkit), candidates(toolkit)
     flags = (flag for arch in ARCHITECTURES for flag in macro_flags(arch))

@@ -282,11 +282,10 @@ def explain(operation: Any, *inputs: Any, **settings: Any) -> Explanation:
         )
     if not inputs:
         return _explained_shape(OPERATIONS[name], settings)
-    needed = {"attention": ("q", "k", "v"), "linear": ("x", "weight")}.get(name, ())
-    if len(inputs) < len(needed):
-        raise UsageError(
-            f"{name} takes {', '.join(needed)}; got {len(inputs)} of them", code="missing_input"
-        )
+    known = {"attention": ("q, k and v", 3), "linear": ("x and weight", 2)}
+    words, least = known.get(name, ("", 0))
+    if len(inputs) < least:
+        raise UsageError(f"{name} takes {words}; got {len(inputs)}", code="missing_input")
     device = _device_of(inputs[0])
     kernels = set_of(OPERATIONS[name], device)
     state = _state(name, inputs, settings)

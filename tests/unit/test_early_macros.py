@@ -22,7 +22,7 @@ GF, CUDA = '#include "gf/async_copy.cuh"\n', "#include <cuda_fp16.h>\n"
         ("#define __syncwarp(...)\n" + CUDA, "__syncwarp"),
         ("#define __hmma_m16n16k16_ld_b __hmma_m16n16k16_ld_a\n" + CUDA, "__hmma_m16n16k16_ld_b"),
         ("#define _CG_QUALIFIER\n" + CUDA, "_CG_QUALIFIER"),
-        ("#define shfl_xor shfl\n" + CUDA, "shfl_xor"),
+        ("#define shfl_xor shfl\n#include <cooperative_groups.h>\n", "shfl_xor"),
         ("%:define if(x) while (x)\n" + CUDA + GF, "if"),
         ("#define push 1\n#pragma pack(push)\n", "push"),
     ],

@@ -35,6 +35,13 @@ _HARMLESS = re.compile(r"\w*_(?:H|HPP|CUH|CU|CH)_*|__CUDA_NO_\w+")
 _PACK = re.compile(r"pragma[^\n]*\bpack\b|_Pragma")
 _PACK_WORDS = ("pack", "push", "pop")  # NVRTC expands macros in the pragma
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_INCLUDED = re.compile(r'#\s*include\s*[<"]([^<>"]+)[>"]')
+# A function, a type or macro where it is declared, and types of vectors such as float4.
+_DECLARED = re.compile(
+    r"[A-Za-z_]\w*(?=\s*\()|(?<=struct )\w+|(?<=class )\w+|(?<=using )\w+|(?<=define )\w+"
+    r"|\b[a-z]+[1-4]\b"
+)
+OWN = "gf_emulator"  # the folder of the emulator's own files, which CUDA's headers do not have
 _HEADER = re.compile(r'[<"]([^<>"]+)[>"]')
 
 
@@ -62,7 +69,7 @@ def refused_macro(text: str, file: str, include_dirs: Sequence[Path]) -> Refused
 
 def _is_taken(macro: str, header: str, include_dirs: Sequence[Path]) -> bool:
     """Whether a header, or what it includes, uses this name."""
-    if header in STANDARD_HEADERS:
+    if header.removeprefix("cuda/std/") in STANDARD_HEADERS:  # the host's own, under both names
         return False
     if macro in KEYWORDS or _COMPILERS.fullmatch(macro):
         return True
@@ -70,13 +77,36 @@ def _is_taken(macro: str, header: str, include_dirs: Sequence[Path]) -> bool:
         return macro in _names(tuple(folder / "gf" for folder in include_dirs))
     if _RESERVED.match(macro):  # CUDA's headers call the compiler by names that only they know
         return not _HARMLESS.fullmatch(macro)
-    return not macro.isupper() and macro in _names((STAND_INS,))
+    return not macro.isupper() and macro in _names_behind(header)
 
 
 @lru_cache(maxsize=8)
 def _names(folders: tuple[Path, ...]) -> frozenset[str]:
     texts = (path.read_text() for path in _headers(folders))
     return frozenset(name for text in texts for name in _NAME.findall(_without_comments(text)))
+
+
+@lru_cache(maxsize=64)
+def _names_behind(header: str) -> frozenset[str]:
+    """What the emulator and cuda*.h declare, and every name in what a header includes.
+
+    Parameters count there alone: a macro `threads` changes cooperative_groups.h, not cuda_fp16.h.
+    """
+    everywhere = [*_headers([STAND_INS / OWN]), *sorted(STAND_INS.glob("cuda*.h"))]
+    declared = (_DECLARED.findall(_without_comments(path.read_text())) for path in everywhere)
+    names = {name for found in declared for name in found}
+    seen: set[Path] = set()
+    todo = [STAND_INS / header]
+    while todo:
+        path = todo.pop()
+        if path in seen or not path.is_file() or path.parent.name == OWN:
+            continue
+        seen.add(path)
+        text = _without_comments(path.read_text())
+        names.update(_NAME.findall(text))
+        for name in _INCLUDED.findall(text):
+            todo += [STAND_INS / name, path.parent / name]
+    return frozenset(names)
 
 
 def _headers(folders: Iterable[Path]) -> list[Path]:
