@@ -88,22 +88,21 @@ def _names(folders: tuple[Path, ...]) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _names_behind(header: str) -> frozenset[str]:
-    """What the emulator and cuda*.h declare, and every name in what a header includes.
+    """The names in a header's stand-in and in what it includes.
 
-    Parameters count there alone: a macro `threads` changes cooperative_groups.h, not cuda_fp16.h.
+    Of the emulator's own files it is what they declare, since CUDA's headers have other parameters:
+    a macro `threads` changes cooperative_groups.h, and not cuda_fp16.h.
     """
-    everywhere = [*_headers([STAND_INS / OWN]), *sorted(STAND_INS.glob("cuda*.h"))]
-    declared = (_DECLARED.findall(_without_comments(path.read_text())) for path in everywhere)
-    names = {name for found in declared for name in found}
+    names: set[str] = set()
     seen: set[Path] = set()
     todo = [STAND_INS / header]
     while todo:
         path = todo.pop()
-        if path in seen or not path.is_file() or path.parent.name == OWN:
+        if path in seen or not path.is_file():
             continue
         seen.add(path)
         text = _without_comments(path.read_text())
-        names.update(_NAME.findall(text))
+        names.update((_DECLARED if path.parent.name == OWN else _NAME).findall(text))
         for name in _INCLUDED.findall(text):
             todo += [STAND_INS / name, path.parent / name]
     return frozenset(names)
