@@ -215,6 +215,8 @@ def _elsewhere(name: str, arguments: tuple[Any, ...], out: Any, settings: dict[s
         raise UsageError(
             "out cannot be written: arrays converted through DLPack are read-only", code="bad_call"
         )
+    if framework_of(arguments[0]) is None:
+        through_dlpack(arguments[0])  # which says so where it is no tensor
     result = public(name)(*map(_shared, arguments), **settings)
     if isinstance(result, tuple):
         return tuple(returned_like(arguments[0], item) for item in result)

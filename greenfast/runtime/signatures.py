@@ -119,6 +119,8 @@ def linear_tensors(tensors: Mapping[str, TensorFacts]) -> dict[str, TensorFacts]
 def linear_call(tensors: Mapping[str, TensorFacts], activation: str) -> Call | Refused:
     """a [M, K], b [N, K], and where the call has them bias [N] and residual [M, N]."""
     option = activation_option(activation)
+    if "b" not in tensors:
+        return Refused("the call has no weight")
     ranks = {"a": 2, "b": 2, "bias": 1, "residual": 2}
     if any(len(facts.shape) != ranks[name] for name, facts in tensors.items()):
         return Refused("weight is not of the form [N, K], or bias not a vector", always=True)

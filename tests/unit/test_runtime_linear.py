@@ -6,6 +6,7 @@ import pytest
 from runtime_bundles import SETS, built_stub, use
 
 import greenfast
+from greenfast.runtime import front
 from greenfast.runtime.calls import Call, Prepared, Refused, prepare
 from greenfast.runtime.operation import completed, read_operation, sizes
 from greenfast.runtime.program import TensorFacts, contiguous_strides
@@ -80,6 +81,12 @@ def test_an_unknown_activation_is_refused_with_the_known_ones():
     with pytest.raises(UsageError, match="unknown activation 'gelu'") as caught:
         linear_call({"a": tensor(8, 24), "b": tensor(16, 24)}, "gelu")
     assert caught.value.code == "bad_activation" and "gelu_tanh" in caught.value.mend
+
+
+@pytest.mark.parametrize("name", ["attention", "linear", "rms_norm"])
+def test_what_is_no_tensor_is_refused(name):
+    with pytest.raises(UsageError, match="list is not a tensor"):
+        getattr(front, name)([1.0], [2.0], [3.0])
 
 
 def test_explain_tells_the_kernel_of_a_layer():
