@@ -231,9 +231,9 @@ class Settings:
         _check_token("GREENFAST_SUBMIT_TOKEN", self.submit_token)
         if self.token and self.token == self.submit_token:
             raise UsageError(
-                "GREENFAST_SUBMIT_TOKEN is GREENFAST_TOKEN",
+                "GREENFAST_SUBMIT_TOKEN and GREENFAST_TOKEN are the same",
                 code="weak_token",
-                mend="a role needs a token of its own",
+                mend="give GREENFAST_SUBMIT_TOKEN another secret",
             )
         return self
 
@@ -274,7 +274,7 @@ def _check_token(variable: str, token: str) -> None:
         raise UsageError(
             f"{variable} has {len(token)} characters",
             code="weak_token",
-            mend=f"{SHORTEST_TOKEN} or more, for example from `openssl rand -hex 16`",
+            mend=f"use {SHORTEST_TOKEN} or more, for example from `openssl rand -hex 16`",
         )
     if not token.isascii() or any(character.isspace() for character in token):
         raise UsageError(

@@ -261,7 +261,7 @@ def _tensor(arguments: Mapping[str, Any], name: str) -> Any:
 
 
 def _dtype(tensor: Any, *, lowered: bool = False) -> str:
-    """The type that the operation computes with; autocast lowers that of some operations."""
+    """The type that the operation computes with; autocast lowers it for some operations."""
     import torch
 
     dtype = tensor.dtype
@@ -309,7 +309,7 @@ def _functions() -> dict[Any, str]:
 class _Wrappers:
     """Replaces built-in functions of `torch.nn.functional` while a block runs.
 
-    TorchScript knows built-in functions by their identity, so it is told of the replacements.
+    TorchScript knows built-in functions by their identity, so it needs to know the replacements.
     `rms_norm` is Python, which TorchScript compiles, so it stays.
     """
 

@@ -49,7 +49,7 @@ ON = {
         "templates": ["scalar", "wmma"],
     },
 }
-READY_S = 180.0  # a first start from a slow disk; a service that ends is told at once
+READY_S = 180.0  # a first start from a slow disk; a service that ends is reported at once
 PRINT_EVERY_S = 5.0
 
 

@@ -402,7 +402,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Faulted:
-    """Our fault: retried, then reported as ours; no strategy is told."""
+    """A fault of greenfast or the machine: retried, then reported, and hidden from strategies."""
 
     stage: Stage
     code: str

@@ -38,7 +38,7 @@ def wrong_launch(
         ran_on = replace(device, multiprocessors=count)
         values = resolve(template, parameters, compiled, ran_on).values
         expected = {"tensor_maps": None, **launch_texts(template, values)}
-        if "entries" in launch:  # that of a tuning
+        if "entries" in launch:  # of a tuning bundle
             expected |= launch_numbers(kernel, template, values, dict(compiled))
         else:
             expected["workloads"] = [

@@ -20,7 +20,7 @@ from greenfast.search.kernels.spec import KernelSpec
 def foreign_files(
     catalogue: Catalogue, bundle: OpenedBundle, stated: KernelSpec, *, rendered: bool
 ) -> str:
-    """What would be done with files of the bundle that differ from those of the catalogue.
+    """How files of the bundle that differ from the catalogue's would be used.
 
     `stated` is the kernel of the bundle's files. Empty where none differs.
     """

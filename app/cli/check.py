@@ -226,7 +226,7 @@ def _launch_of(cuda_file: str, launch: Path | None, flags: LaunchFlags) -> Path 
     if any(vars(flags).values()):
         raise UsageError(
             "--launch and --entry, --grid, --block, --smem, --cluster, --arg or --data "
-            "are two ways to say the same; give one of them",
+            "exclude each other; give one of them",
             code="bad_command_line",
         )
     return launch
@@ -257,7 +257,7 @@ def _sizes(option: str, text: str | None) -> tuple[int, int, int]:
     parts = (text or "1").replace("x", ",").split(",")
     if not 1 <= len(parts) <= 3 or not all(part.strip().isdecimal() for part in parts):
         raise UsageError(
-            f"--{option} {text!r} is one to three whole numbers from 1",
+            f"--{option} {text!r} must be one to three whole numbers above 0",
             code="bad_command_line",
             mend=f"--{option} 64 or --{option} 8,4,1",
         )

@@ -186,7 +186,7 @@ def _database(services: Services) -> str:
 
 
 def _driver(services: Services) -> Check:
-    """The driver, and whether it loads NVRTC's cubins: not those of a newer major version.
+    """The driver, and whether it loads NVRTC's cubins: not cubins of a newer major version.
 
     A toolkit that is missing has a row of its own.
     """

@@ -34,7 +34,7 @@ MODELLED = "On an emulator times are modelled: those within the band cannot be d
 
 @dataclass(frozen=True)
 class Order:
-    """What a run is asked for."""
+    """The request for a run."""
 
     kernel: str
     run: str
@@ -84,7 +84,7 @@ class Individual:
 class Event:
     """What happened to a proposal: a judged trial, or the reason why there is none."""
 
-    number: int  # of the trial, from 1; of a failure that of the next one
+    number: int  # of the trial, from 1; for a failure, of the next trial
     individual: Individual | None
     failure: str = ""
 

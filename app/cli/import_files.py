@@ -59,7 +59,7 @@ def _kernel_toml(imported: Imported) -> str:
 
 
 def _is_fixed(name: str) -> bool:
-    """Whether a dim stands for a number in a shape."""
+    """Whether a dim names a number of a shape."""
     return name.startswith("size_") and name[5:].isdigit()
 
 

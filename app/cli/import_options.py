@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 CudaFile = Annotated[
-    Path, typer.Argument(metavar="FILE.cu", help="The plain kernel, or a Kernel Tuner script.")
+    Path,
+    typer.Argument(metavar="FILE.cu", help="The plain kernel, or a Kernel Tuner script (.py)."),
 ]
 Name = Annotated[
     str | None,

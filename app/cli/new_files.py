@@ -58,7 +58,7 @@ def target_root(given: Path | None) -> Path:
 def write_kernel(root: Path, name: str, files: Mapping[str, str]) -> Path:
     """Write the files of a new kernel and return its folder; UsageError when it exists.
 
-    They are written beside their place and renamed, so that nobody sees a part of them.
+    They are written beside their place and renamed, so that no one sees half of them.
     """
     folder = root / name
     if os.path.lexists(folder):

@@ -166,7 +166,7 @@ def say_who_works(silence: Silence | None, search_id: str) -> None:
 def follow(services: Services, search_id: str, name: str, stop: Stop) -> RunReport | Claim:
     """Print another worker's progress until the search ends or `stop` is requested.
 
-    Returns a claim instead as soon as nobody else holds the search.
+    Returns a claim instead as soon as the search is free.
     """
     seen = -1
     while not stop.requested:

@@ -38,6 +38,7 @@ def toolkit(
         Path | None,
         typer.Option(
             "--wheels",
+            metavar="FOLDER",
             exists=True,
             file_okay=False,
             help="With install: a folder of wheel files to use, without a network.",

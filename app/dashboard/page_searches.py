@@ -121,7 +121,7 @@ def searches_page(
 
 @dataclass(frozen=True)
 class FirstSearch:
-    """A small search that one click starts; `fields` are those of the form."""
+    """A small search that one click starts; `fields` are the form's."""
 
     kernel: str
     workload: str

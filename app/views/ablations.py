@@ -83,7 +83,7 @@ def run_ablation(
 ) -> AblationOut:
     """Measure what is missing of a winner's ablation, and return all of it.
 
-    Each arm is stored when it is measured, so an interrupted ablation goes on where it ended.
+    Each arm is stored when it is measured, so an interrupted ablation continues where it stopped.
     Features come before numbers; none begins after `go_on` was false.
     """
     store = services.store

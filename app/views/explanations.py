@@ -127,7 +127,7 @@ def explained(
 
 
 def stored_explanation(store: Store, search_id: str, number: int) -> ExplanationOut | None:
-    """None where nobody has looked into the trial yet."""
+    """None if the trial has not been explained yet."""
     notes = store.notes(search_id, NoteKind.EXPLANATION, number)
     if not notes:
         return None

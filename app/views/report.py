@@ -359,5 +359,7 @@ def require_report(services: Services, name: str) -> ReportOut:
     """The report; UsageError `no_trials` for a search that has none yet."""
     report = report_of(services, name)
     if not any(search.trials for search in report.searches):
-        raise UsageError(f"{name} has no recorded trial yet", code="no_trials", mend="wait for it")
+        raise UsageError(
+            f"{name} has no recorded trial yet", code="no_trials", mend="wait for the first"
+        )
     return report

@@ -47,7 +47,7 @@ LOCK = "submissions.lock"
 LOOK_S = 0.05  # between two looks at its lock
 MOST_REPEATS = 20  # earlier searches of one source that are compared
 WAITING = (SearchStatus.QUEUED, SearchStatus.RUNNING)
-# What decides a verdict beside the source and its launches. A seed decides where it is asked for.
+# What decides a verdict beside the source and its launches; and a seed, if one is given.
 DECIDING = (
     "kernel_digest",
     "compiled",
@@ -207,7 +207,7 @@ def _judged_before(
     services: Services, plan: SearchPlan, files: KernelFiles, seed: int | None
 ) -> str | None:
     """An earlier search that judges the same under the same conditions, or None."""
-    assert plan.submitted is not None, "the plan is that of a submission"
+    assert plan.submitted is not None, "the plan is a submission's"
     store = services.store
     earlier = store.submissions(plan.kernel, plan.submitted.template, limit=MOST_REPEATS).items
     for row in earlier:

@@ -1,4 +1,4 @@
-"""Candidates rendered twice: with the templates of one folder, and with those of another."""
+"""Candidates rendered twice, with the templates of two folders."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def is_out_of_place(label: str, shape: Shape) -> bool:
 
 
 def measure_shapes(run: Run) -> None:
-    """The whole pool and the peers on those of the sixty shapes that may be tuned on."""
+    """The whole pool and the peers, on the thirty of the sixty shapes that may be tuned on."""
     rows: list[Row] = []
     for shape in shapes():
         if shape.tuned and run.has_time:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
+from enum import EnumType
 from pathlib import Path
 from typing import Any
 
@@ -226,14 +227,16 @@ def _command_section(name: str, command: Any) -> str:
         return "\n\n".join(_command_section(f"{name} {key}", each) for key, each in inner.items())
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [
-        each for each in command.params if each.param_type_name == "option" and each.name != "help"
+        each
+        for each in command.params
+        if each.param_type_name == "option" and each.name != "help" and not each.hidden
     ]
     usage = " ".join((name, *map(_in_usage, arguments), *(["[OPTIONS]"] if options else [])))
     blocks = [f"### {name}", f"Usage: `{usage}`", _help(command.help or "")]
     rows = [(f"`{_metavar(each)}`", each.help or "") for each in arguments]
     for option in options:
         words = ", ".join(f"`{word}`" for word in (*option.opts, *option.secondary_opts))
-        takes = "" if option.is_flag else f" `{option.metavar or 'VALUE'}`"
+        takes = "" if option.is_flag else f" `{_value(option)}`"
         rows.append((words + takes, option.help or ""))
     if rows:
         lines = [f"| {_cell(left)} | {_cell(right)} |" for left, right in rows]
@@ -241,6 +244,13 @@ def _command_section(name: str, command: Any) -> str:
             "\n".join(("| | |", "|---|---|", *(line.replace("| `", "| `") for line in lines)))
         )
     return "\n\n".join(filter(None, blocks))
+
+
+def _value(option: Any) -> str:
+    """The word for an option's value, or its choices."""
+    kind = option.type_descriptor.annotation
+    choices = "|".join(kind) if isinstance(kind, EnumType) else ""
+    return str(option.metavar or choices or "VALUE")
 
 
 def _in_usage(argument: Any) -> str:

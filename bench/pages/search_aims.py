@@ -63,7 +63,7 @@ def _quality() -> Iterable[Line]:
         ]
         ratios.append(_middle(row, 5) / min(theirs))
     name = (
-        f"evaluations to 5 %, relative to Kernel Tuner's best, the worst of {len(ratios)} other spaces"
+        f"evaluations to 5 %, relative to Kernel Tuner's best, worst of {len(ratios)} other spaces"
     )
     yield _line(name, 0.7, max(ratios), QUALITY, least=False)
     scores = {row["strategy"]: row["score"] for row in rows(QUALITY, "strategy")}

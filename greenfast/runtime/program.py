@@ -31,7 +31,7 @@ LARGEST_SCRATCH_BYTES = 16 * 2**30
 MOST_THREADS = 1024
 POINTER_BYTES = 8
 MAP_BYTES = 128  # and the alignment that is used here; the driver asks for 64
-LARGEST_SHARED_BYTES = 2**20  # above that of any GPU; the driver refuses what its GPU lacks
+LARGEST_SHARED_BYTES = 2**20  # more than any GPU has; the driver refuses what its GPU lacks
 
 Sizes = tuple[int, int, int]
 Strides = tuple[int, ...]
@@ -439,7 +439,7 @@ def _tensor_maps(
 
 
 def _map_strides(facts: TensorFacts, axes: tuple[int, ...], item_bytes: int) -> list[int]:
-    """Strides in elements; that of an axis of one element is never used, and may be anything."""
+    """Strides in elements. An axis of one element never uses its stride; it may be anything."""
     unused = max(UNIT_BYTES // item_bytes, 1)
     return [facts.strides[axis] if facts.shape[axis] > 1 else unused for axis in axes]
 

@@ -48,7 +48,7 @@ _sdpa = torch.nn.functional.scaled_dot_product_attention
 _stream, _device, _one_device = current_stream, current_device, one_device
 DEVICES = ("cuda",)  # whose calls become an operator in a graph
 BOTTOM_RIGHT = "causal_bottom_right"  # the mask that PyTorch's operation does not have
-SHADOWS = (FakeTensor, FunctionalTensor)  # what stands for a tensor while a graph is made
+SHADOWS = (FakeTensor, FunctionalTensor)  # the tensors of graphs that are being traced
 
 
 _attention: dict[Any, Ready | Refused] = {}
@@ -199,7 +199,7 @@ def prepared_attention(given: AttentionArguments, mask: str) -> Prepared | Refus
 
 
 def library_attention(given: AttentionArguments, mask: str) -> tuple[Any, Any]:
-    """PyTorch's attention with this mask, and the log-sum-exp where it is asked for."""
+    """PyTorch's attention with this mask, and with the log-sum-exp if requested."""
     q, k, v, attn_mask, dropout_p, *_ = given
     if not given.return_lse and mask != BOTTOM_RIGHT:
         q, k, v = evenly_laid(q), evenly_laid(k), evenly_laid(v)

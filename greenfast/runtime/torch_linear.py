@@ -23,7 +23,7 @@ from greenfast.runtime.torch_ready import (
 
 MOST_SIGNATURES = 4096  # kept; beyond them all are prepared again
 DEVICES = ("cuda",)  # whose calls become an operator in a graph
-SHADOWS = (FakeTensor, FunctionalTensor)  # what stands for a tensor while a graph is made
+SHADOWS = (FakeTensor, FunctionalTensor)  # the tensors of graphs that are being traced
 
 _is_compiling = torch.compiler.is_dynamo_compiling
 _grad_enabled = torch.is_grad_enabled
@@ -111,7 +111,7 @@ def _first(given: LinearArguments, options: Any, known: Ready | Refused | None) 
     if any(type(tensor) in SHADOWS for tensor in tensors):
         return _operator(given)
     state = known if type(known) is Refused else prepared_linear(*given)
-    if isinstance(state, Ready):  # its memory did not fit, which is told here
+    if isinstance(state, Ready):  # its memory did not fit; the reason is given here
         state = Refused("a tensor is not aligned to 16 bytes")
     if isinstance(state, Refused):
         tell("linear", state.why)

@@ -22,7 +22,7 @@ from greenfast.runtime.torch_ready import (
     one_device,
 )
 
-MOST_SIGNATURES = 4096  # kept; beyond them all are kept anew
+MOST_SIGNATURES = 4096  # kept; beyond that, the table is emptied
 VALUES = frozenset((str, int, float, bool, type(None)))  # of options and constants
 _is_compiling = torch.compiler.is_dynamo_compiling
 

@@ -280,7 +280,7 @@ def _time_us(timings: Iterable[Timing]) -> float | None:
 
 
 def begin(context: EvaluationContext, winner: Candidate, space: Space) -> Ablation:
-    """The winner itself, evaluated anew. Fault where it has no verdict or is wrong by now."""
+    """Evaluate the winner again. A Fault if it gets no verdict, or is wrong now."""
     context.target.prepare()
     done = evaluate(winner, replace(context, baseline=None))
     if isinstance(done.verdict, Faulted):
@@ -289,7 +289,7 @@ def begin(context: EvaluationContext, winner: Candidate, space: Space) -> Ablati
         raise Fault(
             f"the winner is wrong when it is evaluated again: {done.verdict.sentence}",
             code="winner_wrong",
-            mend="`greenfast recheck` looks at it, and the search's files have not changed",
+            mend="its files have not changed, so look for a race with `greenfast check`",
         )
     against = replace(context, baseline=winner, min_gain=0.0)
     subject = prepared(against, winner) if context.target.measures else None

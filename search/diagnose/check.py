@@ -63,7 +63,7 @@ def check_program(
         raise UsageError(
             f"{target.name} has no safety checks",
             code="cannot_check",
-            mend="--target emulator:h200",
+            mend="use --target emulator:h200",
         )
     done = list(checked)
     if is_called_once:  # what it leaves in `__device__` memory may be its result

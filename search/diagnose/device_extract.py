@@ -291,8 +291,9 @@ class DeviceCode:
             if len(declaration.names) > 1 or any(token.text == "=" for token in tokens):
                 place = self.source.place(tokens[0].start)
                 raise UsageError(
-                    f"{place}: {name} has a value in the text, or is declared with others",
+                    f"{place}: {name} has a value in the text, or is declared together with others",
                     code="bad_data",
+                    mend="declare it alone and without a value, or leave out its --data",
                 )
             values[declaration.first] = value
         return values

@@ -56,7 +56,7 @@ def resolved(
         raise UsageError(
             f"the entry {text!r} is not a valid kernel name",
             code="unknown_entry",
-            mend="foo, ns::foo, foo<float, 4>, or foo(float*, int) for one of several overloads",
+            mend="write foo, ns::foo, foo<float, 4>, or foo(float*, int) for an overload",
         )
     name, arguments, types = match[1], match[2], match[3]
     named = [each for each in kernels if each.name == name or each.name.endswith("::" + name)]

@@ -194,7 +194,7 @@ def _three(table: Table, key: str, *default: int) -> tuple[int, int, int]:
         type(size) is int and 1 <= size < 2**31 for size in sizes
     ):
         raise SpecError(
-            f"{table.where}: {key} is one to three whole numbers from 1, not {given!r}",
+            f"{table.where}: {key} must be one to three whole numbers above 0, not {given!r}",
             code="bad_spec",
         )
     x, y, z = (*sizes, 1, 1)[:3]

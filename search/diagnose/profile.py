@@ -214,7 +214,7 @@ def _no_profile(text: str) -> UsageError:
         return UsageError(
             "Nsight Compute does not support this GPU or driver",
             code="profiling_unsupported",
-            mend="install a newer Nsight Compute; `ncu --version` says which one this is",
+            mend="install a newer Nsight Compute; `ncu --version` shows which one is installed",
         )
     errors = [
         line.partition("==ERROR==")[2].strip() for line in text.splitlines() if "==ERROR==" in line

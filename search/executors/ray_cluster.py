@@ -198,7 +198,7 @@ def _require_answer(address: str) -> None:
         raise UsageError(
             f"{address!r} is not the address of a Ray cluster",
             code="bad_address",
-            mend="HOST:PORT of its head, or auto",
+            mend="give HOST:PORT of its head, or auto",
         )
     try:
         socket.create_connection((host, int(port)), CONNECT_S).close()

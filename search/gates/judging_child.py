@@ -48,7 +48,7 @@ NO_SOURCE = RenderedSource("", "", (), "", (), False)
 
 
 class AskingTarget(Runner):
-    """The target of the parent, which is asked to run this process's problems."""
+    """The parent's target: it runs the problems of this process."""
 
     measures = True
 

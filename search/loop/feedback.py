@@ -1,4 +1,4 @@
-"""What a strategy is told of a trial: an objective, that it was wrong, or nothing."""
+"""The feedback of a trial to the strategy: an objective, infeasible, or nothing."""
 
 from __future__ import annotations
 

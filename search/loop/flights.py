@@ -39,7 +39,7 @@ class Flight:
     proposal: Proposal
     source: RenderedSource | None
     future: Future[Evaluated]
-    recalled: Recalled | None = None  # the verdict is that of an earlier search
+    recalled: Recalled | None = None  # the verdict comes from an earlier search
     # The verdict before the safety check, from the moment at which the time is known.
     timed: Future[Verdict] = field(default_factory=Future)
     heard: Heard | None = None  # None: the strategy was not told yet

@@ -40,7 +40,7 @@ class Stopping:
             self.above_bound = min(self.above_bound, _above_bound(evidence.timings))
 
     def go_on(self) -> None:
-        """Count anew where the rule has ended the search before, so that it can be extended."""
+        """Restart the count if the rule has ended the search, so that it can be extended."""
         if self.why:
             self.best_at = self.trials
 

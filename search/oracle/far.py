@@ -1,4 +1,4 @@
-"""Layouts whose strides exceed 2^32 elements, for which nobody needs so much memory.
+"""Layouts whose strides exceed 2^32 elements, without the memory in between.
 
 A kernel that computes an offset in 32 bits is correct until a tensor holds 2^31 elements, and no
 check is that large. Strides are arguments, though: the parts of a small tensor can lie far apart,

@@ -232,7 +232,7 @@ def launches(template: TemplateSpec, values: Mapping[str, Value]) -> tuple[Launc
                 f"template {template.name}, launch {launch.entry}: a grid of "
                 f"{' x '.join(map(str, grid))} blocks",
                 code="bad_grid",
-                mend="a grid has no block, or more, at every size: max(N - 1, 0)",
+                mend="make it 0 or more at every size, for example max(N - 1, 0)",
             )
         if not all(grid):
             continue

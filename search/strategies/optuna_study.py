@@ -139,7 +139,7 @@ class OptunaStrategy(Strategy):
     def _study(self, template: str) -> optuna.Study:
         if template not in self._studies:
             self._studies[template] = optuna.create_study(
-                sampler=self.sampler(0),  # seeded anew for each proposal
+                sampler=self.sampler(0),  # gets a new seed for each proposal
                 directions=["minimize"] * self.options.objectives,
             )
         return self._studies[template]

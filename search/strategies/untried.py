@@ -176,8 +176,8 @@ class DrawnUntried(Untried):
     def _walked(self) -> Items:
         """The next untried point of a walk: few are left that random draws reach.
 
-        The walk goes on where it was. NoneLeft after its last point, or as many steps as a walk of
-        a space may take.
+        The walk continues where it stopped. NoneLeft after its last point, or after as many steps
+        as a walk of a space may take.
         """
         if self._walk is None:
             self._walk = self.space.each_point()

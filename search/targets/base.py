@@ -32,7 +32,7 @@ from greenfast.search.verdict import (
 
 
 class SourceRefused(SpecError):
-    """A candidate's text is no CUDA C++ that a target runs: host code, or a way around a check."""
+    """A candidate's text has host code, evades a check, or is not CUDA C++ for a device."""
 
     code = "source_refused"
 

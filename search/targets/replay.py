@@ -245,7 +245,7 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
             f"replay:{which} holds no {request.mode} times: "
             "the mode of each was chosen by its size",
             code="not_recorded",
-            mend="modes are never compared; leave it out",
+            mend="leave the mode out: times of different modes are never compared",
         )
     require_current(recording, kernel, include_dirs)
     baseline = request.baseline or heading.baseline

@@ -30,7 +30,7 @@ def over_launch_bounds(ptx: str, entries: Sequence[str], threads: int) -> str:
 
 
 def other_clusters(ptx: str, launched: Iterable[tuple[str, Shape]]) -> str:
-    """How the compiled clusters differ from those of the launches; empty when they do not."""
+    """How the compiled clusters differ from the launched ones; empty if they do not."""
     for entry, cluster in launched:
         header = _header(ptx, entry)
         compiled = _CLUSTER.search(header)

@@ -145,7 +145,7 @@ def _missing(wheel: str, place: Place) -> Fault:
 
 
 def _require_one_release(versions: tuple[tuple[str, str], ...], place: Place) -> None:
-    """Refuse a compiler with the headers of another release: nobody tests such a pair."""
+    """Refuse a compiler with the headers of another release, since such pairs are not tested."""
     releases = {
         component: ".".join(version.split(".")[:2])
         for component, version in versions

@@ -86,7 +86,7 @@ def judge_apart(
 ) -> Judgement:
     """The conflicts in a candidate's kernels for these problems, in other orders for each seed.
 
-    `problems` are those of `checked_problems(subject)` or others. It stops at the first problem
+    `problems` come from `checked_problems(subject)` or elsewhere. It stops at the first problem
     with a conflict. Fault where the text does not compile.
     """
     module = build.build_module(

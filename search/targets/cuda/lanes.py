@@ -175,7 +175,7 @@ class Lanes:
                     self._call()
 
     def _call(self) -> None:
-        """Give the free GPUs to those that wait, in their order. It wakes nobody else."""
+        """Give the free GPUs to those that wait, in their order. It wakes no others."""
         for caller in tuple(self._waiting):
             if all(lane.callers >= ROOM for lane in self.lanes):
                 return

@@ -21,7 +21,7 @@ ALIGNMENT = 256
 
 
 def tensor_buffers(tensor: Tensor, check: bool = False) -> Iterator[Buffer]:
-    """The tensor's buffer, or those of its parts; for a checked run, one that knows its gaps."""
+    """The tensor's buffer, or one for each part; in a checked run, one that knows its gaps."""
     fill = "poison" if tensor.starts_poisoned else "image"
     if tensor.spread is None:
         owned = tensor.owned_bytes if check else None

@@ -39,7 +39,7 @@ _MARKER = re.compile(r'#(?:line)? ([0-9]+) ("(?:[^"\\\n]|\\.)*")')
 @dataclass(frozen=True, slots=True)
 class Token:
     kind: str  # marker | pragma | string | character | number | name | punctuator
-    text: str  # a digraph is spelled as what it stands for
+    text: str  # a digraph is replaced by its usual spelling
     start: int  # in the text
     end: int
 

@@ -76,7 +76,7 @@ class Program:
 
 
 class CannotCompile(Fault):
-    """The emulator's compiler refuses a text; `log` is what it says."""
+    """The emulator's compiler refuses a text; `log` holds its messages."""
 
     code = "emulator_unsupported"
 
