@@ -25,11 +25,12 @@ from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case, derived_cases, workload_case
 from greenfast.search.oracle.comparison import Comparison, compare_output
 from greenfast.search.oracle.drawn import drawn_cases
+from greenfast.search.oracle.expected import CaseData, Expected
 from greenfast.search.oracle.far import far_cases
 from greenfast.search.oracle.judged_reference import JUDGEMENTS, weakness_sentence
 from greenfast.search.oracle.not_finite import not_finite_cases
 from greenfast.search.oracle.problem import POISON, Problem, Tensor, lay_out
-from greenfast.search.oracle.reference import CaseData, Expected, kernel_module, precompute
+from greenfast.search.oracle.reference import kernel_module, precompute
 from greenfast.search.space.space import Resolved, resolve
 from greenfast.search.targets.base import Execution
 from greenfast.search.verdict import (

@@ -29,13 +29,8 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import Argument, KernelSpec
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.reference import (
-    CaseData,
-    Expected,
-    frobenius_norm,
-    guard_of,
-    kernel_module,
-)
+from greenfast.search.oracle.expected import CaseData, Expected, frobenius_norm
+from greenfast.search.oracle.reference import guard_of, kernel_module
 
 FLOAT32_ROUNDOFF = 2.0**-24
 # Where an option of the case says tf32, both factors of each product are rounded to 11 bits: an

@@ -16,7 +16,7 @@ import numpy as np
 from greenfast.search.kernels.spec import Argument, KernelSpec
 from greenfast.search.oracle.accumulation import accumulation_error, cancellation_error
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.reference import CaseData, Expected, frobenius_norm
+from greenfast.search.oracle.expected import CaseData, Expected, frobenius_norm
 
 FROBENIUS_FACTOR = 2.0  # against a float64 model in which only stored values are rounded
 

@@ -16,7 +16,8 @@ import numpy as np
 from greenfast.search.kernels.spec import Argument, KernelSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.comparison import compare_output
-from greenfast.search.oracle.reference import CaseData, kernel_module
+from greenfast.search.oracle.expected import CaseData
+from greenfast.search.oracle.reference import kernel_module
 from greenfast.search.oracle.storage import DTYPES
 
 DataOf = Callable[[Case], CaseData]

@@ -18,7 +18,7 @@ from greenfast.search.kernels.expressions import Expression, Value
 from greenfast.search.kernels.spec import Argument, KernelSpec, TemplateSpec
 from greenfast.search.oracle import far
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.reference import CaseData
+from greenfast.search.oracle.expected import CaseData
 from greenfast.search.oracle.storage import DTYPES, SCALAR_FORMATS
 from greenfast.search.oracle.tensor_maps import tensor_maps
 from greenfast.search.space.space import Resolved

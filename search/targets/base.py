@@ -16,8 +16,9 @@ from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.expected import CaseData
 from greenfast.search.oracle.problem import Problem
-from greenfast.search.oracle.reference import CaseData, case_data, inputs_alone
+from greenfast.search.oracle.reference import case_data, inputs_alone
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Space
