@@ -169,7 +169,6 @@ def check(
     from greenfast.search.diagnose.plain import PlainOptions
 
     require_folder(output)
-    form = Format.JSON if as_json else form
     services = Services(Settings.from_environment())
     try:
         if launch is not None or entry is not None or Path(subject).suffix in CUDA_ENDINGS:
@@ -180,19 +179,13 @@ def check(
             options = PlainOptions(tuple(defines or ()), includes, seed or 0, timeout)
             outcome = check_file(services, Path(subject), given, target, options, is_strict=strict)
         else:
-            request = TrialRequest(
-                subject,
-                _required_template(subject, template),
-                preset,
-                tuple(settings or ()),
-                tuple(workload or ()),
-                target,
-                seed,
-            )
+            named, values = _required_template(subject, template), tuple(settings or ())
+            shapes = tuple(workload or ())
+            request = TrialRequest(subject, named, preset, values, shapes, target, seed)
             outcome = check_candidate(services, request, is_strict=strict)
     finally:
         services.close()
-    show(outcome, form, output)
+    show(outcome, Format.JSON if as_json else form, output)
     return EXIT_FINDINGS if outcome.report.findings else EXIT_CLEAN
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from greenfast.search.targets.emulator.build import EmulatorBuild
-from greenfast.search.targets.emulator.source_text import Refused
+from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.source_tokens import line_directive
 
 COMPILE_DEADLINE_S = 60.0
