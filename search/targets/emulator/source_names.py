@@ -93,7 +93,7 @@ def refuse_stamp(rewriting: Rewriting, token: Token) -> None:
 
 
 def _specialised(tokens: tuple[Token, ...], index: int) -> str | None:
-    """The class of namespace std, or of its alias, that the `template <>` at `index` specialises."""
+    """The class of namespace std, or of its alias, that the `template <>` at `index` is for."""
     if [text_at(tokens, index + k) for k in (1, 2)] != ["<", ">"]:
         return None
     standard = {"std"} | {
