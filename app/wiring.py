@@ -176,7 +176,7 @@ class Services:
         return self.store.submit(plan, self.files_of(plan, catalogue))
 
     def submit_held(self, request: SearchRequest, worker: str) -> Claim:
-        """As `submit`, for a search that `worker` holds from the start."""
+        """Like `submit`, for a search that `worker` holds from the start."""
         catalogue = Catalogue.from_environment()
         plan = self.plan(request, catalogue)
         files = self.files_of(plan, catalogue)

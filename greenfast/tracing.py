@@ -1,4 +1,4 @@
-"""Which shapes, types, masks and strides a PyTorch program calls an operation with.
+"""Records the shapes, types, masks and strides of the operations that a PyTorch program calls.
 
     with greenfast.trace("mine.toml"):
         model(tokens)
@@ -36,7 +36,7 @@ STRIDE_ELEMENTS = 8  # of every dim but the last
 
 @dataclass(frozen=True)
 class Shape:
-    """What identifies a call: the kernel with its values, or why no kernel covers it."""
+    """The identity of a call: the kernel with its values, or why no kernel covers it."""
 
     kernel: str
     dims: tuple[tuple[str, int], ...]
@@ -57,7 +57,7 @@ class Calls:
 
     @property
     def device_total_us(self) -> float | None:
-        """Of all calls, at the mean of the timed ones; None without a device time.
+        """The time of all calls, at the mean of the timed ones; None without a device time.
 
         The first timed call includes loading the kernel, so it counts only where it is alone.
         """
@@ -372,7 +372,7 @@ def _recording(traced: Traced) -> Iterator[None]:
 
 
 def _uncompiled() -> contextlib.AbstractContextManager[Any]:
-    """What torch.compile made runs as it was written; needs PyTorch 2.6."""
+    """Run the code that torch.compile made uncompiled; needs PyTorch 2.6."""
     import torch
 
     set_stance = getattr(torch.compiler, "set_stance", None)

@@ -248,7 +248,7 @@ class Child:
         return WallWatch(time.monotonic() + deadline)
 
     def _receive(self, count: int, watch: Watch | WallWatch) -> bytes:
-        """That many bytes. It wakes up for nothing else before the deadline may be over."""
+        """Receive that many bytes. It wakes up for nothing else before the deadline may be over."""
         chunks, missing = [], count
         while missing:
             look_s = min(max(LOOK_S, watch.quiet_s), LONGEST_LOOK_S)

@@ -70,7 +70,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def geometric_mean(values: Iterable[float], weights: Sequence[float] = ()) -> float:
-    """Of one or more positive values; a single value stays as it is, to the last bit."""
+    """The mean of one or more positive values; a single value is returned as it is, bit for bit."""
     first, *others = values
     if not others:
         return first

@@ -447,7 +447,7 @@ def evidence_of(results: Iterable[GateResult], kind: type[AnyEvidence]) -> AnyEv
 
 
 def weak_tests_of(verdict: Verdict) -> tuple[str, ...]:
-    """What the kernel's test accepts and should not, as a correct candidate's evidence says."""
+    """Wrong outputs that the kernel's test accepts, from a correct candidate's evidence."""
     result = gate_result(verdict, Stage.CORRECTNESS)
     evidence = result.evidence if result is not None else None
     return evidence.weak_tests if isinstance(evidence, CorrectnessEvidence) else ()

@@ -260,7 +260,7 @@ def _manifest(
 
 
 def _operation(kernel: KernelSpec) -> dict[str, Any]:
-    """What a caller has to know of the operation."""
+    """The facts about the operation that a caller needs."""
     return {
         "name": kernel.name,
         "title": kernel.title,

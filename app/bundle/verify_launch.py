@@ -28,7 +28,7 @@ ONE = ["1", "1", "1"]  # clusters of a launch that names none
 def wrong_launch(
     kernel: KernelSpec, launch: Mapping[str, Any], compiled: Items, device: Device
 ) -> str:
-    """What of launch.json differs from the kernel's files; empty when nothing does."""
+    """The differences of launch.json from the kernel's files; empty if there are none."""
     count = launch.get("sm_count")
     if type(count) is not int or not 0 < count <= MOST_MULTIPROCESSORS:
         return "launch.json has no sm_count of 1 or more"

@@ -1,4 +1,4 @@
-"""What of a bundle is run when it is verified, and what decides how it is judged.
+"""The files of a bundle that verification runs, or that decide how it is judged.
 
 Its reference.py and its template are code. kernel.toml and template.toml choose the sizes on which
 it is checked and the arguments that are compared: with tiles of 1 and a workload of 64 elements, a

@@ -23,7 +23,7 @@ JSON = dict[str, Any]
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What to time, as the command line names it."""
+    """The candidates to time, as the command line names them."""
 
     names: tuple[str, ...]  # KERNEL/TEMPLATE:PRESET, SEARCH/NUMBER or SEARCH
     workloads: tuple[str, ...] = ()

@@ -82,7 +82,7 @@ class Individual:
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to a proposal: a judged trial, or the reason why there is none."""
+    """The outcome of a proposal: a judged trial, or the reason why there is none."""
 
     number: int  # of the trial, from 1; for a failure, of the next trial
     individual: Individual | None
@@ -233,7 +233,7 @@ class Evolution:
         return parents
 
     def prompt(self, parents: list[Individual], attempt: int) -> JSON:
-        """What a proposer reads."""
+        """The input of a proposer."""
         services, order = self.services, self.order
         return {
             "format": 1,

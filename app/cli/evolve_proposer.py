@@ -122,7 +122,7 @@ class Proposer:
     def _outcome(
         self, outcome: IO[bytes], reply: IO[bytes], log: IO[bytes]
     ) -> Proposed | NotProposed:
-        """What the keeper says of the command, and the command of a source."""
+        """The keeper's report on the command, and the command's source."""
         try:
             ended = json.loads(_head(outcome))
         except ValueError:

@@ -137,7 +137,7 @@ def _check_dims(imported: Imported) -> dict[str, int]:
 
 
 def _elements(imported: Imported, dims: Mapping[str, int]) -> int:
-    """Of all tensors together."""
+    """The number of elements of all tensors together."""
     scalars = {each.name: int(each.value) for each in imported.arguments if each.is_size}
     known = {**scalars, **dims}
     return sum(

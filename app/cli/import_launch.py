@@ -1,4 +1,4 @@
-"""What `greenfast import` takes from a tuning script: names of parameters, and the grid.
+"""Names of parameters and the grid, as `greenfast import` takes them from a tuning script.
 
 Parameters are in small letters here, and often in capitals in a CUDA file. A grid is the problem's
 size along each axis over the product of that axis's divisors (Kernel Tuner, "Grid dimensions").

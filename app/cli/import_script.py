@@ -21,7 +21,7 @@ _ENDINGS = (".cu", ".cuh", ".cpp", ".cc", ".c", ".h")
 
 @dataclass(frozen=True)
 class ScriptKernel:
-    """What a script tunes."""
+    """The kernel that a script tunes."""
 
     entry: str | None
     source: CudaText

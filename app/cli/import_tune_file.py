@@ -98,7 +98,7 @@ def _called(call: ast.Call) -> str:
 
 
 class _Script:
-    """What the lines of a script say, one after the other."""
+    """The statements of a script, one after the other."""
 
     def __init__(self, file: str, tuned: frozenset[str]) -> None:
         self._file, self._tuned = file, tuned

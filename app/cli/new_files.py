@@ -49,7 +49,7 @@ def checked_kernel_name(name: str) -> str:
 
 
 def target_root(given: Path | None) -> Path:
-    """Where new kernels go: the given folder, the first on the template path, or ./kernels."""
+    """The folder for new kernels: the given one, the first on the template path, or ./kernels."""
     if given is not None:
         return given
     return next(iter(listed_roots()), Path(HERE))

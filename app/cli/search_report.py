@@ -94,7 +94,7 @@ def show_search(detail: SearchDetailOut, designs: Designs | None = None) -> None
 
 
 def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
-    """What the figures do not show; `closing` is the sentence of the confirmation, if any."""
+    """Remarks beside the figures; `closing` is the sentence of the confirmation, if any."""
     best, remarks = detail.best, []
     compared = detail.baseline_trial is not None
     if best is not None and compared and not best.is_baseline and not best.beats_baseline:

@@ -118,7 +118,7 @@ def traced_command(program: list[str], result: Path) -> list[str]:
 
 
 def _calls(result: Path, code: int) -> Any:
-    """What the tracer wrote when the program ended."""
+    """The tracer's output when the program ended."""
     try:
         return json.loads(result.read_text("utf-8"))
     except (OSError, ValueError) as error:

@@ -62,7 +62,7 @@ async def start_explanation(request: Request, search_id: str, number: int) -> Re
 
 
 def known_of(services: Services, trial: TrialRow) -> dict[str, Any]:
-    """What the ledger knows about a trial beside its own record."""
+    """The ledger's knowledge about a trial, apart from its own record."""
     store, search = services.store, trial.search_id
     repeated = reused_trials(store, search).get(trial.number)
     return {

@@ -33,7 +33,7 @@ router = APIRouter(route_class=PageRoute)
 
 @dataclass(frozen=True)
 class Filters:
-    """Which searches are listed; each choice has its own URL."""
+    """The filters of the list of searches; each choice has its own URL."""
 
     status: str | None
     kernel: str | None

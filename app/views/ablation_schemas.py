@@ -63,7 +63,7 @@ class FindingOut(Output):
 
 
 class AblationOut(Output):
-    """What each feature and each number of a winner is worth."""
+    """The effect of each feature and each number of a winner."""
 
     search_id: str
     number: int

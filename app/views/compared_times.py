@@ -42,7 +42,7 @@ def time_verdict(a: Side, b: Side, confirmation: ConfirmationRow | None) -> Time
 
 
 def _differences(a: Side, b: Side) -> str:
-    """What two times must share to be compared, where they do not."""
+    """The conditions in which two times differ, so that they cannot be compared."""
     facts = [
         ("workloads", _shapes(a), _shapes(b)),
         ("kernel", a[1].kernel, b[1].kernel),

@@ -1,4 +1,4 @@
-"""What a person expected of a search, beside what came out."""
+"""The expectation of a person for a search, beside its result."""
 
 from __future__ import annotations
 

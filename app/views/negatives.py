@@ -118,7 +118,7 @@ def _themes(trials: Sequence[TrialRow], band: float) -> Iterator[Theme]:
     helped = any(_is_faster(trial, band) for trial in trials)
 
     def is_useful(trial: TrialRow) -> bool:
-        """Where nothing helped at all, only values that were never correct stand out."""
+        """If nothing helped at all, only values that were never correct are worth listing."""
         return _is_faster(trial, band) if helped else _is_correct(trial)
 
     def is_theme(group: Sequence[TrialRow]) -> bool:

@@ -42,7 +42,7 @@ class Recheck:
 
 
 class RecheckOut(Output):
-    """What came out when an old negative was evaluated again."""
+    """The result of evaluating an old negative again."""
 
     search_id: str
     number: int

@@ -261,7 +261,7 @@ def next_steps(
     ablation: AblationOut | None,
     themes: list[ThemeOut],
 ) -> Iterator[str]:
-    """What to try next, each with its reason."""
+    """Ideas to try next, each with its reason."""
     if best is None:
         yield from _without_a_correct_candidate(row, trials)
         yield from _going_on(row)

@@ -1,4 +1,4 @@
-"""What keeps a report from being the last word: a search that has not ended well, and faults."""
+"""Why a report may not be final: a search that has not ended well, and faults."""
 
 from __future__ import annotations
 

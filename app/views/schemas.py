@@ -192,7 +192,7 @@ class WorkloadResultOut(Output):
 
 
 class ExpectationOut(Output):
-    """What a person expected at submit, beside what came out."""
+    """The expectation at submission, beside the result."""
 
     hypothesis: str
     expected_gain: float | None = Field(description="a share of the baseline's time")

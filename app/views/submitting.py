@@ -260,7 +260,7 @@ def judged_trial(services: Services, row: SearchRow) -> TrialDetail | None:
 
 
 def author_record(store: Store, search_id: str, template: str) -> dict[str, str]:
-    """What the author of a submission said about it; empty for any other template."""
+    """The author's statements about a submission; empty for any other template."""
     files = store.frozen_files(search_id) if is_submitted(template) else None
     return record_in(files, template) if files is not None else {}
 

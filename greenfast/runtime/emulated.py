@@ -80,7 +80,7 @@ def explained(
     constants: Mapping[str, Value],
     without: frozenset[str],
 ) -> Explanation:
-    """What `emulate` would run, and why."""
+    """The kernel that `emulate` would run, and why."""
     name = kernels.operation.name
     why = _unfit(framework, tensors)
     if not why:

@@ -1,4 +1,4 @@
-"""What `greenfast.explain` says of a call: which kernel runs and why, or why the fallback does."""
+"""The answer of `greenfast.explain`: which kernel runs and why, or why the fallback does."""
 
 from __future__ import annotations
 

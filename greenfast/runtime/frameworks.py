@@ -30,7 +30,7 @@ _NUMPY_DTYPES["bfloat16"] = "bf16"
 
 
 class Framework(Protocol):
-    """What a call needs to know of a library's tensors."""
+    """The functions that a call needs for a library's tensors."""
 
     name: str
 

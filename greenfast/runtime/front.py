@@ -55,7 +55,7 @@ def public(name: str) -> Callable[..., Any]:
 
 
 def _torch_module(name: str) -> ModuleType:
-    """Where an operation's form for PyTorch's tensors is."""
+    """The module with an operation's form for PyTorch's tensors."""
     home = "torch_linear" if name == "linear" else "torch_front"
     return importlib.import_module(f"greenfast.runtime.{home}")
 

@@ -18,7 +18,7 @@ ACTIVATIONS = {"none": "none", "gelu_tanh": "gelu", "silu": "silu"}  # of linear
 
 
 class AttentionArguments(NamedTuple):
-    """What `attention` was called with, in the order of its parameters."""
+    """The arguments of a call of `attention`, in the order of its parameters."""
 
     q: Any  # [B, H, S_q, D]
     k: Any  # [B, H_kv, S_kv, D], as v

@@ -391,7 +391,7 @@ def explained_attention(
     return_lse: bool = False,
     out: Any = None,
 ) -> Prepared | Refused:
-    """What `attention` would do with these arguments."""
+    """The explanation of what `attention` would do with these arguments."""
     given = AttentionArguments(
         q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
     )

@@ -34,7 +34,7 @@ _last: list[Ready | Nothing] = [Nothing()]
 
 
 class LinearArguments(NamedTuple):
-    """What `linear` was called with."""
+    """The arguments of a call of `linear`."""
 
     x: Any  # [..., K]
     weight: Any  # [N, K]
@@ -44,7 +44,7 @@ class LinearArguments(NamedTuple):
 
     @property
     def tensors(self) -> dict[str, Any]:
-        """Those that are given, by their names in kernel.toml."""
+        """The tensors that are given, by their names in kernel.toml."""
         named = {"a": self.x, "b": self.weight, "bias": self.bias, "residual": self.residual}
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 

@@ -58,7 +58,7 @@ CHANGED_SHARE = 0.01  # a counter that changes by less is not named
 
 
 class Effect(StrEnum):
-    """What the winner's value does, compared with the arm's."""
+    """The effect of the winner's value, compared with the arm's."""
 
     HELPS = "helps"
     NO_EFFECT = "no_effect"
@@ -117,7 +117,7 @@ class ArmResult:
 
     @property
     def change(self) -> str:
-        """What was changed, for sentences."""
+        """The change in words, for sentences."""
         others = (f"{name}={written(value)}" for name, value in self.along)
         return " and ".join((self.name, *others))
 

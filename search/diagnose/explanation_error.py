@@ -41,7 +41,7 @@ class ErrorOfCase:
 
 @dataclass(frozen=True)
 class ErrorShape:
-    """What the wrong values have in common."""
+    """The pattern of the wrong values."""
 
     cases: tuple[ErrorOfCase, ...]
     sentences: tuple[str, ...]

@@ -37,7 +37,7 @@ class TimedWorkload:
 
 @dataclass(frozen=True)
 class GroupTimes:
-    """What was measured for the workloads that share their compile-time values."""
+    """The measured times of the workloads that share their compile-time values."""
 
     compiled: Items
     workloads: tuple[TimedWorkload, ...]

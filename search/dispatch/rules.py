@@ -56,7 +56,7 @@ class Shape:
     best_us: float  # of all kernels, also those that are not among `times_us`
 
     def loss(self, kernel: str, share: float) -> float:
-        """What picking `kernel` costs, as a weighted logarithm; little within `share` of best."""
+        """The cost of picking `kernel`, as a weighted logarithm; little within `share` of best."""
         excess = math.log(self.times_us[kernel] / self.best_us)
         return self.weight * (excess if excess > math.log1p(share) else excess * 1e-6)
 

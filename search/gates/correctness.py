@@ -101,7 +101,7 @@ class CorrectnessGate:
 
 
 def _weak_tests(subject: Subject) -> tuple[str, ...]:
-    """What the checks of the kernel accept and should not, judged on this candidate's cases."""
+    """Wrong outputs that the kernel's checks accept, judged on this candidate's cases."""
     cases = derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed)
     weaknesses = JUDGEMENTS.of(
         subject.kernel, cases, lambda case: subject.target.case_data(subject.kernel, case)

@@ -45,7 +45,7 @@ CorrectnessResult = Passed[CorrectnessEvidence] | Failed[CorrectnessEvidence]
 
 @dataclass(frozen=True)
 class Commission:
-    """What a worker needs to know of a candidate, beside its kernel."""
+    """What a worker needs in addition to the kernel to judge a candidate."""
 
     candidate: Candidate
     sibling: Candidate | None  # the first correct one

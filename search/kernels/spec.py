@@ -298,7 +298,7 @@ class KernelSpec:
 
     @property
     def workload_form(self) -> WorkloadForm:
-        """Which values a workload of this kernel may have."""
+        """The values that a workload of this kernel may have."""
         row_dims = tuple(
             dict.fromkeys(
                 (argument.shape[-1], self.stride_elements)

@@ -65,7 +65,7 @@ class HasDims(Protocol):
 
 @dataclass(frozen=True)
 class Requirement:
-    """What the values of a workload have to satisfy, over dims and options."""
+    """A condition that the values of a workload must satisfy, over dims and options."""
 
     expression: Expression
     because: str
@@ -145,7 +145,7 @@ class WorkloadForm:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of dims and options, in the kernel's order."""
+        """The names of dims and options, in the kernel's order."""
         return (*(dim.name for dim in self.dims), *(option.name for option in self.options))
 
     def _unknown(self, name: str) -> str:

@@ -48,7 +48,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class Served:
-    """Of a tuning: trials that its bundle may hold, and how close to the best they have to be."""
+    """For a tuning: the trials that its bundle may hold, and how close to the best they must be."""
 
     trials: tuple[Trial, ...]
     share: float

@@ -26,7 +26,7 @@ BEHIND = 4  # times the window: trials that are not recorded, with those that on
 
 @dataclass(frozen=True)
 class Heard:
-    """What the strategy was told of a trial; None: nothing, as of a fault."""
+    """What the strategy has learnt about a trial; None: nothing, as after a fault."""
 
     told: Told | None
 
@@ -84,7 +84,7 @@ class Flights:
 
     @property
     def futures(self) -> tuple[Future[Evaluated], ...]:
-        """Of the trials that are not recorded."""
+        """The futures of the trials that are not recorded yet."""
         return tuple(flight.future for flight in self._queue)
 
     def has_room(self, asked: int) -> bool:

@@ -152,7 +152,7 @@ class SearchRun:
         self._restore(history)
 
     def launch_of(self, candidate: Candidate) -> Launch:
-        """What tells candidates with the same text apart."""
+        """What distinguishes candidates with the same text."""
         return launch_of(self.context.kernel, candidate)
 
     def run(self) -> RunResult:

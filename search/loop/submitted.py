@@ -86,7 +86,7 @@ class Submission:
 
     @property
     def record(self) -> dict[str, str]:
-        """What its author says about it, as stored."""
+        """The author's statements about it, as stored."""
         return {
             "author": self.author,
             "model": self.model,
@@ -137,7 +137,7 @@ def submitted_files(files: KernelFiles, template: str) -> dict[str, str]:
 
 
 def record_in(files: KernelFiles, template: str) -> dict[str, str]:
-    """What the author of a submission said about it; empty where that is not stored."""
+    """The author's statements about a submission; empty if none are stored."""
     texts = submitted_files(files, template)
     text = next((text for path, text in texts.items() if path.endswith(f"/{RECORD}")), "{}")
     return {str(name): str(value) for name, value in json.loads(text).items()}

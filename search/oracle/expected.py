@@ -40,7 +40,7 @@ class Expected:
 
     @cached_property
     def written(self) -> np.ndarray | bool:
-        """Where an output that a kernel has written never holds the poison, which is a NaN."""
+        """Where the output must not be NaN, so that a NaN there is unwritten poison."""
         if self.all_finite and self.undefined is None:
             return True
         nan: np.ndarray = np.isnan(self.value)

@@ -56,7 +56,7 @@ def far_cases(kernel: KernelSpec, derived: Sequence[Case]) -> tuple[Case, ...]:
 def spread_of(
     kernel: KernelSpec, argument: Argument, case: Case, shape: tuple[int, ...], item_bytes: int
 ) -> Spread | None:
-    """Where the parts of a tensor lie in a case with far strides; None: together."""
+    """The positions of the parts of a tensor in a case with far strides; None: together."""
     axis = axis_of(case)
     if axis is None or argument not in _moved(kernel, axis) or not all(shape):
         return None

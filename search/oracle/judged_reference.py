@@ -121,7 +121,7 @@ def _accepting_cases(
 
 
 def _stored(values: np.ndarray, output: Argument, case: Case) -> np.ndarray:
-    """As a kernel would have written them."""
+    """The values as a kernel would have stored them."""
     dtype = DTYPES[str(dict(case.options)["dtype"]) if output.dtype == "dtype" else output.dtype]
     stored: np.ndarray = values.astype(dtype).astype(np.float64)
     return stored

@@ -74,7 +74,7 @@ class Tensor:
 
     @cached_property
     def owned_bytes(self) -> np.ndarray | None:
-        """Which bytes of the image belong to the tensor's elements; None: all of them do."""
+        """A mask of the image's bytes that belong to the tensor's elements; None: all of them."""
         if self.image.size == math.prod(self.shape) * self.dtype.itemsize:
             return None
         mask = np.zeros(self.image.size, np.uint8)

@@ -49,7 +49,7 @@ def described_kernel(kernel: KernelSpec) -> dict[str, Any]:
 
 
 class Work(StrEnum):
-    """What a child does with a case."""
+    """The work of a child on a case."""
 
     ALL = "all"  # its inputs and outputs
     MOVED = "moved"  # its outputs for inputs that are changed by one rounding

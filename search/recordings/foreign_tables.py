@@ -166,7 +166,7 @@ def _table(form: str, lines: list[list[str]], parameters: tuple[str, ...]) -> Co
 
 
 def _time_column(titles: list[str]) -> int:
-    """Of the time; of ATF's cost where there is none."""
+    """The column of the time, or of ATF's cost if there is none."""
     columns = [number for number, title in enumerate(titles) if TIME_COLUMN.match(title)]
     columns += [number for number, title in enumerate(titles) if title.lower() == COST]
     if not columns:

@@ -116,7 +116,7 @@ def _inflated(path: Path, content: bytes, name: str, program: str) -> bytes:
 
 
 def _own_error(module: Any) -> type[Exception]:
-    """What the module raises for damaged data, where it is no error of Python's own."""
+    """The module's own exception for damaged data, if it is not one of Python's."""
     for name in ("LZMAError", "ZstdError"):
         if hasattr(module, name):
             error: type[Exception] = getattr(module, name)

@@ -54,7 +54,7 @@ LENGTHS = "lengths"  # of the model, stored with each trial so that a resumed se
 
 @dataclass
 class Island:
-    """What is known of one template."""
+    """The state of one template."""
 
     space: Space
     encoding: Features
@@ -139,7 +139,7 @@ class Island:
         return stuck >= STUCK and stuck % STUCK < RESTART
 
     def aims(self, rng: random.Random) -> list[float]:
-        """Of each outcome: its log ratio. Of several objectives: their weighted Chebyshev distance
+        """The log ratio of each outcome. With several objectives: their weighted Chebyshev distance
         from the best of each, with random weights; half of the time the log ratio alone."""
         if not any(self.others) or rng.random() < TIME_ALONE:
             return self.logs

@@ -28,7 +28,7 @@ HOPE = 0.25  # weight of what is not known
 
 @dataclass
 class Earnings:
-    """Of one strategy, faded: what its candidates earned, and how many there were."""
+    """Discounted sums for one strategy: the gains of its candidates, and their number."""
 
     sum: float = 0.0
     count: float = 0.0

@@ -43,7 +43,7 @@ class Features:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What is known: numbers of points, and the logarithm of each one's time; NaN: wrong."""
+    """The known outcomes: numbers of points, and the logarithms of their times; NaN: wrong."""
 
     points: Array  # [outcomes, columns]
     logs: Array  # [outcomes]

@@ -21,7 +21,7 @@ class NoneLeft(Exception):
 
 
 class Untried(ABC):
-    """What is left of one template's space."""
+    """The untried points of one template's space."""
 
     @abstractmethod
     def any(self) -> bool:
@@ -56,7 +56,7 @@ class Untried(ABC):
 
 
 class ListedUntried(Untried):
-    """Of a space whose points are listed: an exact account."""
+    """For a space whose points are listed: an exact account."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -95,7 +95,7 @@ class ListedUntried(Untried):
 
 
 class DrawnUntried(Untried):
-    """Of a space with too many points to list: points are drawn, each valid by construction."""
+    """For a space with too many points to list: points are drawn, each valid by construction."""
 
     def __init__(self, space: Space) -> None:
         self.space = space

@@ -1,4 +1,4 @@
-"""What a kernel says of its launches, as the compiler understood it.
+"""A kernel's bounds on its launches, as the compiler understood them.
 
 PTX ISA, "Performance-Tuning Directives: .maxntid": a launch of a larger block fails. "Cluster
 Dimension Directives": which blocks form a cluster. A text says the same by words that a macro or a

@@ -24,7 +24,7 @@ ONE_RELEASE = COMPONENTS[:3]  # CCCL has version numbers of its own
 
 @dataclass(frozen=True)
 class Place:
-    """Where the toolkit's packages are looked up, and the reason in words."""
+    """The place of the toolkit's packages, and why it is used."""
 
     folder: Path | None  # made by `pip install --target`; None: this Python environment
     reason: str

@@ -34,7 +34,7 @@ def compiler_folders(compiler: str) -> tuple[str, ...]:
 
 
 def _answer(command: list[str], *, errors: bool = False) -> str:
-    """What the command prints; nothing when it does not run."""
+    """The output of the command; empty if it does not run."""
     try:
         ended = subprocess.run(
             command,
@@ -60,7 +60,7 @@ def _programs(compiler: str) -> Iterator[Path]:
 
 
 def _own_folder(compiler: str) -> Iterator[Path]:
-    """Where GCC keeps its passes and the linker's plugin: not always beside its headers."""
+    """The folder of GCC's passes and the linker's plugin, not always beside its headers."""
     passes = Path(_answer([compiler, "-print-prog-name=cc1plus"]).strip())
     if passes.is_absolute() and "gcc" in passes.parts:
         yield passes.parent

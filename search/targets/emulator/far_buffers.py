@@ -56,7 +56,7 @@ def whole_outputs(problem: Problem, outputs: Mapping[str, np.ndarray]) -> Mappin
 
 
 def _gap_bytes(spread: Spread, part_bytes: int) -> int:
-    """Of the reserved buffer: the distance without the part's pages, two guards, a canary page."""
+    """The gap in the buffer: the distance without the part's pages, two guards, a canary page."""
     used = _pages(part_bytes) + 2 * GUARD_BYTES
     return spread.distance_bytes - used - PAGE_BYTES
 

@@ -132,7 +132,7 @@ class _Library:
         raise _Malformed("its dynamic section has no end")
 
     def _offset(self, address: int) -> int:
-        """Where in the file an address is loaded from."""
+        """The place in the file from which an address is loaded."""
         for segment in self.segments:
             inside = address - segment.address
             if segment.kind == _LOAD and 0 <= inside < segment.file_bytes:

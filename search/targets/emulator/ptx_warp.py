@@ -184,7 +184,7 @@ def _barrier(instruction: Instruction, values: Values) -> str:
 
 
 def _barrier_reduction(instruction: Instruction, values: Values) -> str:
-    """Of the block's own barrier: what __syncthreads_count and its kin are."""
+    """A reduction at the block's barrier, as in __syncthreads_count and its variants."""
     modifiers, operands = instruction.modifiers, instruction.operands
     calls = {"popc": "count", "and": "and", "or": "or"}
     name = next((calls[m] for m in modifiers if m in calls), "")

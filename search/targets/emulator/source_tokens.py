@@ -56,7 +56,7 @@ class Place:
 
 
 class PreprocessedText:
-    """What a preprocessor wrote: tokens, line markers and pragmas, and no other directive."""
+    """A preprocessor's output: tokens, line markers and pragmas, and no other directives."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -74,7 +74,7 @@ class PreprocessedText:
         self._starts = tuple(marker.start for marker in self._markers)
 
     def place_of_name(self, name: str) -> Place:
-        """Where the name occurs first; the text's first line where it does not."""
+        """The first place of the name; the text's first line if it does not occur."""
         uses = (token.start for token in self.tokens if token.text == name)
         return self.place(next(uses, 0))
 
