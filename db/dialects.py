@@ -57,7 +57,7 @@ def insert_once(session: Session, table: Any, values: Mapping[str, Any]) -> None
 
 @cache
 def once(dialect: str, table: Any) -> Any:
-    """The statement that inserts a row unless its key is there; its `rowcount` tells which."""
+    """The statement that inserts a row unless its key is there; its `rowcount` shows which."""
     family = {"sqlite": sqlite, "postgresql": postgresql}[dialect]
     return family.insert(table).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
 

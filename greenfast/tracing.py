@@ -425,7 +425,7 @@ def _is_compiling() -> bool:
 
 
 def _recorded(traced: Traced, name: str, func: Any, args: Any, kwargs: Any) -> Any:
-    """Call `func`, and record the call. Whatever fails here beside the call itself is no matter."""
+    """Call `func`, and record the call. Failures of the recording are ignored."""
     if getattr(traced.here, "inside", False):
         return func(*args, **kwargs)
     calls, before = None, None
@@ -476,7 +476,7 @@ class trace:  # noqa: N801  used as a function: `with greenfast.trace("mine.toml
     """Record what a PyTorch program calls; write workloads files when the block ends.
 
     `path` ends in .toml, .json or .csv; without it nothing is written. The value of `with` is a
-    Traced. A block that ends with an exception writes what it had seen.
+    Traced. A block that ends with an exception writes the calls up to then.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -505,7 +505,7 @@ class trace:  # noqa: N801  used as a function: `with greenfast.trace("mine.toml
 
 
 def _run_traced(result: str, how: str, program: str, arguments: list[str]) -> None:
-    """Run a script, a module (`-m`) or code (`-c`) as __main__, and write what it called."""
+    """Run a script, a module (`-m`) or code (`-c`) as __main__, and write its calls."""
     import runpy
 
     try:

@@ -454,7 +454,7 @@ def weak_tests_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 def performance_of(verdict: Verdict) -> PerformanceEvidence | None:
-    """The times by which the candidate is ranked; None where there are none."""
+    """The times by which the candidate is ranked; None if there are none."""
     evidence = evidence_of(verdict.gates, PerformanceEvidence)
     return evidence if evidence is not None and evidence.is_ranked else None
 

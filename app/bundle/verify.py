@@ -247,7 +247,7 @@ def _code_item(context: EvaluationContext, bundle: OpenedBundle, subject: Subjec
 
 
 def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -> Subject | Item:
-    """The source of the bundle, compiled; an item that tells why when that fails.
+    """The source of the bundle, compiled; if that fails, an item with the reason.
 
     A GPU gets the text itself. The emulator gets the rendered template, which must be that text.
     """

@@ -1,7 +1,7 @@
 """The loop of `greenfast evolve`: population, parents, budget and memory.
 
-The store is the memory. The submissions of a run have its name, so a run that was interrupted goes
-on with them. The choice of parents follows from the seed and the number of the proposal.
+The store is the memory. The submissions of a run have its name, so an interrupted
+run continues with them. The choice of parents follows from the seed and the number of the proposal.
 """
 
 from __future__ import annotations

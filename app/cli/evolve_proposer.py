@@ -56,7 +56,7 @@ class Proposer:
     def __init__(
         self, command: str, deadline_s: float, is_stopped: Callable[[], bool] = lambda: False
     ) -> None:
-        """UsageError for a command that is none."""
+        """UsageError for an invalid command."""
         try:
             self._words = shlex.split(command)
         except ValueError as error:

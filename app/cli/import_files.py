@@ -1,4 +1,4 @@
-"""The files of an imported kernel: its texts from what the command line says."""
+"""The texts of an imported kernel's files, from the options of the command."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def respelt(text: str, defines: Mapping[str, str]) -> str:
 
 
 def default_grid(tuning: Tuning, arguments: Sequence[ImportedArgument]) -> list[str]:
-    """Blocks along x, y, z where the script tells the problem's size; else none."""
+    """Blocks along x, y, z if the script has the problem's size; else none."""
     grid = []
     for axis, size in enumerate(tuning.problem_size):
         divisors = tuning.grid_divisors[axis]

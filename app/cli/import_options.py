@@ -1,4 +1,4 @@
-"""The options of `greenfast import`, with what their help says."""
+"""The options of `greenfast import` with their help."""
 
 from __future__ import annotations
 

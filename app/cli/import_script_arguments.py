@@ -52,7 +52,7 @@ class _Scalar:
 
 
 def script_arguments(tree: ast.Module, entry: Entry, text: str) -> dict[str, str]:
-    """--arg texts by the entry's parameters; only those that the script tells."""
+    """--arg texts by the entry's parameters, as far as the script has them."""
     call = tuning_call(tree)
     if call is None:
         return {}

@@ -256,7 +256,7 @@ def without_comments(text: str) -> str:
 
 
 def _without_host_blocks(bare: str) -> str:
-    """The text without what it keeps from NVRTC: #ifndef __CUDACC_RTC__ ... #endif."""
+    """The text without the blocks that NVRTC skips: #ifndef __CUDACC_RTC__ ... #endif."""
     pattern = r"(?ms)^[ \t]*#[ \t]*ifndef[ \t]+__CUDACC_RTC__\b.*?^[ \t]*#[ \t]*endif\b"
     return re.sub(pattern, lambda match: "\n" * match[0].count("\n"), bare)
 

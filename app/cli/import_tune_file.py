@@ -46,7 +46,7 @@ _PROBLEM_SIZE_PLACE, _TUNE_PARAMS_PLACE = 2, 4  # among the arguments of tune_ke
 def read_tune_file(path: Path, *, has_grid: bool = False) -> Tuning:
     """Parameters, restrictions and the launch of a Python file, which is not run.
 
-    With `has_grid` the caller knows the grid, and what the script tells of it is not read.
+    With `has_grid` the caller knows the grid, and the script's is not read.
     """
     file = visible(path)
     tree = parsed_script(path)

@@ -136,7 +136,7 @@ def microseconds(value: float | None, kind: object = None, mode: str | None = No
 
 
 def ratio_in_band(ratio: float | None, kind: object, band: float | None) -> str:
-    """A ratio to the baseline. Other than measured times are told apart beyond a factor `band`."""
+    """A ratio to the baseline, marked as a tie if it was not measured and lies within `band`."""
     if ratio is None:
         return "-"
     told_apart = str(kind) == "measured" or not band or not 1 / band < ratio < band

@@ -297,7 +297,7 @@ def comparison(
 
 
 def designs_of(services: Services, row: SearchRow) -> Designs:
-    """The kernel's presets, from which the differences of candidates are told."""
+    """The kernel's presets, from which candidates' differences are computed."""
     plan = services.store.plan(row.id)
     return Designs(services.catalogue, plan.kernel, plan.compiled)
 

@@ -93,7 +93,7 @@ def can_explain(search: SearchRow, trial: TrialRow) -> bool:
 def explained(
     services: Services, search_id: str, number: int, *, fresh: bool = False
 ) -> ExplanationOut:
-    """The stored explanation of a trial, made now where there is none."""
+    """The stored explanation of a trial, made now if there is none."""
     store = services.store
     stored = None if fresh else stored_explanation(store, search_id, number)
     if stored is not None:

@@ -95,7 +95,7 @@ class StoreMemory:
             self._learn(entry)
 
     def _learn(self, known: _Known) -> None:
-        """Count the trial as a neighbour of others, where its verdict says something here."""
+        """Count the trial as a neighbour of others, if its verdict holds here."""
         trial = known.trial
         negative = trial.verdict == VerdictName.REJECTED
         if trial.reason in NEVER_REPEATED:

@@ -62,7 +62,7 @@ def report_of(services: Services, name: str) -> ReportOut:
 
 
 def search_report(services: Services, search_id: str) -> SearchReportOut:
-    """One search. All that it says is read from the store now."""
+    """The report of one search, read from the store now."""
     store = services.store
     row, plan = store.search(search_id), store.plan(search_id)
     trials = [trial for trial in each_trial(store, search_id) if trial.verdict is not None]

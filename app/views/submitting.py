@@ -63,7 +63,7 @@ DECIDING = (
 
 @dataclass(frozen=True)
 class JudgeRequest:
-    """A submission, and what it is judged on; None: the defaults of a search."""
+    """A submission, and the settings of its judgement; None: the defaults of a search."""
 
     submission: Submission
     workloads: tuple[str, ...] | None = None

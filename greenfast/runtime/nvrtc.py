@@ -44,7 +44,7 @@ def cache_folder() -> Path:
 
 
 def _kept(place: Path) -> bytes | None:
-    """The cached image; None when there is none, or it is not what was written."""
+    """The cached image; None if it is missing or damaged."""
     try:
         data = place.read_bytes()
     except OSError:

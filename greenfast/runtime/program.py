@@ -305,7 +305,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> Strides:
 
 
 def _require_layout(operation: Operation, argument: TensorArgument, facts: TensorFacts) -> None:
-    """UsageError when strides are not those that the kernel can be told of."""
+    """UsageError for strides that cannot be passed to the kernel."""
     step = 1
     for axis in range(len(facts.shape) - 1, -1, -1):
         stride, size = facts.strides[axis], facts.shape[axis]

@@ -76,7 +76,7 @@ def attention(
 
     q [B, H, S_q, D], k and v [B, H_kv, S_kv, D]. `mask` is "none", "causal_top_left" (PyTorch's
     is_causal) or "causal_bottom_right" (FlashAttention's). `return_lse` also gives the natural
-    logarithm of each row's sum. `greenfast.explain` tells which kernel runs.
+    logarithm of each row's sum. `greenfast.explain` names the kernel that runs.
     """
     if _is_compiling():
         return _traced(

@@ -55,7 +55,7 @@ def linear(
     """activation(x weight^T + bias) + residual, rounded once, like torch.nn.functional.linear.
 
     x [..., K], weight [N, K], bias [N], residual and the result [..., N]. `activation` is "none",
-    "gelu_tanh" (gelu(approximate="tanh")) or "silu". `greenfast.explain` tells which kernel runs.
+    "gelu_tanh" (gelu(approximate="tanh")) or "silu". `greenfast.explain` names the kernel used.
     """
     if _is_compiling():
         return _traced(LinearArguments(x, weight, bias, activation, residual))
@@ -137,7 +137,7 @@ def _first(given: LinearArguments, options: Any, known: Ready | Refused | None) 
 
 
 def layouts(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What tensors have beside their memory; it tells nothing of what is no tensor."""
+    """The properties of tensors apart from their memory; nothing about other objects."""
     try:
         return tuple(
             (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device()) for tensor in tensors

@@ -1,4 +1,4 @@
-"""Ablation: what each feature and each number of a winner is worth.
+"""Ablation: the effect of each feature and each number of a winner.
 
 Each arm is the winner with one parameter changed. It goes through the same gates, and is then timed
 in turns with the winner over all blocks. Intervals are corrected for the number of arms

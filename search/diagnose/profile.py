@@ -145,7 +145,7 @@ def ncu_command(
 
 
 def parse_ncu(text: str) -> tuple[KernelProfile, ...]:
-    """Every launch in a log of `ncu --csv --page raw`; UsageError when there is none."""
+    """Every launch in a log of `ncu --csv --page raw`; UsageError if it has none."""
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:

@@ -49,7 +49,7 @@ class RayCluster(Cluster):
     def __init__(self, address: str) -> None:
         """`address`: HOST:PORT of the head, or `auto` for the cluster of this machine.
 
-        UsageError where there is none.
+        UsageError if there is none.
         """
         self._ray = ray_module()
         _require_answer(address)

@@ -177,7 +177,7 @@ def judges_in_use() -> Judges | None:
 
 
 def judged_elsewhere(subject: Subject) -> CorrectnessResult | None:
-    """The result of a worker; None where there is none, and this process must judge."""
+    """The result of a worker; None if there is none, and this process must judge."""
     judges = _Shared.judges
     return judges.judged(subject) if judges is not None else None
 

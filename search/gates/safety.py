@@ -162,7 +162,7 @@ def like(facts: Device) -> Device:
 
 
 def where(checker: Runner, target: Runner) -> str:
-    """`emulator:h200`, and the GPU that it stands in for where the emulator does not know that."""
+    """`emulator:h200`, and the GPU that it replaces if the emulator does not know that GPU."""
     if checker.device.name == target.device.name:
         return checker.name
     return f"{checker.name}, the closest that is known to {target.device.title},"

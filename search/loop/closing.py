@@ -38,7 +38,7 @@ Settled = tuple[int, GateResult]
 
 @dataclass(frozen=True)
 class Closing:
-    """`sentence` tells the user the results of the confirmations, or why there are none."""
+    """`sentence` gives the user the results of the confirmations, or the reason for having none."""
 
     settled: tuple[Settled, ...]
     confirmations: tuple[Confirmation, ...]  # the last one counts

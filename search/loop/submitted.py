@@ -38,7 +38,7 @@ _PRIVATE_CHARACTERS = ("Co", "Cn")  # categories; rendering marks lines by some 
 
 @dataclass(frozen=True)
 class Submission:
-    """A source with its launches, and what its author says about it."""
+    """A source with its launches and its author's statements."""
 
     kernel: str
     source: str
@@ -51,7 +51,7 @@ class Submission:
 
     @cached_property
     def text(self) -> str:
-        """The source with LF line ends; UsageError for what is no text of CUDA C++."""
+        """The source with LF line ends; UsageError if it is not a text of CUDA C++."""
         return _checked_source(self.source)
 
     @cached_property

@@ -79,7 +79,7 @@ def judged_reference(
 ) -> tuple[Weakness, ...]:
     """The wrong outputs that the kernel's test accepts on all of `cases`.
 
-    A wrong output that happens to be the correct one in a case tells nothing there, except that
+    A wrong output that happens to be correct in a case proves nothing there, except that
     zeros and a constant are never a result worth computing.
     """
     cases = sorted(cases, key=lambda case: -_elements(kernel, case))  # large ones refuse most

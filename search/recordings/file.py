@@ -166,7 +166,7 @@ def row_json(row: Row) -> str:
 
 
 def row_of(line: str, columns: Columns = COLUMNS) -> Row:
-    """The row in a line. ValueError or TypeError when it is none, as a half-written last line."""
+    """The row in a line; ValueError or TypeError for others, such as a half-written last line."""
     (
         number,
         template,

@@ -85,7 +85,7 @@ class ForeignSpace:
 
 
 def read_space(path: Path, objective: str | None = None, wish: Wish | None = None) -> ForeignSpace:
-    """The space in a file; UsageError with one sentence for a file that is none."""
+    """The space in a file; UsageError with one sentence for any other file."""
     wish = wish or Wish(objective)
     text = text_of(path)
     try:

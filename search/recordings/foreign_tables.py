@@ -91,7 +91,7 @@ LFS_POINTER = "version https://git-lfs."
 
 
 def converted_table(text: str, parameters: tuple[str, ...] = ()) -> Converted | None:
-    """A table with a heading; None for a text that is none.
+    """A table with a heading; None for any other text.
 
     `parameters` names the columns of the configuration. Without it they are all columns that do not
     describe the run, or those that begin with `config.`

@@ -48,7 +48,7 @@ def packed(path: Path, form: str, program: str) -> UsageError:
 
 
 def text_of(path: Path) -> str:
-    """The file's text; UsageError with one sentence where there is none."""
+    """The file's text; UsageError with one sentence if it has none."""
     try:
         with path.open("rb") as file:
             content = _limited(file)  # a device such as /dev/zero never ends

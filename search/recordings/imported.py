@@ -1,4 +1,4 @@
-"""An imported space as a recording: what a replay answers from.
+"""An imported space as a recording, from which a replay answers.
 
 Its heading says where it comes from, so that no page calls it measured by greenfast.
 """

@@ -104,7 +104,7 @@ class Strategy(ABC):
             self.learn(proposal, told)
 
     def correct(self, proposal: Proposal, told: Told) -> None:
-        """Replace the outcome that was told of a candidate, such as of one that proved unsafe."""
+        """Replace the reported outcome of a candidate, for example if it proved unsafe."""
         candidate = proposal.candidate
         if candidate.template not in self.spaces:
             return

@@ -159,7 +159,7 @@ class _Factor:
 
 
 def standardised(logs: Array) -> Array:
-    """Times for the model: what is far worse than the median is cut, as it tells nothing."""
+    """Times for the model. Those far above the median are cut, since their size is irrelevant."""
     best, median = logs.min(), np.median(logs)
     cut = np.minimum(logs, best + LONGEST_TAIL * max(median - best, 1e-9))
     standard: Array = (cut - cut.mean()) / (cut.std() + 1e-12)

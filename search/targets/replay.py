@@ -268,7 +268,7 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
 
 
 def require_recorded(which: str, objectives: tuple[str, ...]) -> None:
-    """UsageError for objectives of which an imported space tells nothing: all but the time."""
+    """UsageError for objectives that an imported space does not have: all but the time."""
     others = [name for name in objectives if name != TIME]
     if others and is_imported(find_recording(which)):
         raise UsageError(

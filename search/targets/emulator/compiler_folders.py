@@ -1,4 +1,4 @@
-"""The files of a host compiler: what it needs to read, as the compiler itself tells."""
+"""The files that a host compiler needs to read, according to the compiler itself."""
 
 from __future__ import annotations
 

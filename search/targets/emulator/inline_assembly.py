@@ -25,7 +25,7 @@ class FoundAssembly:
 
 
 def assembly_at(tokens: Sequence[Token], start: int) -> FoundAssembly:
-    """The statement that begins with the word at `start`; NotPtx where it is none."""
+    """The statement that begins with the word at `start`; NotPtx for anything else."""
     index = start + 1
     while _text(tokens, index) in _QUALIFIERS:
         index += 1

@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 
 
 class NotPtx(Exception):
-    """The template holds what this reader does not know; the text says what."""
+    """The template has something that this reader does not know, named in the text."""
 
 
 @dataclass(frozen=True)
