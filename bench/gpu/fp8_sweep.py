@@ -6,8 +6,8 @@ A fast look for the choice of presets, in one process: sizes are arguments of th
 point is compiled once for a mask and a size of heads, and timed L2 hot on every row of it. Each
 output is compared with float32 attention on the same codes: `error` is the root mean square of the
 difference over that of the expected values; P is rounded to three fraction bits, so a few percent
-are right. The fastest five are timed again in turns with torch's attention on bf16 numbers, which
-is no peer but a yardstick. Published times come from searches, with confirmation.
+are expected. The fastest five are timed again in turns with torch's attention on bf16 numbers,
+which is no peer but a yardstick. Published times come from searches, with confirmation.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m bench.gpu.grid_set [--dtype bf16] [--results FOLDER] [--out SET.zip] [--kept FOLDER]
                                  [--gpu h200]
 
-Needs no GPU. It reads h200/runtime_grid, runtime_between and runtime_pool (for fp16 those with
-_fp16 behind) of bench/results or another folder. bench.gpu.grid_rules gives cells of the grids a
+Needs no GPU. It reads h200/runtime_grid, runtime_between and runtime_pool (with the suffix _fp16
+for fp16) from bench/results or another folder. bench.gpu.grid_rules gives cells of the grids a
 kernel. Those of the sixty shapes that may be tuned on have a rule each. All other shapes go to the
 library. Kernels and rules of the other type stay in SET.zip as they are. --kept is a folder for
 compiled kernels.

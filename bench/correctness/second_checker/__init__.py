@@ -1,12 +1,12 @@
 """A second checker of kernels for Hopper: `judge_apart` judges a candidate's order once more.
 
-It shares no code with the emulator's runtime and its checks: an own scheduler, own mbarriers, own
-copies and products that compute nothing, and full vector clocks in the place of the checks'
+It shares no code with the emulator's runtime and its checks. It has its own scheduler, mbarriers,
+and copies and products that compute nothing, and full vector clocks instead of the checks'
 shortcuts. Only the compiled kernel is the same: the library that the emulator's headers and g++
-make of the text, with hooks at its loads and stores.
+make from the text, with hooks at its loads and stores.
 
-Judged is the order of accesses to shared memory and to accumulators. Not judged: values, global
-memory, registers of a block. Candidate code runs in a child without a sandbox.
+It judges the order of accesses to shared memory and to accumulators. It does not judge values,
+global memory, or the registers of a block. Candidate code runs in a child without a sandbox.
 """
 
 from __future__ import annotations
