@@ -178,7 +178,7 @@ class Timing:
     workload: str
     time_median_us: float
     time_kind: TimeKind
-    limited_by: str  # what the time goes into, when it is known
+    limited_by: str  # the resource that takes the time, if known
     detail: tuple[tuple[str, float], ...] = ()
     note: str = ""
     lines: tuple[LineCost, ...] = ()  # where the target counts by line

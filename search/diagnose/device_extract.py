@@ -21,7 +21,7 @@ from greenfast.search.targets.emulator.source_tokens import PreprocessedText
 from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.toolchain.includes import STANDARD_HEADERS
 
-_OF_OUR_HEADERS = "GF_WGMMA_SHAPE"  # declares what only gf/wgmma.cuh mentions
+_OF_OUR_HEADERS = "GF_WGMMA_SHAPE"  # declares names that only gf/wgmma.cuh uses
 _PACK = re.compile(r"#pragma\s+pack\b")
 _NAMESPACE = re.compile(r"(?:inline )?namespace(?: |$)")
 _LIBRARIES = ("std", "nvcuda", "cooperative_groups", "cuda", "cub")

@@ -62,7 +62,7 @@ class SearchRequest:
     weights: tuple[float, ...] | None = None  # of `workloads`, in their order; default: all 1
     # For a tuning: how close to the best its kernels are; None: not part of a tuning.
     within_percent: float | None = None
-    reuse: bool = True  # do not evaluate again what a search of the same scope has recorded
+    reuse: bool = True  # reuse the verdicts of searches of the same scope
     hypothesis: str = ""  # given by a person: what the search should show
     expected_gain: float | None = None  # a share of the baseline's time
     cost: str = ""  # of trying, in the person's own words

@@ -35,7 +35,7 @@ from greenfast.search.strategies.ranker import Outcomes, Ranker
 FIRST_POINTS = 8  # of an island, far from each other
 FAR_FROM = 4  # random points of which the one farthest from all tried is taken
 POPULATION = 16
-ELITES_AMONG = 512  # of the best: what is far worse is no parent
+ELITES_AMONG = 512  # of the best: far worse candidates are no parents
 CHILDREN = 192
 POOL = 2048  # random points that are ranked beside the children
 DRAWN_POOL = 16  # the same of a space that is not listed: a draw costs as much as many children

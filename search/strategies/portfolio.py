@@ -23,7 +23,7 @@ from greenfast.search.strategies.nsga2 import Nsga2
 MEMBERS: dict[str, type[Strategy]] = {"evolution": Evolution, "cmaes": CmaEs, "nsga2": Nsga2}
 MEMBER, SAMPLER = "member", "sampler"  # of a proposal: who made it, and its own attributes
 FADING = 0.97  # of earnings, with each outcome
-HOPE = 0.25  # weight of what is not known
+HOPE = 0.25  # weight of unknown outcomes
 
 
 @dataclass

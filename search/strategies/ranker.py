@@ -28,7 +28,7 @@ LENGTH_PRIOR, NOISE_PRIOR = (0.0, 1.0), (math.log(1e-3), 1.5)
 LENGTH_LIMIT, NOISE_LIMITS = 4.0, (math.log(1e-5), math.log(0.5))
 FIRST_STEP, STEP_LIMITS = 0.1, (0.005, 0.5)
 FASTER, HESITANT = 1.3, 0.5
-LONGEST_TAIL = 3.0  # times the distance from the best to the median; what is worse is all alike
+LONGEST_TAIL = 3.0  # times the distance from the best to the median; worse times are cut
 LEAST_CHANCE = 0.01  # of being correct: the model is never certain
 DIGITS = 4  # of hyperparameters, which are stored with a trial
 

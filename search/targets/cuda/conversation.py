@@ -52,7 +52,7 @@ class Conversation:
     def __init__(self, child: MeasuringChild, gpu: GpuLock, turn: Turn, spent: Spent) -> None:
         """`spent` receives the time that the child spent on each request, also on faults."""
         self._child, self._gpu, self._turn, self._spent = child, gpu, turn, spent
-        self._lock = threading.Lock()  # of what follows
+        self._lock = threading.Lock()  # of the fields below
         self._waiting: deque[_Place] = deque()
         self._admitted: deque[_Place] = deque()
         self._begun_s = 0.0  # since when the GPU's lock is held

@@ -28,7 +28,7 @@ def compiler_folders(compiler: str) -> tuple[str, ...]:
     programs = [Path(compiler), *_programs(compiler)]
     own = _own_folder(compiler)
     paths = [*programs, *own, *_shared_libraries(programs), *_searched(compiler), *_told(compiler)]
-    # Each as it is named and as it is in truth: a name may be a link.
+    # Each by its name and by its real path: a name may be a link.
     named = {os.path.normpath(path) for path in paths} | {str(path.resolve()) for path in paths}
     return tuple(sorted({*named, *LOADER_FILES}))
 

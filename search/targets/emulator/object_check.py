@@ -121,7 +121,7 @@ class _Library:
         tables = [segment for segment in self.segments if segment.kind == _DYNAMIC]
         if len(tables) != 1:
             raise _Malformed("it has not one dynamic section")
-        # What counts is what the loader reads: the section at its address.
+        # The loader decides: it reads the section at its address.
         begin = self._offset(tables[0].address)
         values: dict[int, list[int]] = {}
         for at in range(begin, begin + tables[0].memory_bytes - 15, 16):

@@ -175,7 +175,7 @@ def _barrier(instruction: Instruction, values: Values) -> str:
         count = "(blockDim.x * blockDim.y * blockDim.z + 31u) / 32u * 32u"
     else:
         count = values.read("u32", operands[1])
-        if whole and waits:  # all of the block: what __syncthreads is
+        if whole and waits:  # the whole block, as in __syncthreads
             return (
                 f"if ({count} == (blockDim.x * blockDim.y * blockDim.z + 31u) / 32u * 32u) "
                 f"__syncthreads(); else gf_emulator_named_barrier({number}, {count}, true);"
