@@ -185,7 +185,7 @@ def _report(imported: Imported, written: Path, told: list[str], root: Path, as_j
     for path in files:
         print(shown(path))
     if told:
-        print("\nThe script tells these arguments; correct a wrong one with --arg:")
+        print("\nThe script has these arguments; correct a wrong one with --arg:")
         print("  " + " ".join(f"--arg {each}" for each in told))
     for copy in copied(imported.arguments):
         print(

@@ -123,7 +123,7 @@ def run_here(
         if isinstance(followed, RunReport):
             return followed
         claim = followed
-        say(f"nobody works on {search_id} any more; it continues here")
+        say(f"no worker runs {search_id} any more; it continues here")
     report = run_claim(
         services,
         claim,

@@ -77,7 +77,7 @@ def trace(
     else:
         show_trace(traced)
     if code:
-        what = "; what it had called is written" if paths else ""
+        what = "; the calls up to then are written" if paths else ""
         say(f"greenfast: the program ended with {code}{what}")
     return 1 if code or not paths else 0
 

@@ -88,7 +88,7 @@ def _by_band(ratio: float, a: TrialDetail, b: TrialDetail) -> TimeVerdictOut:
     sentence = (
         f"{kind} times, which differ by more than a factor {band:g}."
         if told_apart
-        else f"{kind} times within a factor {band:g} cannot be told apart."
+        else f"{kind} times within a factor {band:g} cannot be distinguished."
     )
     return TimeVerdictOut(
         ratio=ratio, ratio_low=None, ratio_high=None, decision=decision, sentence=sentence

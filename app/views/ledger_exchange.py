@@ -95,7 +95,7 @@ class LedgerRecord(BaseModel):
     @model_validator(mode="after")
     def claims_no_more_than_its_evidence(self) -> LedgerRecord:
         if self.verdict is VerdictName.FAULTED:
-            raise ValueError("a faulted trial says nothing of its candidate")
+            raise ValueError("a faulted trial is no evidence about its candidate")
         if (self.verdict is VerdictName.REJECTED) != (self.reason is not None):
             raise ValueError("a rejected trial has a reason, and only a rejected one")
         if (self.reason is None) != (self.stage is None):

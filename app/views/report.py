@@ -274,7 +274,7 @@ def next_steps(
     elif services.store.confirmation(row.id) is None:
         yield f"Time the winner again in fresh processes: `greenfast confirm {row.id}`."
     if ablation is None:
-        yield f"See what the winner's values are worth: `greenfast ablate {row.id}`."
+        yield f"Measure the effect of each value of the winner: `greenfast ablate {row.id}`."
     else:
         for finding in ablation.findings:
             if finding.effect == "hurts":
@@ -291,7 +291,7 @@ def next_steps(
     if row.status == SearchStatus.COMPLETED and is_budget_spent(row.cause):
         yield (
             f"The space has untried points: `greenfast search --resume {row.id} --extend "
-            f"{max(10, len(trials) // 2)}` goes on."
+            f"{max(10, len(trials) // 2)}` continues it."
         )
     yield from _going_on(row)
 
@@ -313,7 +313,7 @@ def _without_a_correct_candidate(row: SearchRow, trials: list[TrialRow]) -> Iter
 def _going_on(row: SearchRow) -> Iterator[str]:
     """A search that stopped before its end can continue."""
     if row.status in (SearchStatus.PAUSED, SearchStatus.FAILED):
-        yield f"The search stopped before its end: `greenfast search --resume {row.id}` goes on."
+        yield f"The search stopped before its end: `greenfast search --resume {row.id}` continues it."
 
 
 def compared_trials(confirmation: ConfirmationRow | None) -> set[int]:

@@ -392,7 +392,7 @@ def _alone_words(finding: Finding, scale: Scale) -> str:
         if finding.effect is Effect.UNCLEAR:
             return (
                 f"the {scale.kind} times with and without it are within the band of a factor "
-                f"{scale.band:g}, so they tell nothing"
+                f"{scale.band:g}, so they prove nothing"
             )
         return f"with {finding.arm.change} the {scale.kind} time is {ratio} times as long"
     if finding.low is None or finding.high is None:

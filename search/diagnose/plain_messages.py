@@ -68,4 +68,4 @@ def _about(missing: Sequence[MissingInclude]) -> str:
     listed = ", ".join(
         f"{each.name} ({file_line(each.where.file, each.where.number)})" for each in missing
     )
-    return f"these includes were not found: {listed}; -I FOLDER says where they are"
+    return f"these includes were not found: {listed}; name their folder with -I FOLDER"

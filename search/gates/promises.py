@@ -153,7 +153,7 @@ class Siblings:
         return (
             f"{check.workload} ({check.shape}, {check.inputs} inputs, seed {check.seed}): "
             f"{check.output} is not bit for bit what trial {number} left, though {own} in place "
-            f"of {before} is all that differs, and template {candidate.template} says that "
+            f"of {before} is all that differs, and template {candidate.template} states that "
             f"{names} {'leaves' if len(changed) == 1 else 'leave'} results the same"
         )
 

@@ -36,7 +36,7 @@ LOOKED_FOR = (
     "reads of memory that was never written",
     "accesses out of bounds",
     "reads of asynchronous copies in flight",
-    "copies that nobody waits for",
+    "copies that are never waited for",
     "misaligned accesses",
     "divergent barriers and collectives",
     "deadlock",

@@ -131,7 +131,7 @@ def _verdict(recording: Recording, row: Row, question: Question) -> Verdict:
         return rejection((ptxas, correctness), Failed(Stage.PERFORMANCE.value, sentence, reason))
     safety: Unavailable[SafetyEvidence] = Unavailable(
         Stage.SAFETY.value,
-        "a recording tells nothing about races and uninitialised reads; the emulator does",
+        "a recording has no information about races and uninitialised reads; use the emulator",
     )
     return Green((ptxas, correctness, _replayed_time(recording, row, question), safety))
 

@@ -110,7 +110,7 @@ class Lanes:
             lane.lost_at_s = time.monotonic()
             self.remarks.append(
                 f"{lane.target.name} dropped out ({fault.code}): {fault.message.rstrip('.')}; "
-                f"the search goes on with {', '.join(left)}"
+                f"the search continues with {', '.join(left)}"
             )
             self._call()
         threading.Thread(target=_end_child, args=(lane.target,), daemon=True).start()

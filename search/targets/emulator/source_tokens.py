@@ -142,7 +142,7 @@ def line_directive(text: str) -> tuple[int, str] | None:
         elif kind == "open" and re.search(r'/[*/]|R"', match[0]):
             why = "an open quote would hide where a comment begins; close it"
         elif is_directive and (match[0] == "line" or kind == "number"):
-            why = "`#line` would hide where code stands; leave it out"
+            why = "`#line` would hide the place of the code; leave it out"
         if why:
             return _line_of(match.start(), joined, splices), why
         is_directive = at_line_start and kind == "hash"
