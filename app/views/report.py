@@ -313,7 +313,7 @@ def _without_a_correct_candidate(row: SearchRow, trials: list[TrialRow]) -> Iter
 def _going_on(row: SearchRow) -> Iterator[str]:
     """A search that stopped before its end can continue."""
     if row.status in (SearchStatus.PAUSED, SearchStatus.FAILED):
-        yield f"The search stopped before its end: `greenfast search --resume {row.id}` continues it."
+        yield f"The search stopped early: `greenfast search --resume {row.id}` continues it."
 
 
 def compared_trials(confirmation: ConfirmationRow | None) -> set[int]:
