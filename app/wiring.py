@@ -278,7 +278,7 @@ class Services:
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
         target = self.target(plan.target, include_dirs=files.include_dirs)
         if isinstance(target, Runner):  # a recording compiles nothing
-            self.toolchain.require_right()
+            self.toolchain.require_correct_code()
         measures = target.measures
         return EvaluationContext(
             kernel,

@@ -114,7 +114,7 @@ def _least_python() -> str:
 
 def _toolchain(services: Services) -> str:
     identity = dict(services.toolchain.identity)
-    services.toolchain.require_right()
+    services.toolchain.require_correct_code()
     return ", ".join(f"{name} {version}" for name, version in identity.items() if name != "options")
 
 

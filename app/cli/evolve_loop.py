@@ -59,7 +59,7 @@ class Individual:
     report: JSON
 
     @property
-    def is_right(self) -> bool:
+    def is_correct(self) -> bool:
         return self.report["verdict"] in CORRECT
 
     @property
@@ -220,14 +220,14 @@ class Evolution:
         return Event(len(self.individuals) + 1, None, reason)
 
     def _parents(self, attempt: int) -> list[Individual]:
-        """Winners of tournaments among the right ones by time; without any, the latest ones."""
+        """Winners of tournaments among the correct ones by time; without any, the latest ones."""
         rng = random.Random(f"{self.order.seed}/{len(self.individuals)}/{attempt}")
-        right = [each for each in self.individuals if each.is_right]
-        if not right:
+        correct = [each for each in self.individuals if each.is_correct]
+        if not correct:
             return self.individuals[-PARENTS:][::-1]
         parents: list[Individual] = []
-        for _ in range(min(PARENTS, len(right))):
-            rivals = [each for each in right if each not in parents]
+        for _ in range(min(PARENTS, len(correct))):
+            rivals = [each for each in correct if each not in parents]
             drawn = rng.sample(rivals, min(TOURNAMENT, len(rivals)))
             parents.append(min(drawn, key=lambda each: each.time_us))
         return parents

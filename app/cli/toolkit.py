@@ -60,7 +60,7 @@ def toolkit(
     with opened_services() as services:
         in_use, refusal = services.toolchain.toolkit, None
         try:
-            services.toolchain.require_right()
+            services.toolchain.require_correct_code()
         except Fault as fault:
             refusal = fault
     _show(in_use, refusal, as_json)

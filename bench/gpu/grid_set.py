@@ -160,7 +160,7 @@ def compiled_kernels(
     ):
         toolchain = Toolchain(kept or Path(folder), usable_cores())
         try:
-            toolchain.require_right()
+            toolchain.require_correct_code()
             kernels = threads.map(
                 lambda entry: built(catalogue, kernel, entry, device(gpu), toolchain), entries
             )

@@ -30,7 +30,7 @@ def compiled(source: str, arch: str) -> bytes:
     kept = _kept(place)
     if kept is not None:
         return kept
-    _require_right(toolkit)
+    _require_correct_code(toolkit)
     image = _compile(toolkit, source, arch)
     _keep(place, image)
     return image
@@ -81,7 +81,7 @@ def _library(paths: tuple[str, ...]) -> ctypes.CDLL:
 
 
 @cache
-def _require_right(toolkit: Toolkit) -> None:
+def _require_correct_code(toolkit: Toolkit) -> None:
     code = _compile(toolkit, known_answer.SOURCE.read_text("utf-8"), known_answer.ARCH)
     if wrong := known_answer.wrong_answer(code):
         raise Fault(

@@ -111,8 +111,8 @@ def _accepting_cases(
             guess = wrong(value, data)
             if guess is None:
                 continue
-            stored, right = (_stored(array, output, case) for array in (guess, value))
-        if not always and np.array_equal(stored, right, equal_nan=True):
+            stored, correct = (_stored(array, output, case) for array in (guess, value))
+        if not always and np.array_equal(stored, correct, equal_nan=True):
             continue
         if not compare_output(kernel, case, output, stored, data).passes:
             return 0

@@ -143,15 +143,15 @@ class Island:
         from the best of each, with random weights; half of the time the log ratio alone."""
         if not any(self.others) or rng.random() < TIME_ALONE:
             return self.logs
-        right = [place for place, others in enumerate(self.others) if others]
-        rows = np.array([(self.logs[place], *self.others[place]) for place in right])
+        correct = [place for place, others in enumerate(self.others) if others]
+        rows = np.array([(self.logs[place], *self.others[place]) for place in correct])
         low, high = rows.min(0), rows.max(0)
         parts = (rows - low) / np.where(high > low, high - low, 1.0)
         weights = np.array([rng.expovariate(1.0) for _ in range(rows.shape[1])])
         parts = parts * (weights / weights.sum())
         distances = parts.max(1) + CHEBYSHEV_SUM * parts.sum(1)
         aims = [float("nan")] * len(self.logs)
-        for place, distance in zip(right, distances.tolist(), strict=True):
+        for place, distance in zip(correct, distances.tolist(), strict=True):
             aims[place] = distance
         return aims
 

@@ -68,8 +68,8 @@ class Ranker:
         `pending` are points whose outcome is not known yet: they are taken to be as expected, so
         that others are asked for.
         """
-        right = np.isfinite(known.logs)
-        places, targets = known.points[right], standardised(known.logs[right])
+        correct = np.isfinite(known.logs)
+        places, targets = known.points[correct], standardised(known.logs[correct])
         factor = self._fitted(places, targets, steps)
         if len(pending):
             expected = _means(_nearness(places, pending, self._scaled), factor)
@@ -81,9 +81,9 @@ class Ranker:
 
     def chance(self, known: Outcomes, points: Array, steps: int) -> Array:
         """[points]: how likely each is to be correct, after `steps` of fitting to what was."""
-        right = np.isfinite(known.logs).astype(float)
-        share = right.mean()
-        factor = self._fitted(known.points, right - share, steps)
+        correct = np.isfinite(known.logs).astype(float)
+        share = correct.mean()
+        factor = self._fitted(known.points, correct - share, steps)
         mean = _means(_nearness(known.points, points, self._scaled), factor)
         chance: Array = np.clip(mean + share, LEAST_CHANCE, 1.0)
         return chance
