@@ -278,7 +278,7 @@ def _damage(connection: sqlite3.Connection, path: Path) -> str | None:
 
 
 def sqlite_use_wal(engine: Engine, busy_s: float) -> None:
-    """Turn write-ahead logging on; UsageError where the file system cannot."""
+    """Turn write-ahead logging on; UsageError if the file system cannot."""
     deadline = time.monotonic() + busy_s
     while True:  # SQLite does not wait by itself when two processes switch at once
         raw = engine.raw_connection()

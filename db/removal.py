@@ -105,7 +105,7 @@ def _remove(session: Session, names: Sequence[Named]) -> Removal:
 def _remove_tunings(
     session: Session, records: Mapping[str, SearchRecord], whole: Collection[str]
 ) -> int:
-    """Remove the tunings of these searches; UsageError where one would lose a part of them."""
+    """Remove the tunings of these searches; UsageError if one would lose a part of them."""
     keys = [record.key for record in records.values()]
     tuning_keys: set[int] = set()
     for part in parts_of(keys):

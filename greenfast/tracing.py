@@ -461,7 +461,7 @@ def _read(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Shape:
 
 
 def _event(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """An event on the current stream; None where the call runs on no GPU, or is being captured."""
+    """An event on the current stream; None if the call runs on no GPU, or is being captured."""
     import torch
 
     first = next((each for each in (*args, *kwargs.values()) if torch.is_tensor(each)), None)

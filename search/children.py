@@ -365,7 +365,7 @@ class Children:
         return child
 
     def _chosen(self, key: Hashable) -> Child | None:
-        """An idle child that runs, taken from the list; None where one must be started."""
+        """An idle child that runs, taken from the list; None if one must be started."""
         while self._idle:
             knowing = [each for each in self._idle if key in self._seen[each]]
             has_room = len(self._idle) + len(self._busy) + self._starting < self.count

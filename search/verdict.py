@@ -198,7 +198,7 @@ class Timing:
 
     @property
     def device_index(self) -> int | None:
-        """The number of the GPU that measured it; None where no GPU did, or it was not stored."""
+        """The number of the GPU that measured it; None if no GPU did, or it was not stored."""
         number = dict(self.detail).get(DEVICE_INDEX)
         return None if number is None else int(number)
 
@@ -442,7 +442,7 @@ def gate_result(verdict: Verdict, gate: str) -> GateResult | None:
 
 
 def evidence_of(results: Iterable[GateResult], kind: type[AnyEvidence]) -> AnyEvidence | None:
-    """The evidence of one type, and so of one gate; None where that gate left none."""
+    """The evidence of one type, and so of one gate; None if that gate left none."""
     return next((result.evidence for result in results if isinstance(result.evidence, kind)), None)
 
 

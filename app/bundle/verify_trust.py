@@ -22,7 +22,7 @@ def foreign_files(
 ) -> str:
     """How files of the bundle that differ from the catalogue's would be used.
 
-    `stated` is the kernel of the bundle's files. Empty where none differs.
+    `stated` is the kernel of the bundle's files. Empty if none differs.
     """
     own = _own(catalogue, stated.name)
     template = str(bundle.launch["template"])

@@ -315,7 +315,7 @@ def _peers() -> Check:
 
 
 def _problem_of(interpreter: str) -> tuple[str, str]:
-    """Why peers cannot run in this Python, and the remedy; both empty where they can."""
+    """Why peers cannot run in this Python, and the remedy; both empty if they can."""
     try:
         probe = subprocess.run(
             [interpreter, "-c", PEERS_PROBE],

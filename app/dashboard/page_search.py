@@ -234,7 +234,7 @@ def timed_again(services: Services, row: SearchRow) -> dict[str, Any]:
 
 
 def overtaken(best: TrialRow, points: Sequence[Point]) -> str:
-    """Why the best is not the fastest of the search; empty where it is."""
+    """Why the best is not the fastest of the search; empty if it is."""
     if best.time_kind != "measured" or best.time_median_us is None:
         return ""
     faster = sum(point.time_median_us < best.time_median_us for point in points)

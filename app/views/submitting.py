@@ -154,7 +154,7 @@ def _busy(wait_s: float) -> Fault:
 
 
 def _with_parent(services: Services, submission: Submission) -> Submission:
-    """The submission with the whole digest of its parent; UsageError where that is not stored."""
+    """The submission with the whole digest of its parent; UsageError if that is not stored."""
     if not submission.parent:
         return submission
     try:

@@ -76,7 +76,7 @@ def _ties(own: Interval | None, other: Interval | None) -> bool:
 
 
 def _interval(store: Store, trial: TrialRow) -> Interval | None:
-    """The interval of the trial's time against the baseline's; None where none is stored."""
+    """The interval of the trial's time against the baseline's; None if none is stored."""
     if trial.is_baseline:
         return Interval(0.0, 0.0, 0.0)
     gate = store.trial(trial.search_id, trial.number).gates.get("performance", {})

@@ -184,7 +184,7 @@ def mutant_row(number: int, seed: int, session: Session) -> Row:
 
 
 def explained_mutant(mutant: StageMutant, folder: Path, session: Session) -> Row | None:
-    """None where the line is not part of the preset, where it is not C++, and for survivors."""
+    """None if the line is not part of the preset or not C++, and for survivors."""
     catalogue = mutant.catalogue(folder)
     kernel = catalogue.kernel("attention")
     workload = kernel.workload(WORKLOAD)

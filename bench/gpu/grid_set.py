@@ -239,7 +239,7 @@ def peer_us(row: Row) -> float:
 
 
 def won_by(row: Row) -> str | None:
-    """The label of the fastest kernel on the shape; None where the library stays."""
+    """The label of the fastest kernel on the shape; None if the library stays."""
     times = own_times(row)
     label = min(times, key=lambda name: times[name], default=None)
     if label is None or times[label] > EXACTLY_WON * row["times"][FALLBACK]["us"]:

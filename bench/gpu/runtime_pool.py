@@ -183,7 +183,7 @@ class Pool:
 def valid_entry(
     kernel: KernelSpec, point: Point, compiled: Row, label: str, gpu: str
 ) -> Entry | None:
-    """The point for these compile-time values; None where the template excludes it."""
+    """The point for these compile-time values; None if the template excludes it."""
     template = kernel.template(point.template)
     if any(compiled[name] not in values for name, values in template.supports):
         return None

@@ -34,7 +34,7 @@ class Waves:
     def limit(self, point: Mapping[str, Value], farthest: Mapping[str, Value], ratio: float) -> Row:
         """The condition of a rule under which waves alone leave the kernel faster than the library.
 
-        `point`: dims that were measured, with `ratio` of the library's time, at most 1. Empty where
+        `point`: dims that were measured, with `ratio` of the library's time, at most 1. Empty if
         the `farthest` dims of the rule meet it, too.
         """
         waves = self.of(point)

@@ -246,7 +246,7 @@ def reads() -> str:
 
 
 def _source(name: str) -> str:
-    """The line below a table; empty where the result is missing."""
+    """The line below a table; empty if the result is missing."""
     result = find_result(name)
     return f"\n\nH200, {result['environment']['date']}; {source_of(name)}." if result else ""
 

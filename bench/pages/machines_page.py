@@ -80,7 +80,7 @@ def _store() -> Cost:
 
 
 def _sent() -> list[Cost]:
-    """The cost of sending a trial's tasks; nothing where it was not measured."""
+    """The cost of sending a trial's tasks; nothing if it was not measured."""
     tasks, empty = rows("machines", "trial"), rows("machines", "empty task")
     if not tasks or not empty:
         return []
@@ -90,7 +90,7 @@ def _sent() -> list[Cost]:
 
 
 def _sent_bytes() -> float:
-    """Bytes of a trial to and from other machines; 0 where they were not measured."""
+    """Bytes of a trial to and from other machines; 0 if they were not measured."""
     keys = ("parcel_bytes", "new_array_bytes", "reply_bytes")
     return sum(float(row[key]) for row in rows("machines", "trial") for key in keys)
 

@@ -231,7 +231,7 @@ def _name_meant(node: ast.expr, values: Mapping[str, Value]) -> str:
 
 
 def sizes(operation: Operation, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """Dims by name, from the shapes of tensors; UsageError where they contradict each other."""
+    """Dims by name, from the shapes of tensors; UsageError if they contradict each other."""
     values: dict[str, int] = {}
     owners: dict[str, str] = {}
     for argument in operation.tensors:

@@ -65,7 +65,7 @@ class TensorMapForm:
     tensor: str
     dtype: str
     sizes: tuple[Expression, ...]  # elements
-    axes: tuple[int, ...]  # of the tensor, whose strides they have; empty where `strides` are given
+    axes: tuple[int, ...]  # of the tensor, whose strides they have; empty if `strides` are given
     strides: tuple[Expression, ...]  # elements, of the axes after the first
     box: tuple[Expression, ...]
     swizzle_bytes: Expression

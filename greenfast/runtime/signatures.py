@@ -164,7 +164,7 @@ def set_of(operation: str, device: int | None) -> KernelSet | Refused:
 
 
 def rows_of(facts: TensorFacts) -> TensorFacts | None:
-    """A tensor [..., N] as rows [M, N]; None where its rows are not evenly spaced."""
+    """A tensor [..., N] as rows [M, N]; None if its rows are not evenly spaced."""
     *outer, width = facts.shape
     *steps, last = facts.strides
     count, step = 1, None

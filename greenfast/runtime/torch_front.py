@@ -103,7 +103,7 @@ def attention(
 
 
 def _launched(ready: Any, q: Any, k: Any, v: Any, return_lse: bool) -> Any:
-    """The outputs of a signature's kernel; None where it cannot read the tensors' memory."""
+    """The outputs of a signature's kernel; None if it cannot read the tensors' memory."""
     try:
         q_at, k_at, v_at = q.data_ptr(), k.data_ptr(), v.data_ptr()
     except RuntimeError:  # under torch.func.vmap tensors have no memory of their own
@@ -274,7 +274,7 @@ def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> An
 
 
 def _launched_rms_norm(ready: Any, x: Any, residual: Any, weight: Any) -> Any:
-    """y and h; None where the kernel cannot read the tensors' memory."""
+    """y and h; None if the kernel cannot read the tensors' memory."""
     try:
         x_at, residual_at, weight_at = x.data_ptr(), residual.data_ptr(), weight.data_ptr()
     except RuntimeError:

@@ -82,7 +82,7 @@ def linear(
 
 
 def _launched(ready: Any, x: Any, weight: Any, bias: Any, residual: Any) -> Any:
-    """The result of a signature's kernel; None where it cannot read the tensors' memory."""
+    """The result of a signature's kernel; None if it cannot read the tensors' memory."""
     try:
         x_at, weight_at = x.data_ptr(), weight.data_ptr()
         # Every kernel takes both of the others; it does not read those that its options leave out.

@@ -82,7 +82,7 @@ class Repeated:
         self._kept[key] = Ready(state, inputs, (optional, given), outputs)
 
     def _launched(self, ready: Any, inputs: tuple[Any, ...]) -> Any:
-        """None where the kernel cannot read the tensors' memory, or runs on another device."""
+        """None if the kernel cannot read the tensors' memory, or runs on another device."""
         addresses, bits = [], 0
         try:
             for tensor in inputs:

@@ -84,7 +84,7 @@ class Entry:
 
 
 def entries() -> tuple[Entry, ...]:
-    """All entries; UsageError where greenfast is installed without its repository."""
+    """All entries; UsageError if greenfast is installed without its repository."""
     if not (FOLDER / "album.toml").is_file():
         raise UsageError(
             "the album is part of the repository, and is not installed here",

@@ -174,7 +174,7 @@ def _type_of(parameter: str) -> str:
 
 
 def parameter_name(parameter: str) -> str:
-    """The name of a parameter; empty where it has none."""
+    """The name of a parameter; empty if it has none."""
     text = re.sub(r"\[.*\]\s*$", "", parameter)
     match = re.match(r".*[\s*&>]([A-Za-z_]\w*)\s*$", text, re.DOTALL)
     return match[1] if match else ""

@@ -264,7 +264,7 @@ def _expected(table: Table, folder: Path, tensors: dict[str, Tensor]) -> Expecte
 def launched_in(cluster: Shape, launch: LaunchPlan, entry: str, where: str) -> LaunchPlan:
     """The launch in clusters of this shape, which the text of `entry` declares.
 
-    SpecError where the launch names another shape, or its grid is no multiple of it.
+    SpecError if the launch names another shape, or its grid is no multiple of it.
     """
     if launch.cluster not in (ALONE, cluster):
         raise SpecError(

@@ -79,7 +79,7 @@ _NO_STALLS = ("selected",)
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """One launch under Nsight Compute; None where the GPU has no such counter."""
+    """One launch under Nsight Compute; None if the GPU has no such counter."""
 
     entry: str
     duration_us: float | None

@@ -138,7 +138,7 @@ def _best_kernel(shapes: Sequence[Shape], share: float) -> tuple[str, float]:
 
 
 def _best_split(shapes: tuple[Shape, ...], features: Sequence[str], share: float) -> _Split | None:
-    """The split with the least loss on both sides; None where no size separates the shapes.
+    """The split with the least loss on both sides; None if no size separates the shapes.
 
     Of equals the earlier feature, then the wider gap between the sizes on both sides.
     """

@@ -31,7 +31,7 @@ CALLERS = 3  # of an actor: two requests, and one that interrupts them
 
 
 def ray_module() -> Any:
-    """Ray; UsageError where it is not installed."""
+    """Ray; UsageError if it is not installed."""
     try:
         import ray
     except ImportError:

@@ -78,7 +78,7 @@ class Judges:
         self._kernels: OrderedDict[int, tuple[KernelSpec, Path]] = OrderedDict()
 
     def judged(self, subject: Subject) -> CorrectnessResult | None:
-        """The correctness gate's result; None where this process must judge the candidate.
+        """The correctness gate's result; None if this process must judge the candidate.
 
         A worker that fails, dies or exceeds its deadline tells nothing about the candidate. Raises
         Fault as the target does.
@@ -172,7 +172,7 @@ def use_judges(count: int | None = None) -> None:
 
 
 def judges_in_use() -> Judges | None:
-    """The workers of this process; None where it judges itself."""
+    """The workers of this process; None if it judges itself."""
     return _Shared.judges
 
 

@@ -136,7 +136,7 @@ def _unseen(subject: Subject) -> str:
 
 
 def unseen_assembly(source: RenderedSource, examiner: Runner) -> str:
-    """Why the checks of `examiner` do not see the source's inline assembly; empty where they do."""
+    """Why the checks of `examiner` do not see the source's inline assembly; empty if they do."""
     if not source.raw_asm:
         return ""
     try:
@@ -199,7 +199,7 @@ def checked_problems(subject: Subject) -> list[Problem]:
 def uncompared_problems(subject: Subject) -> list[Problem]:
     """The first and last blocks of the checks that are too large to compare.
 
-    None where blocks may depend on others: with workspaces, or with several launches.
+    None if blocks may depend on others: with workspaces, or with several launches.
     """
     kernel, template, point = subject.kernel, subject.template, subject.point
     problems = (

@@ -286,7 +286,7 @@ def default_workloads(kernel: KernelSpec) -> tuple[str, ...]:
 
 
 def shared_compile_time(kernel: KernelSpec, workloads: list[Workload]) -> Items:
-    """The compile-time values that all workloads share; UsageError where they differ."""
+    """The compile-time values that all workloads share; UsageError if they differ."""
     first = workloads[0].compile_time(kernel)
     for other in workloads[1:]:
         if other.compile_time(kernel) != first:

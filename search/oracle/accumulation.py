@@ -51,7 +51,7 @@ def accumulation_error(
 def cancellation_error(kernel: KernelSpec, case: Case, output: Argument, data: CaseData) -> float:
     """The same for terms that cancel. It computes the reference once more for each case.
 
-    0 where the inputs hold no float32, or where reference.py cannot take the changed ones.
+    0 if the inputs hold no float32, or if reference.py cannot take the changed ones.
     """
     if not _is_float32(output, case):
         return 0.0

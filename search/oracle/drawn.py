@@ -282,7 +282,7 @@ def _follows(kernel: KernelSpec, derived: Sequence[Case], case: Case) -> bool:
 
 
 def _computes(kernel: KernelSpec, case: Case) -> bool:
-    """Whether the reference takes the sizes; SpecError where it does not end."""
+    """Whether the reference takes the sizes; SpecError if it does not end."""
     try:
         case_data(kernel, case)
     except SpecError as error:

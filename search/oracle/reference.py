@@ -159,7 +159,7 @@ _CACHE = CaseDataCache(KEPT_BYTES)
 
 
 class _Shared:
-    """Files that this process shares with others; None where it shares none."""
+    """Files that this process shares with others; None if it shares none."""
 
     known: KnownOutputs | None = None
 
@@ -405,7 +405,7 @@ def raised(file: str, case_label: str, error: BaseException) -> str:
 
 
 def guard_of(kernel: KernelSpec) -> GuardedReferences | None:
-    """The guard that watches this kernel's reference; None where it is called in this process."""
+    """The guard that watches this kernel's reference; None if it is called in this process."""
     guard = _CACHE.guard
     return guard if guard is not None and guard.watches(kernel) else None
 

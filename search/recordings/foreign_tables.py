@@ -214,7 +214,7 @@ def _unit(title: str) -> str:
 
 
 def _time(text: str, number: int) -> float | None:
-    """The figure of a line; None where the tuner wrote a word or nothing for a failure."""
+    """The figure of a line; None if the tuner wrote a word or nothing for a failure."""
     text = text.strip()
     if DECIMAL.match(text):
         return float(text)

@@ -215,12 +215,12 @@ class Runner(Target):
     def check(self, program: Any, problems: Sequence[Problem]) -> Iterator[Checked] | None:
         """Run the problems under the safety checks, one run each.
 
-        None where the target has no checks.
+        None if the target has no checks.
         """
         return None
 
     def line_costs(self, program: Any, problem: Problem) -> tuple[LineCost, ...] | Failure:
-        """The memory cost of each line in a sample of the problem's blocks; empty where lines are
+        """The memory cost of each line in a sample of the problem's blocks; empty if lines are
         not counted."""
         return ()
 

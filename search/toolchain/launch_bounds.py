@@ -51,7 +51,7 @@ def other_clusters(ptx: str, launched: Iterable[tuple[str, Shape]]) -> str:
 
 
 def _header(ptx: str, entry: str) -> str:
-    """The entry's parameters and directives; empty where it is not in `ptx`."""
+    """The entry's parameters and directives; empty if it is not in `ptx`."""
     header = re.search(rf"\.entry\s+{re.escape(entry)}\s*\([^{{]*", ptx)
     return header[0] if header else ""
 

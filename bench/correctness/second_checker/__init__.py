@@ -65,7 +65,7 @@ class Conflict:
 @dataclass(frozen=True)
 class Judgement:
     conflicts: tuple[Conflict, ...]
-    clusters: int  # that were run; 0 where a conflict ended the judgement
+    clusters: int  # that were run; 0 if a conflict ended the judgement
 
     @property
     def is_clean(self) -> bool:
@@ -87,7 +87,7 @@ def judge_apart(
     """The conflicts in a candidate's kernels for these problems, in other orders for each seed.
 
     `problems` come from `checked_problems(subject)` or elsewhere. It stops at the first problem
-    with a conflict. Fault where the text does not compile.
+    with a conflict. Fault if the text does not compile.
     """
     module = build.build_module(
         source.unit, source.entries, flavour="counted", deadline_s=COMPILE_SECONDS

@@ -49,7 +49,7 @@ class Ratio:
 
     @property
     def suspicion(self) -> str:
-        """Why the times are suspicious; empty where they are not."""
+        """Why the times are suspicious; empty if they are not."""
         if not self.interval.low > math.log(self.largest):
             return ""
         return (
@@ -65,7 +65,7 @@ class Repetition:
 
     ring: Sequence[Loaded]
     places: Sequence[int]  # the ring's sets
-    own: Sequence[Loaded]  # the first set's inputs and workspaces; empty where there is no room
+    own: Sequence[Loaded]  # the first set's inputs and workspaces; empty if there is no room
     own_places: Sequence[int]
     spare: int  # a set that no launch uses
     arena: Arena

@@ -32,7 +32,7 @@ class DynamicShared:
 
 
 def dynamic_shared(tokens: Sequence[Token], first: int, in_function: bool) -> DynamicShared | None:
-    """The declaration at the `extern` of `first`; None where it declares something else."""
+    """The declaration at the `extern` of `first`; None if it declares something else."""
     end = first
     while end < len(tokens) and tokens[end].text not in (";", "{", "}", "="):
         end += 1

@@ -102,7 +102,7 @@ Statement = Instruction | Label | Registers | Brace
 
 
 def statements(template: str) -> tuple[Statement, ...]:
-    """The statements of a template; NotPtx where it cannot be read."""
+    """The statements of a template; NotPtx if it cannot be read."""
     reader = _Reader(list(_tokens(_COMMENT.sub(" ", template))))
     return tuple(reader.statements())
 
