@@ -137,7 +137,7 @@ def variants() -> str:
     return f"{table(titles, lines)}\n\nH200, L2 hot; {source_of(VARIANTS)}."
 
 
-STAY = {"persistent": "blocks that stay", "persistent_all": "blocks that walk all batches"}
+STAY = {"persistent": "persistent", "persistent_all": "persistent over all batches"}
 ORDERED = {"all": "ordered", "half": "half ordered", "maxima": "maxima ordered"}
 
 
@@ -341,7 +341,7 @@ def _flop(kernel: str, workload: str) -> float:
 def _design(parameters: Row) -> str:
     words = [f"{parameters['consumers']} by 64 rows, {parameters['tile_n']} keys"]
     words += [f"{parameters['stages']} stages"]
-    words += ["O left alone"] if parameters["skip_rescale"] else []
+    words += ["O not always rescaled"] if parameters["skip_rescale"] else []
     words += ["turns"] if parameters["turns"] else []
     words += ["persistent"] if parameters["scheduler"] == "persistent" else []
     words += ["Q in registers"] if parameters["query"] == "registers" else []
