@@ -341,7 +341,7 @@ def _flop(kernel: str, workload: str) -> float:
 def _design(parameters: Row) -> str:
     words = [f"{parameters['consumers']} by 64 rows, {parameters['tile_n']} keys"]
     words += [f"{parameters['stages']} stages"]
-    words += ["O not always rescaled"] if parameters["skip_rescale"] else []
+    words += ["skip_rescale"] if parameters["skip_rescale"] else []
     words += ["turns"] if parameters["turns"] else []
     words += ["persistent"] if parameters["scheduler"] == "persistent" else []
     words += ["Q in registers"] if parameters["query"] == "registers" else []
