@@ -119,8 +119,8 @@ class Settings:
         "GREENFAST_SUBMIT_TOKEN",
         "",
         str,
-        "secret of clients that may submit sources, different from GREENFAST_TOKEN; without it, only "
-        "a service without tokens takes sources",
+        "secret of clients that may submit sources, not the same as GREENFAST_TOKEN; without it, "
+        "only a service without tokens takes sources",
     )
     accept_weak_sandbox: bool = _setting(
         "GREENFAST_ACCEPT_WEAK_SANDBOX",
@@ -193,8 +193,8 @@ class Settings:
         "GREENFAST_CONNECTIONS",
         4096,
         _connections,
-        "open connections, as far as file descriptors allow; a new connection replaces the one that "
-        "has been idle longest",
+        "open connections, as far as file descriptors allow; a new connection replaces the one "
+        "that has been idle longest",
     )
     request_timeout_s: float = _setting(
         "GREENFAST_REQUEST_TIMEOUT_S",
