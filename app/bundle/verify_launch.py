@@ -1,7 +1,7 @@
 """Whether launch.json has the launches that the bundle's kernel.toml and template.toml give.
 
 `greenfast.load` and the host examples launch what launch.json says, and the other checks of
-`greenfast verify` launch what the template says. Hashes tell nothing here: whoever changes a file
+`greenfast verify` launch what the template says. Hashes prove nothing here: whoever changes a file
 can write its new hash.
 """
 

@@ -1,6 +1,6 @@
 """The arguments that a Kernel Tuner script passes, as --arg texts for `greenfast import`.
 
-The script is parsed and never run. Understood are arrays and numbers that NumPy makes of constants:
+The script is parsed and never run. It reads arrays and numbers that NumPy makes of constants:
 zeros, ones, random numbers, `astype`, `reshape`, `np.int32(n)`. Whatever else it passes stays to be
 given by --arg.
 """

@@ -148,7 +148,7 @@ def run_here(
 
 
 def say_who_works(silence: Silence | None, search_id: str) -> None:
-    """Tell which worker holds the search, and when its lease would end if that worker has died."""
+    """Print which worker holds the search, and when its lease ends if that worker has died."""
     if silence is None:
         say(
             f"another worker runs {search_id}; following it "

@@ -1,4 +1,4 @@
-"""`greenfast trials`: the trials of a search, selected, sorted, with the columns that one wants."""
+"""`greenfast trials`: the trials of a search, selected and sorted, in the columns of your choice."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ def measured_arm(
     retune: int = RETUNED,
     measure: Callable[[Items], Measurement] | None = None,
 ) -> ArmResult:
-    """Measure an arm; tune the others again where it matters."""
+    """Measure an arm; tune the other values again if it matters."""
     measure = measure or ablation.measure
     result = ArmResult(
         arm.parameter, arm.before, arm.after, arm.kind, arm.refused, along=arm.along, tied=arm.tied

@@ -58,7 +58,7 @@ class Flight:
 
 
 def set_once(future: Future[Verdict]) -> Callable[[Verdict], None]:
-    """Gives `future` its result; a repeated evaluation does so again, and is not heard."""
+    """Give `future` its result; the second result of a repeated evaluation is ignored."""
 
     def hear(verdict: Verdict) -> None:
         if not future.done():
@@ -71,7 +71,7 @@ class Flights:
     """A queue of trials with room for `window` that are compiled, checked and timed."""
 
     def __init__(self, window: int, *, is_measured: bool) -> None:
-        """`is_measured`: those whose time is known take no room."""
+        """`is_measured`: trials whose time is known take no room."""
         self.window, self._is_measured = window, is_measured
         self.most = BEHIND * window if is_measured else window
         self._queue: deque[Flight] = deque()

@@ -399,7 +399,7 @@ class SearchRun:
         return Flight(number, proposal, source, future, timed=timed)
 
     def _tell(self, flight: Flight) -> None:
-        """Let the strategy hear of a trial before it is recorded."""
+        """Report a trial to the strategy before it is recorded."""
         assert flight.outcome is not None, "there is news of the trial"
         candidate, sampler = flight.proposal.candidate, flight.proposal.sampler
         digest = flight.source.digest if flight.source else None
