@@ -1,4 +1,4 @@
-"""`greenfast trials`: the trials of a search, selected and sorted, in the columns of your choice."""
+"""`greenfast trials`: the trials of a search, selected and sorted, in chosen columns."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class Flights:
     def in_time(self, asked: int, run_s: float, left_s: float) -> bool:
         """Whether one more trial would be known within `left_s`, at the rate of the first `run_s`.
 
-        Without it a search of slow trials would go on for as many of them as there is room for.
+        Without it, a search of slow trials would continue for as many trials as there is room for.
         """
         known = self._begun - len(self._under_way)
         if not self._is_measured or not known:

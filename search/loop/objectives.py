@@ -1,4 +1,4 @@
-"""What a request asks of its strategy, refused where the strategy cannot do it; and the objectives
+"""The demands of a request on its strategy, refused if it cannot meet them; and the objectives
 of a trial beside its time."""
 
 from __future__ import annotations

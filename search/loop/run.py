@@ -450,7 +450,7 @@ class SearchRun:
             self.faults_in_a_row = 0
 
     def _is_asked(self, number: int, candidate: Candidate) -> bool:
-        """Whether the strategy proposed a trial: not a baseline that is no seed."""
+        """Whether the strategy proposed a trial: not a baseline, unless it is a seed."""
         return not self._is_baseline(number) or self.strategy.is_seed(candidate)
 
     def _restore(self, history: History) -> None:

@@ -95,6 +95,6 @@ class Portfolio(Strategy):
 
 
 def _own(proposal: Proposal, name: str) -> Proposal:
-    """The proposal as a member sees it: with its own attributes, or as somebody else's."""
+    """The proposal as a member sees it: with its own attributes, or as another's."""
     own = proposal.sampler.get(SAMPLER, {}) if proposal.sampler.get(MEMBER) == name else {}
     return Proposal(proposal.candidate, own)
