@@ -22,7 +22,7 @@ from greenfast.search.status import SearchStatus
 from greenfast.search.text import one_line, written
 from greenfast.search.verdict import VerdictName
 
-NOT_FASTER = "The best is not shown to be faster than the baseline."
+NOT_FASTER = "The best candidate has not been shown to be faster than the baseline."
 NOT_SAFE = (
     "The best was measured faster than the baseline. Its safety could not be checked here, so it "
     "is not accepted."

@@ -166,8 +166,8 @@ class EmulatorBuild:
             if self.executable.exists():
                 return
             log.warning(
-                "compiling the emulator with %s; this happens once for a data folder and takes up "
-                "to a minute or two of processor time",
+                "compiling the emulator with %s; this happens once for each data folder and takes "
+                "one or two minutes of processor time",
                 self.compiler.kind,
             )
             with _no_full_disk(self.folder.parent):
