@@ -140,7 +140,7 @@ def ratio_in_band(ratio: float | None, kind: object, band: float | None) -> str:
     if ratio is None:
         return "-"
     told_apart = str(kind) == "measured" or not band or not 1 / band < ratio < band
-    return f"{ratio:.3f}" + ("" if told_apart else f" (a tie: within a factor {band:g})")
+    return f"{ratio:.3f}" + ("" if told_apart else f" (a tie: within a factor of {band:g})")
 
 
 def duration(seconds: float | None) -> str:

@@ -278,7 +278,7 @@ def comparison(
     beats, kind = beats_baseline(store, row, best), best.time_kind
     if kind != "measured" and best.time_band:
         source = "model" if kind == "modelled" else "recording"
-        within = f"the {source}'s band of a factor {best.time_band:g}"
+        within = f"the {source}'s band of a factor of {best.time_band:g}"
         if beats:
             return f"Faster by more than {within}. The time is {kind}, not measured."
         return (

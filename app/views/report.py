@@ -150,11 +150,11 @@ def _answer(
     kind = best.time_kind or ""
     if not beats_baseline(store, row, best):
         close = (
-            f" {kind.capitalize()} times within a factor {best.time_band:g} are too close to tell."
+            f" {kind.capitalize()} times within a factor of {best.time_band:g} are too close."
             if kind != "measured" and best.time_band
             else ""
         )
-        answer = f"No candidate is shown to be faster than the baseline.{close}"
+        answer = f"No candidate has been shown to be faster than the baseline.{close}"
     else:
         answer = f"Trial {best.number} gains {gain} of the baseline's {kind} time."
     if plan.expected_gain is not None:
