@@ -150,7 +150,8 @@ def _answer(
     kind = best.time_kind or ""
     if not beats_baseline(store, row, best):
         close = (
-            f" {kind.capitalize()} times within a factor of {best.time_band:g} are too close."
+            f" {kind.capitalize()} times within a factor of {best.time_band:g} cannot be "
+            "distinguished."
             if kind != "measured" and best.time_band
             else ""
         )
