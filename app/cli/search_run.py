@@ -124,14 +124,18 @@ def run_here(
             return followed
         claim = followed
         say(f"no worker runs {search_id} any more; it continues here")
-    report = run_claim(
-        services,
-        claim,
-        stop,
-        TrialLines(services, search_id),
-        lambda: say("timing the winner again, in fresh processes and beside its peers"),
-        say,
-    )
+    try:
+        report = run_claim(
+            services,
+            claim,
+            stop,
+            TrialLines(services, search_id),
+            lambda: say("timing the winner again, in fresh processes and beside its peers"),
+            say,
+        )
+    except Fault:  # of the database: its end cannot be recorded
+        say(f"the search ends here; `greenfast search --resume {search_id}` continues it")
+        raise
     if report.left is Left.STOPPED:
         store.finish(claim, Ended.PAUSED, "interrupted")
         say(

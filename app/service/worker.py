@@ -38,6 +38,8 @@ PREPARING = "prepare"  # name of the threads that build targets
 LONGEST_PAUSE_S = 10.0  # between two attempts while the database cannot be used
 LOCKED = ("database_locked", "database_timeout", "database_busy")  # worth waiting for
 LOCKED_PAUSE_S = 0.1  # after a busy timeout, while another process has the lock
+LOST = "database_unreachable"  # of a server: it may have cut this one connection, or restart
+LOST_PAUSE_S, LONGEST_OUTAGE_S = 0.5, 30.0
 INTERRUPT_GRACE_S = 1.0  # for an interrupted preparation to end
 EXIT_GRACE_S = 5.0  # after the supervisor is gone
 
@@ -83,31 +85,49 @@ class Stop:
 
 
 class Patience:
-    """Repeats a transaction that a locked database refused, until the lock is released.
+    """Repeats a transaction that a locked database refused, or whose connection was lost.
 
     Nobody can take the claim over while the database is locked, and an expired claim still holds
     until another worker takes it. So waiting loses nothing; giving up loses the trials in flight.
+    A transaction whose answer was lost may have been committed: those of a sink can be repeated.
     """
 
-    def __init__(self, stop: Stop, say: Callable[[str], None] = lambda text: None) -> None:
-        self._stop, self._say = stop, say
+    def __init__(
+        self,
+        stop: Stop,
+        say: Callable[[str], None] = lambda text: None,
+        outage_s: float = LONGEST_OUTAGE_S,
+    ) -> None:
+        self._stop, self._say, self._outage_s = stop, say, outage_s
         self._reported = False
 
     def __call__(self, transaction: Callable[..., T], *arguments: Any) -> T:
-        """The result of `transaction`; its Fault if `stop` is forced or waiting cannot help."""
+        """The result of `transaction`; its Fault if `stop` is forced or waiting cannot help.
+
+        A lock is awaited without end, a server that does not answer for `outage_s`.
+        """
+        end = time.monotonic() + self._outage_s
         while True:
             try:
                 result = transaction(*arguments)
             except Fault as fault:
-                if fault.code not in LOCKED or self._stop.forced:
+                is_lost = fault.code == LOST and time.monotonic() < end
+                if not (is_lost or fault.code in LOCKED) or self._stop.forced:
                     raise
-                if not self._reported:
-                    self._say(f"{fault.message}; the search continues when the lock is released")
-                self._reported = True
-                time.sleep(LOCKED_PAUSE_S)
+                self._report(fault, is_lost)
+                time.sleep(LOST_PAUSE_S if is_lost else LOCKED_PAUSE_S)
             else:
                 self._reported = False
                 return result
+
+    def _report(self, fault: Fault, is_lost: bool) -> None:
+        """Once for a wait."""
+        if not self._reported:
+            then = f"trying again for {self._outage_s:g} s"
+            if not is_lost:
+                then = "the search continues when the lock is released"
+            self._say(f"{fault.message}; {then}")
+        self._reported = True
 
 
 class StoppableSink:
@@ -224,7 +244,14 @@ def _run(
     history = patience(services.store.history, claim)
     run = _with_heartbeat(
         lambda: _prepared(
-            services, claim.search_id, sink, history, on_trial, on_closing, memory, say
+            services,
+            claim.search_id,
+            sink,
+            history,
+            lambda trial: patience(on_trial, trial),  # it may read the store
+            on_closing,
+            memory,
+            say,
         ),
         sink,
         history,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from greenfast.app.service.worker import Patience, Stop
 from greenfast.db.dialects import make_engine, parse_url
 from greenfast.db.session import Database
 from greenfast.db.timeouts import Timeouts
@@ -152,4 +153,49 @@ def test_a_server_that_falls_silent_is_a_fault_and_not_a_hung_thread():
     thread.join(LONGEST_WAIT_S)
     relay.close()
     assert faults == ["database_unreachable"]
+    database.close()
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """Where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_a_running_search_waits_for_a_server_that_refuses_but_not_without_end(closed_port):
+    url = parse_url(f"postgres://me:{PASSWORD}@127.0.0.1:{closed_port}/greenfast")
+    database = Database(make_engine(url, Timeouts(connect_s=2.0)))
+    asked: list[str] = []
+    reports: list[str] = []
+
+    def ask(answer_at: int) -> str:
+        asked.append("again")
+        if len(asked) == answer_at:
+            return "answer"
+        with database.reading() as session:
+            session.execute(text("SELECT 1"))
+        return "no server answers here"
+
+    assert Patience(Stop(1.0), reports.append)(ask, 2) == "answer"
+    assert len(reports) == 1 and "trying again for 30 s" in reports[0]
+    with pytest.raises(Fault) as refused:
+        Patience(Stop(1.0), outage_s=0.2)(ask, 1_000)
+    assert refused.value.code == "database_unreachable" and len(asked) > 3
+    database.close()
+
+
+@needs_server
+def test_a_transaction_whose_connection_is_cut_is_repeated():
+    database = Database(make_engine(parse_url(POSTGRES)))
+    backends: list[int] = []
+
+    def write() -> None:
+        with database.writing() as session:
+            backends.append(session.scalar(text("SELECT pg_backend_pid()")))
+            if len(backends) == 1:
+                session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+    Patience(Stop(1.0))(write)
+    assert len(set(backends)) == 2
     database.close()

@@ -24,7 +24,9 @@ TEMPLATES = (
     "gemm/wgmma",
     "gemm_fp8/wgmma",
 )
-SAMPLE = 12  # of a preset's groups of options, every so many in the default run
+# Of a preset's groups of options, every so many in the default run. It shares no factor with the
+# numbers of values, so the sample meets every value of each option.
+SAMPLE = 7
 
 
 def groups(kernel: KernelSpec, template: TemplateSpec) -> list[Items]:
@@ -71,6 +73,14 @@ CASES = [(name, preset) for name, presets in pinned().items() for preset in pres
 
 def test_every_preset_that_was_pinned_is_looked_at():
     assert set(pinned()) == set(TEMPLATES) and len(CASES) > 30
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_the_sample_meets_every_value_of_each_option(catalogue, name):
+    kernel_name, _, template_name = name.partition("/")
+    kernel = catalogue.kernel(kernel_name)
+    every = groups(kernel, kernel.template(template_name))
+    assert set(itertools.chain(*every)) == set(itertools.chain(*every[::SAMPLE]))
 
 
 @pytest.mark.parametrize(("name", "preset"), CASES)

@@ -17,10 +17,15 @@ def test_the_measurement_of_several_gpus_runs_on_stand_ins(monkeypatch, tmp_path
     request = {"kernel": "axpy", "templates": ("right",), "strategy": "random", "seed": 5}
     request |= {"target": "cuda:0", "confirm": False}
     setting = two_gpus.Setting(catalogue, request, None, 4)
-    result = two_gpus.measured(setting, "0,1", 14.0 / sum(two_gpus.SHARES.values()))
+    shares = sum(two_gpus.SHARES.values()) + two_gpus.SHARES["several"]
+    result = two_gpus.measured(setting, "0,1", "1", 16.0 / shares)
     rows = {row["search"]: row for row in result["rows"]}
     assert (rows["one"]["target"], rows["several"]["target"]) == ("cuda:0", "cuda:0,1")
-    for name in ("one", "several", "killed"):
+    assert rows["also"]["target"] == "cuda:1" and set(result["gains"]) == {
+        rows[name]["target"] for name in ("one", "several", "also")
+    }
+    assert result["gain"] == result["gains"]["cuda:0,1"] and result["gains"]["cuda:0"] == 1.0
+    for name in ("one", "several", "also", "killed"):
         row = rows[name]
         assert row["ended"] == "completed" and row["each_number_once"] and row["faults"] == 0
         assert row["children_killed"] == (name == "killed")
