@@ -8,9 +8,12 @@ candidate is evaluated anew, and a champion is asked for a recheck.
 
 1  the first with a number: macros of CUDA's headers in conditions, names of entries, sizes that
    contradict their defaults
+2  texts are read as compilers do: raw strings with a quote in their delimiter, attributes in
+   operands of `asm`, words that an attribute divides, directives behind a digit separator, includes
+   in comments and under conditions
 """
 
-CHECKS_VERSION = 1
+CHECKS_VERSION = 2
 CHECKS = "checks"  # the entry of an environment; one without it is from before version 1
 
 

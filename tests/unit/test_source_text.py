@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from emulator_harness import Kernel, prepared, values
 
+from greenfast.search.targets.emulator.build import ModuleFailed
 from greenfast.search.targets.emulator.source_text import Refused
 from greenfast.search.targets.emulator.source_tokens import line_directive
 
@@ -22,6 +23,9 @@ def examined(emulator, text: str):
 
 
 KERNEL = 'extern "C" __global__ void k(float* out) { %s }'
+
+UNWATCHED = '__attribute__((no_sanitize("thread")))'
+OPERAND = 'unsigned x; asm("mov.u32 %%0, %%1;" : "=r"(x) : "r"([=]() %s { return 1u; }()));'
 
 REFUSED = {
     # checks switched off
@@ -40,6 +44,22 @@ REFUSED = {
     "pragma as an operator": '_Pragma("GCC optimize(0)")\n',
     "pragma from a macro": "#define P(x) _Pragma(#x)\nP(GCC push_options)\n",
     "omp pragma": "#pragma omp declare simd\n",
+    "attribute in an operand of assembly": KERNEL % OPERAND % UNWATCHED,
+    "standard attribute in an operand": KERNEL % OPERAND % '[[gnu::no_sanitize("thread")]]',
+    "pragma in an operand": KERNEL
+    % 'asm("" :: "r"([] { _Pragma("GCC optimize(0)") return 1; }()));',
+    "attribute in an attribute": (
+        f"__attribute__((aligned([]() {UNWATCHED} {{ return 16; }}()))) __device__ int z;"
+    ),
+    "attribute in one that another keeps": (
+        f"__attribute__((always_inline, nonnull([]() {UNWATCHED} {{ return 1; }}()))) void f(int*);"
+    ),
+    "attribute in dynamic shared memory": (
+        KERNEL % 'extern __shared__ float s[] [[gnu::section("x")]];'
+    ),
+    "pragma in dynamic shared memory": (
+        KERNEL % 'extern __shared__ _Pragma("GCC optimize(0)") float s[];'
+    ),
     # the compiler's hooks and the runtime's calls
     "own hook": 'extern "C" void __tsan_read4(void*) {}',
     "own hook, pasted": '#define P(a, b) a##b\nextern "C" void P(__ts, an_read4)(void*) {}',
@@ -53,6 +73,11 @@ REFUSED = {
     "assembly at the top": '__asm__(".incbin \\"/etc/hostname\\"");',
     "assembly, pasted": "#define P(a, b) a##b\n" + KERNEL % 'P(a, sm)("nop");',
     "assembly in continued lines": KERNEL % 'as\\\nm("nop");',
+    "assembly behind a quote in a raw string's delimiter": (
+        KERNEL % 'auto q = R""(" )""; asm("syscall"); q = R""( ")"";'
+    ),
+    "a macro of the host behind a literal": 'extern "C"__REDIRECT(int f, (int), system);',
+    "a macro of the stand-in headers behind a literal": 'extern "C"GF_EMULATOR_ALIAS(k)',
     "a name in assembly": 'int a __asm__("environ");',
     "constructor attribute": "__attribute__((constructor)) void f() {}",
     "constructor attribute with underscores": "__attribute__((__constructor__(101))) void f() {}",
@@ -180,9 +205,9 @@ def test_the_architecture_is_the_targets(emulator, arch, expected):
         ('\n# 7 "other.cu" 3\n', 2),
         ("%: line 7\n", 1),
         ("#li\\\nne 7\n", 1),
-        ("# /* a\n comment */ line 7\n", 2),
-        ("/* a\n comment */ # line 7\n", 2),
-        ('#\\\n 7 "x"\n', 2),
+        ("# /* a\n comment */ line 7\n", 1),
+        ("/* a\n comment */ # line 7\n", 1),
+        ('#\\\n 7 "x"\n', 1),
         ('const char* a = "// no comment";\n#line 7\n', 2),
         ("char quote = '\"';\n#line 7\nchar other = '\"';\n", 2),
         ('const char* raw = R"x(\n)" /* )x";\n#line 7\n//*/\n', 3),
@@ -361,3 +386,23 @@ def test_the_lines_of_a_finding_are_the_texts_own(emulator):
     races = [finding for finding in result.findings if finding.kind == "race"]
     assert races
     assert {races[0].where, races[0].other_where} == {("test.cu", 10), ("test.cu", 11)}
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('a[[likely]]sm("syscall");', 'a sm("syscall");'),
+        ("__attri[[likely]]bute__((constructor)) void f();", "__attri bute__("),
+        ('int x = 8 /_Pragma("unroll")*p;', "8 / *p;"),
+        ("x = y +__attribute__((unused))+ z;", "+ + z;"),
+    ],
+)
+def test_what_is_left_out_joins_no_tokens(emulator, text, left):
+    assert left in re.sub(r"\s+", " ", examined(emulator, text))
+
+
+def test_the_compiler_itself_refuses_words_that_the_reader_of_tokens_would_miss(emulator):
+    missed = examined(emulator, KERNEL % "") + 'void f() { asm("nop"); }\n'
+    built = emulator.build_module(missed, ("k",), flavour="plain", deadline_s=60, is_examined=False)
+    assert isinstance(built, ModuleFailed)
+    assert re.search("poisoned .asm", built.log) and not re.search("poisoned .n", built.log)

@@ -49,6 +49,8 @@ def refused_macro(text: str, file: str, include_dirs: Sequence[Path]) -> Refused
     """The first macro of a text called `file` that changes a header after it."""
     macros: dict[str, SourcePlace] = {}
     for directive, operand, place in directives(text, file):
+        if not directive:
+            return Refused(Place(place.file, place.number), operand)
         if directive in ("define", "undef") and (name := _NAME.match(operand)):
             if name[0] in _PACK_WORDS and _PACK.search(text):
                 return Refused(

@@ -7,7 +7,7 @@ memory. A host compiler therefore sees the same tokens as NVRTC, whichever macro
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from greenfast.search.targets.emulator.class_bodies import (
@@ -17,7 +17,11 @@ from greenfast.search.targets.emulator.class_bodies import (
     follow_pack,
     packed_vectors,
 )
-from greenfast.search.targets.emulator.dynamic_shared import alignment_text, dynamic_shared
+from greenfast.search.targets.emulator.dynamic_shared import (
+    alignment_text,
+    dynamic_shared,
+    is_cast,
+)
 from greenfast.search.targets.emulator.inline_assembly import ASM_WORDS, assembly_at
 from greenfast.search.targets.emulator.ptx_statement import HEADERS as PTX_HEADERS
 from greenfast.search.targets.emulator.ptx_statement import translated
@@ -31,7 +35,6 @@ from greenfast.search.targets.emulator.source_rules import (
     DROPPED_GCC_PRAGMAS,
     DROPPED_PRAGMAS,
     DROPPED_STANDARD_ATTRIBUTES,
-    EXPRESSION_WORDS,
     KEPT_ATTRIBUTES,
     LAYOUT_ATTRIBUTES,
     PRIMITIVES,
@@ -39,11 +42,19 @@ from greenfast.search.targets.emulator.source_rules import (
     STANDARD_COPIES,
     refused_name,
 )
+from greenfast.search.targets.emulator.source_scopes import (
+    is_declared,
+    is_namespace,
+    specialised,
+)
 from greenfast.search.targets.emulator.source_tokens import (
     Place,
     PreprocessedText,
     Token,
+    closing,
+    listed,
     marker_of,
+    text_at,
 )
 
 HEADER_PRAGMA = "gf_emulator_header"  # in the place of a stand-in header's #include
@@ -52,9 +63,17 @@ _PRAGMA = re.compile(r"#pragma\s+(\w*)\s*(\w*)")
 _ATTRIBUTE_WORDS = ("__attribute__", "__attribute")
 # Behind all escapes that compilers agree on: \e, and characters by their code points.
 _OTHER_ESCAPE = re.compile(r"""(?<!\\)(?:\\\\)*\\([^'"?\\abfnrtvx0-7])""")
+# g++ reads a name behind a literal as a suffix, and as a macro where one has the name.
+_SUFFIX = re.compile(r"[^'\"]+\Z")
+_OWN_SUFFIX = re.compile(r"_[^_]")
 _LITERAL_MACRO = re.compile(r"U?INT(?:8|16|32|64|MAX)_C\Z")
+# No header of ours has these words behind the prelude. The compiler itself refuses them then, even
+# where the reader of the tokens has overlooked one.
+_POISON = (
+    "#pragma GCC poison asm __asm __asm__ no_sanitize __no_sanitize__ no_sanitize_thread "
+    "__no_sanitize_thread__ no_sanitize_undefined __no_sanitize_undefined__\n"
+)
 _HASHES = ("#", "##", "%:", "\\")
-_OPENING = ("(", "[", "{")
 
 
 @dataclass(frozen=True)
@@ -84,15 +103,19 @@ class _Rewriting:
         default_factory=list
     )  # of their braces, in the text
     alignments: list[int | None] = field(default_factory=list)  # of `extern __shared__` arrays
+    shared_objects: set[str] = field(default_factory=set)  # such arrays outside of functions
 
     def replace(self, first: Token, last: Token, text: str) -> None:
-        """Newlines and the last line marker are kept, so that lines keep their numbers."""
+        """Newlines and the last line marker are kept, so that lines keep their numbers.
+
+        Spaces keep the tokens on both sides apart: `a[[likely]]sm` is no `asm`.
+        """
         marker, counted_from = self.source.marker_within(first.start, last.end), first.start
         if marker is not None:
             number, name = marker_of(marker.text)
             text, counted_from = f"{text}\n#line {number} {name}", marker.end
         lines = self.source.text.count("\n", counted_from, last.end)
-        self.edits.append((first.start, last.end, text + "\n" * lines))
+        self.edits.append((first.start, last.end, f" {text} " + "\n" * lines))
 
     def refuse(self, token: Token, reason: str) -> _Refusal:
         return _Refusal(Refused(self.source.place(token.start), reason))
@@ -122,7 +145,7 @@ def device_text(
         pieces += [preprocessed[position:start], text]
         position = end
     includes = (f'#include "{name}"\n' for name in PTX_HEADERS if rewriting.has_assembly)
-    begin = '#line 1 "kernel.cu"\n' if rewriting.has_assembly else ""
+    begin = f'{_POISON}#line 1 "kernel.cu"\n'
     behind = alignment_text(rewriting.alignments)
     return "".join((*includes, begin, *pieces, preprocessed[position:], behind))
 
@@ -148,11 +171,10 @@ def _read(rewriting: _Rewriting) -> None:
             if token.text == "extern" and (
                 shared := dynamic_shared(tokens, index - 1, not all(scopes))
             ):
-                for at in range(index, shared.last):
-                    if tokens[at].kind == "name" and tokens[at].text not in _ATTRIBUTE_WORDS:
-                        _name(rewriting, at)
+                _shared_words(rewriting, range(index, shared.last))
                 rewriting.replace(tokens[shared.first], tokens[shared.last], shared.text)
                 rewriting.alignments.append(shared.alignment)
+                rewriting.shared_objects.add(shared.object_name)
                 index = shared.last + 1
             elif token.text in _ATTRIBUTE_WORDS:
                 index = _gnu_attribute(rewriting, index - 1)
@@ -162,6 +184,8 @@ def _read(rewriting: _Rewriting) -> None:
                 index = _assembly(rewriting, index - 1)
             elif index - 1 in vectors:
                 rewriting.replace(token, token, f"gf_emulator::Packed<{token.text}>")
+            elif token.text in rewriting.shared_objects and is_cast(tokens, index - 1):
+                rewriting.replace(token, token, f"+{token.text}")
             else:
                 _name(rewriting, index - 1)
         elif token.kind == "marker":
@@ -172,29 +196,13 @@ def _read(rewriting: _Rewriting) -> None:
             _literal(rewriting, token)
         elif token.kind == "punctuator":
             if token.text == "{":
-                scopes.append(_is_namespace(tokens, index - 1))
+                scopes.append(is_namespace(tokens, index - 1))
             elif token.text == "}" and scopes:
                 scopes.pop()
-            if token.text == "[" and _text(tokens, index) == "[":
+            if token.text == "[" and text_at(tokens, index) == "[":
                 index = _standard_attribute(rewriting, index - 1)
             elif token.text in _HASHES:
                 raise rewriting.refuse(token, f"a lone `{token.text}` is not C++")
-
-
-def _is_namespace(tokens: tuple[Token, ...], brace: int) -> bool:
-    """Whether the brace opens a namespace or `extern "C"`."""
-    at = brace - 1
-    if at >= 0 and tokens[at].kind == "string":
-        return _text(tokens, at - 1) == "extern"
-    while at >= 0 and (tokens[at].text == "::" or tokens[at].kind in ("name", "marker")):
-        if tokens[at].text == "namespace":
-            return True
-        at -= 1
-    return False
-
-
-def _text(tokens: tuple[Token, ...], index: int) -> str:
-    return tokens[index].text if 0 <= index < len(tokens) else ""
 
 
 def _name(rewriting: _Rewriting, index: int) -> None:
@@ -210,68 +218,36 @@ def _name(rewriting: _Rewriting, index: int) -> None:
         raise rewriting.refuse(
             token, f"`{token.text}` is a macro of the host, which device code does not have"
         )
-    if token.text == "goto" and _text(tokens, index + 1) == "*":
+    if token.text == "goto" and text_at(tokens, index + 1) == "*":
         raise rewriting.refuse(token, "a computed goto does not exist on a GPU; use a switch")
-    if token.text in COORDINATES and _is_declared(tokens, index):
+    if token.text in COORDINATES and is_declared(tokens, index):
         raise rewriting.refuse(
             token, f"`{token.text}` is CUDA's; a variable of the text needs another name"
         )
     if _LITERAL_MACRO.match(token.text) and not (
-        _text(tokens, index + 1) == "(" and tokens[index + 2].kind == "number"
+        text_at(tokens, index + 1) == "(" and tokens[index + 2].kind == "number"
     ):
         raise rewriting.refuse(token, f"`{token.text}` is a macro for a number's type")
-    if token.text == "namespace" and _text(tokens, index + 1) == "std":
+    if token.text == "namespace" and text_at(tokens, index + 1) == "std":
         raise rewriting.refuse(
             token, "namespace std is not open to the text; use a namespace of its own"
         )
-    if token.text == "template" and (name := _specialised(tokens, index)) is not None:
+    if token.text == "template" and (name := specialised(tokens, index)) is not None:
         raise rewriting.refuse(
             token, f"`std::{name}` is not the text's to specialise; use a class of its own"
         )
-    if token.text in STANDARD_COPIES and [_text(tokens, index - k) for k in (1, 2)] == [
+    if token.text in STANDARD_COPIES and [text_at(tokens, index - k) for k in (1, 2)] == [
         "::",
         "std",
     ]:
         raise rewriting.refuse(token, f"`std::{token.text}` is not part of CUDA C++; use a loop")
     if token.text == "alignas" and rewriting.pack[-1] < WIDEST_BYTES:
         raise rewriting.refuse(token, "compilers read `alignas` in packed structures differently")
-    if token.text == "long" and "double" in (_text(tokens, index + 1), _text(tokens, index - 1)):
+    if token.text == "long" and "double" in (
+        text_at(tokens, index + 1),
+        text_at(tokens, index - 1),
+    ):
         raise rewriting.refuse(token, "`long double` does not exist on a GPU; use `double`")
-
-
-def _is_declared(tokens: tuple[Token, ...], index: int) -> bool:
-    """Whether the text may declare the name at `index`, instead of reading it.
-
-    A GPU would read that variable, where the emulator reads the coordinate.
-    """
-    if _text(tokens, index + 1) == ".":
-        return False
-    before = tokens[index - 1] if index else None
-    if before is None or before.text in EXPRESSION_WORDS:
-        return False
-    if before.text == ",":
-        opened = _opening(tokens, index - 1)
-        return not (
-            opened >= 0
-            and (
-                tokens[opened].text == "("
-                or _text(tokens, opened - 1) in ("=", ",", "(", "{", "return")
-            )
-        )
-    return before.kind == "name" or before.text in (")", "]", ">", "*", "&", "&&")
-
-
-def _opening(tokens: tuple[Token, ...], index: int) -> int:
-    """The innermost bracket that is open at `index`; -1 where none is."""
-    depth = 0
-    for at in range(index, -1, -1):
-        if tokens[at].text in (")", "]", "}"):
-            depth += 1
-        elif tokens[at].text in _OPENING:
-            if depth == 0:
-                return at
-            depth -= 1
-    return -1
 
 
 def _no_stamp(rewriting: _Rewriting, token: Token) -> None:
@@ -290,30 +266,11 @@ def _literal(rewriting: _Rewriting, token: Token) -> None:
     escape = None if prefix.endswith("R") else _OTHER_ESCAPE.search(token.text)
     if escape is not None:
         raise rewriting.refuse(token, f"NVRTC reads the escape `{escape[0]}` in another way")
+    suffix = _SUFFIX.search(token.text)
+    if suffix is not None and not _OWN_SUFFIX.match(suffix[0]):
+        raise rewriting.refuse(token, f"`{suffix[0]}` behind a literal needs a space before it")
     if not token.text.isascii() and (prefix not in ("", "R") or quote == "'"):
         raise rewriting.refuse(token, "NVRTC takes each byte of such a literal for a character")
-
-
-def _specialised(tokens: tuple[Token, ...], index: int) -> str | None:
-    """What the `template <>` at `index` specialises of namespace std, or of an alias of it."""
-    if [_text(tokens, index + k) for k in (1, 2)] != ["<", ">"]:
-        return None
-    standard = {"std"} | {
-        _text(tokens, at + 1)
-        for at in range(index)
-        if tokens[at].text == "namespace"
-        and "std" in (_text(tokens, at + 3), _text(tokens, at + 4))
-        and _text(tokens, at + 2) == "="
-    }
-    at, depth = index + 3, 0  # of template arguments
-    while at + 2 < len(tokens) and tokens[at].text not in ("{", ";", "(", "="):
-        name = tokens[at + 2].text
-        is_class = tokens[at - 1].text in ("struct", "class", "union", "::")
-        if depth == 0 and tokens[at].text in standard and (is_class or name.endswith("_v")):
-            return name
-        depth += {"<": 1, ">": -1}.get(tokens[at].text, 0)
-        at += 1
-    return None
 
 
 def _assembly(rewriting: _Rewriting, start: int) -> int:
@@ -331,11 +288,7 @@ def _assembly(rewriting: _Rewriting, start: int) -> int:
             tokens[start], f"inline PTX that the emulator does not have: {why}; {PRIMITIVES}"
         ) from None
     for expression in assembly.expressions:
-        for index in expression:
-            if tokens[index].kind == "name":
-                _name(rewriting, index)
-            elif tokens[index].text in _HASHES:
-                raise rewriting.refuse(tokens[index], f"a lone `{tokens[index].text}` is not C++")
+        _plain_words(rewriting, expression, "an operand of `asm`")
     rewriting.has_assembly = True
     rewriting.replace(tokens[start], tokens[assembly.last], text)
     return assembly.last + 1
@@ -375,7 +328,7 @@ def _pragma(rewriting: _Rewriting, token: Token) -> None:
 def _pragma_operator(rewriting: _Rewriting, start: int) -> int:
     """Judge `_Pragma("...")` at the token `start`; the index behind it."""
     tokens = rewriting.source.tokens
-    opening, text, closing = (_text(tokens, start + at) for at in (1, 2, 3))
+    opening, text, closing = (text_at(tokens, start + at) for at in (1, 2, 3))
     if (opening, text[:1], closing) != ("(", '"', ")"):
         raise rewriting.refuse(tokens[start], "`_Pragma` needs one plain string in brackets")
     pragma = f"#pragma {text[1:-1].strip()}"
@@ -403,14 +356,14 @@ def _drop_pragma(rewriting: _Rewriting, first: Token, last: Token, pragma: str) 
 def _gnu_attribute(rewriting: _Rewriting, start: int) -> int:
     """Judge `__attribute__((...))` at the token `start`; the index behind it."""
     tokens = rewriting.source.tokens
-    end = _closing(tokens, start + 1)
-    inner = _closing(tokens, start + 2) if _text(tokens, start + 2) == "(" else -1
+    end = closing(tokens, start + 1)
+    inner = closing(tokens, start + 2) if text_at(tokens, start + 2) == "(" else -1
     if end < 0 or inner != end - 1:
         raise rewriting.refuse(
             tokens[start], "the attribute has no end or no list in double brackets"
         )
     kept, words = False, []
-    for first, after in _listed(tokens, start + 3, inner):
+    for first, _ in listed(tokens, start + 3, inner):
         name = tokens[first].text.strip("_")
         if name in LAYOUT_ATTRIBUTES and start - 1 in rewriting.class_ends:
             raise rewriting.refuse(
@@ -424,8 +377,8 @@ def _gnu_attribute(rewriting: _Rewriting, start: int) -> int:
             kept = True
         elif name not in DROPPED_ATTRIBUTES:
             raise rewriting.refuse(tokens[first], _attribute_reason(tokens[first].text))
-        if name in KEPT_ATTRIBUTES:
-            _arguments(rewriting, first + 1, after)
+    if kept:
+        _plain_words(rewriting, range(start + 3, inner), "an attribute")
     if words and kept:
         raise rewriting.refuse(tokens[start], "CUDA's attributes stand in a list of their own")
     if not kept:
@@ -436,20 +389,20 @@ def _gnu_attribute(rewriting: _Rewriting, start: int) -> int:
 def _standard_attribute(rewriting: _Rewriting, start: int) -> int:
     """Judge `[[...]]` at the token `start`; the index behind it."""
     tokens = rewriting.source.tokens
-    end = _closing(tokens, start)
+    end = closing(tokens, start)
     if end < 0:
         raise rewriting.refuse(
             tokens[start], "the attribute has no end or no list in double brackets"
         )
     first_inside, namespace = start + 2, ""
-    if _text(tokens, first_inside) == "using":
-        namespace, first_inside = _text(tokens, first_inside + 1), first_inside + 3
+    if text_at(tokens, first_inside) == "using":
+        namespace, first_inside = text_at(tokens, first_inside + 1), first_inside + 3
     kept = False
-    for first, after in _listed(tokens, first_inside, end - 1):
+    for first, _ in listed(tokens, first_inside, end - 1):
         name_at, space = first, namespace
-        if _text(tokens, first + 1) == "::":
+        if text_at(tokens, first + 1) == "::":
             name_at, space = first + 2, tokens[first].text
-        name = _text(tokens, name_at).strip("_")
+        name = text_at(tokens, name_at).strip("_")
         gnu = space.strip("_") in ("gnu", "nv", "clang")
         keeps = KEPT_ATTRIBUTES if gnu else frozenset[str]()
         drops = DROPPED_ATTRIBUTES if gnu else DROPPED_STANDARD_ATTRIBUTES
@@ -462,49 +415,44 @@ def _standard_attribute(rewriting: _Rewriting, start: int) -> int:
                 f"NVRTC does not know the attribute `{space}::{name}`; "
                 f"write __attribute__(({name}))",
             )
-        if name in keeps:
-            kept = True
-            _arguments(rewriting, name_at + 1, after)
-    if not kept:
+        kept = kept or name in keeps
+    if kept:
+        _plain_words(rewriting, range(first_inside, end - 1), "an attribute")
+    else:
         rewriting.replace(tokens[start], tokens[end], "")
     return end + 1
 
 
-def _arguments(rewriting: _Rewriting, start: int, stop: int) -> None:
-    """The names in a kept attribute's arguments are code as any other."""
-    for index in range(start, stop):
-        if rewriting.source.tokens[index].kind == "name":
+def _plain_words(rewriting: _Rewriting, indices: Iterable[int], place: str) -> None:
+    """Judge tokens that stay as they are: refused is what would have to be written anew."""
+    tokens = rewriting.source.tokens
+    for index in indices:
+        token = tokens[index]
+        is_attribute = token.text in _ATTRIBUTE_WORDS or (
+            token.text == "[" and text_at(tokens, index + 1) == "["
+        )
+        if is_attribute or token.kind == "pragma" or token.text in ("_Pragma", *CALLS):
+            shown = CALLS.get(token.text) or ("[[" if token.text == "[" else token.text)
+            raise rewriting.refuse(token, f"{place} holds `{shown}`; write it elsewhere")
+        if token.kind == "name":
             _name(rewriting, index)
+        elif token.kind in ("string", "character"):
+            _literal(rewriting, token)
+        elif token.kind == "punctuator" and token.text in _HASHES:
+            raise rewriting.refuse(token, f"a lone `{token.text}` is not C++")
+
+
+def _shared_words(rewriting: _Rewriting, indices: range) -> None:
+    """Judge an `extern __shared__` array, which is written anew without attributes."""
+    tokens = rewriting.source.tokens
+    index = indices.start
+    while index < indices.stop:
+        if tokens[index].text in _ATTRIBUTE_WORDS:
+            index = max(closing(tokens, index + 1), index) + 1
+            continue
+        _plain_words(rewriting, (index,), "dynamic shared memory")
+        index += 1
 
 
 def _attribute_reason(name: str) -> str:
     return f"the attribute `{name}` is none that CUDA C++ needs; leave it out"
-
-
-def _closing(tokens: tuple[Token, ...], start: int) -> int:
-    """The index of the bracket that closes the one at `start`; -1 without one."""
-    pairs = {"(": ")", "[": "]", "{": "}"}
-    stack: list[str] = []
-    for index in range(start, len(tokens)):
-        text = tokens[index].text if tokens[index].kind == "punctuator" else ""
-        if text in pairs:
-            stack.append(pairs[text])
-        elif stack and text == stack[-1]:
-            stack.pop()
-        elif text in (")", "]", "}"):
-            return -1
-        if not stack:
-            return index if index > start else -1
-    return -1
-
-
-def _listed(tokens: tuple[Token, ...], start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """The first token of each part of a list with commas, and the index behind the part."""
-    index = start
-    while index < stop:
-        first = index
-        while index < stop and _text(tokens, index) != ",":
-            index = _closing(tokens, index) + 1 if _text(tokens, index) in _OPENING else index + 1
-        if index > first:
-            yield first, index
-        index += 1
