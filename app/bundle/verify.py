@@ -280,7 +280,8 @@ def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -
 
 def as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:
     """A stored text as a source that compilers take."""
-    lines = tuple(Line("kernel.cu", number + 1) for number in range(len(text.splitlines())))
+    count = text.removesuffix("\n").count("\n") + 1  # splitlines() ends lines elsewhere, too
+    lines = tuple(Line("kernel.cu", number) for number in range(1, count + 1))
     return RenderedSource(text, text_digest(text), lines, text, entries, False)
 
 

@@ -19,7 +19,7 @@ _PIECE = re.compile(
     rf"""
     (?P<raw>{_RAW}(?P<delimiter>[^()\\\s]{{0,16}})\((?s:.*?)\)(?P=delimiter)")
   | (?P<endless>{_RAW}[^\n]*)
-  | (?P<number>(?:{_BEFORE}[0-9]|\.[0-9])(?:[eEpP][+-]|[\w.$])*'\w(?:[eEpP][+-]|'\w|[\w.$])*)
+  | (?P<number>(?:{_BEFORE}[0-9]|\.[0-9])(?:[eEpP][+-]|'\w|[\w.$])*)
   | (?P<literal>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
   | (?P<open>["'][^\n]*)
   | (?P<comment>//[^\n]*|/\*(?s:.*?)(?:\*/|\Z))

@@ -127,7 +127,7 @@ def preprocess_command(
     macros = (MACROS, STAMP_MACROS, UNKNOWN_MACROS) if is_judged else (MACROS,)
     return [
         compiler.path,
-        "-std=c++17",
+        "-std=gnu++17",  # in strict C++ `, ##__VA_ARGS__` keeps its comma, where NVRTC drops it
         "-E",
         "-undef",
         "-nostdinc",

@@ -34,8 +34,8 @@ class DynamicShared:
 
 def dynamic_shared(tokens: Sequence[Token], first: int, in_function: bool) -> DynamicShared | None:
     """The declaration at the `extern` of `first`; None where it declares something else."""
-    end = first
-    while end < len(tokens) and tokens[end].text not in (";", "{", "}", "="):
+    end = first + 1
+    while end < len(tokens) and tokens[end].text not in (";", "{", "}", "=", "extern"):
         end += 1
     if end >= len(tokens) or tokens[end].text != ";":
         return None

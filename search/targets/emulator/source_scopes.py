@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from greenfast.search.targets.emulator.source_rules import EXPRESSION_WORDS
-from greenfast.search.targets.emulator.source_tokens import Token, opening, text_at
+from greenfast.search.targets.emulator.source_rules import COORDINATES, EXPRESSION_WORDS
+from greenfast.search.targets.emulator.source_tokens import Token, closing, opening, text_at
+
+LONGEST_TEMPLATE = 2048
+_FIRST = frozenset(("[", "::", "goto", "namespace", "std", "template"))
+_ATTRIBUTES = ("__attribute__", "__attribute", "_Pragma", "alignas")
 
 
 def is_namespace(tokens: Sequence[Token], brace: int) -> bool:
@@ -42,23 +46,81 @@ def is_declared(tokens: Sequence[Token], index: int) -> bool:
     return before.kind == "name" or before.text in (")", "]", ">", "*", "&", "&&")
 
 
-def specialised(tokens: Sequence[Token], index: int) -> str | None:
-    """What the `template <>` at `index` specialises of namespace std, or of an alias of it."""
-    if [text_at(tokens, index + k) for k in (1, 2)] != ["<", ">"]:
+def parts(before: str, after: str) -> bool:
+    """Whether two tokens mean something together, so that nothing left out may lie between.
+
+    The compiler of the emulator sees them side by side: `[` and `[` are then an attribute.
+    """
+    return before in _FIRST or {before, after} == {"long", "double"} or after in COORDINATES
+
+
+def opens_standard(tokens: Sequence[Token], index: int) -> bool:
+    """Whether the `namespace` at `index` opens namespace std, or one of this name in another."""
+    names, at = [], index + 1
+    while at < len(tokens):
+        behind = _behind_attribute(tokens, at)
+        if behind <= at:  # no attribute, or one without end
+            text = tokens[at].text
+            if text == "namespace" or (tokens[at].kind != "name" and text != "::"):
+                break
+            names.append(tokens[at].text)
+            behind = at + 1
+        at = behind
+    return names[:1] == ["std"] or ("std" in names and text_at(tokens, at) == "{")
+
+
+def alias_of(tokens: Sequence[Token], index: int, names: Collection[str]) -> str | None:
+    """The alias that the `namespace` at `index` gives to one of `names`; None where it does not."""
+    if text_at(tokens, index + 2) != "=":
         return None
-    standard = {"std"} | {
-        text_at(tokens, at + 1)
-        for at in range(index)
-        if tokens[at].text == "namespace"
-        and "std" in (text_at(tokens, at + 3), text_at(tokens, at + 4))
-        and text_at(tokens, at + 2) == "="
-    }
-    at, depth = index + 3, 0  # of template arguments
-    while at + 2 < len(tokens) and tokens[at].text not in ("{", ";", "(", "="):
-        name = tokens[at + 2].text
-        is_class = tokens[at - 1].text in ("struct", "class", "union", "::")
-        if depth == 0 and tokens[at].text in standard and (is_class or name.endswith("_v")):
-            return name
-        depth += {"<": 1, ">": -1}.get(tokens[at].text, 0)
+    at = index + 3
+    while at < len(tokens) and tokens[at].text not in (";", "namespace"):
+        if tokens[at].text in names:
+            return text_at(tokens, index + 1)
         at += 1
     return None
+
+
+def specialised(tokens: Sequence[Token], index: int, standard: Collection[str]) -> str | None:
+    """What the `template` at `index` specialises of namespace std; None: nothing of it.
+
+    `standard` are the names of namespace std in the text. A declaration of more than
+    LONGEST_TEMPLATE tokens could hide what it declares: it counts as one of std.
+    """
+    for at in range(index + 1, min(index + LONGEST_TEMPLATE, len(tokens))):
+        text = tokens[at].text
+        if text in ("{", ";"):
+            return None
+        if text in ("struct", "class", "union"):
+            if (name := _qualified(tokens, at + 1, standard)) is not None:
+                return name
+        elif text in standard and text_at(tokens, at + 2).endswith("_v"):
+            before = at - 1
+            while tokens[before].text in ("::", "cuda"):
+                before -= 1
+            if tokens[before].kind == "name":  # its type: it is declared and not read
+                return text_at(tokens, at + 2)
+    return None if len(tokens) <= index + LONGEST_TEMPLATE else "..."
+
+
+def _qualified(tokens: Sequence[Token], at: int, standard: Collection[str]) -> str | None:
+    """The name behind `std::` in a class's name at `at`; None where the class is another's."""
+    while (behind := _behind_attribute(tokens, at)) > at:
+        at = behind
+    while tokens[at : at + 1] and (tokens[at].text == "::" or tokens[at].kind == "name"):
+        if tokens[at].text in standard and text_at(tokens, at + 1) == "::":
+            return text_at(tokens, at + 2)
+        at += 1
+    return None
+
+
+def _behind_attribute(tokens: Sequence[Token], at: int) -> int:
+    """The index behind an attribute or a pragma at `at`; `at` where none is, 0 without end."""
+    text = text_at(tokens, at)
+    if at < len(tokens) and tokens[at].kind == "pragma":
+        return at + 1
+    if text in _ATTRIBUTES:
+        return closing(tokens, at + 1) + 1
+    if text == "[" and text_at(tokens, at + 1) == "[":
+        return closing(tokens, at) + 1
+    return at

@@ -43,18 +43,24 @@ from greenfast.search.targets.emulator.source_rules import (
     refused_name,
 )
 from greenfast.search.targets.emulator.source_scopes import (
+    alias_of,
     is_declared,
     is_namespace,
+    opens_standard,
+    parts,
     specialised,
 )
 from greenfast.search.targets.emulator.source_tokens import (
+    DEEPEST,
     Place,
     PreprocessedText,
     Token,
     closing,
     listed,
+    marker_edit,
     marker_of,
     text_at,
+    too_deep,
 )
 
 HEADER_PRAGMA = "gf_emulator_header"  # in the place of a stand-in header's #include
@@ -95,6 +101,7 @@ class _Rewriting:
     source: PreprocessedText
     headers: Collection[str]
     host_macros: Collection[str]
+    tokens: tuple[Token, ...] = ()  # without line markers, which stand between any two
     edits: list[tuple[int, int, str]] = field(default_factory=list)
     has_assembly: bool = False
     pack: list[int] = field(default_factory=lambda: [WIDEST_BYTES])  # by `#pragma pack`
@@ -104,6 +111,7 @@ class _Rewriting:
     )  # of their braces, in the text
     alignments: list[int | None] = field(default_factory=list)  # of `extern __shared__` arrays
     shared_objects: set[str] = field(default_factory=set)  # such arrays outside of functions
+    standard: set[str] = field(default_factory=lambda: {"std"})  # names of namespace std
 
     def replace(self, first: Token, last: Token, text: str) -> None:
         """Newlines and the last line marker are kept, so that lines keep their numbers.
@@ -116,6 +124,10 @@ class _Rewriting:
             text, counted_from = f"{text}\n#line {number} {name}", marker.end
         lines = self.source.text.count("\n", counted_from, last.end)
         self.edits.append((first.start, last.end, f" {text} " + "\n" * lines))
+
+    def left_out_since(self, edits: int) -> bool:
+        """Whether the last of the edits behind the first `edits` leaves tokens out."""
+        return len(self.edits) > edits and self.edits[-1][2].isspace()
 
     def refuse(self, token: Token, reason: str) -> _Refusal:
         return _Refusal(Refused(self.source.place(token.start), reason))
@@ -136,14 +148,17 @@ def device_text(
     compiler and C library, which no text for a GPU can mean.
     """
     rewriting = _Rewriting(PreprocessedText(preprocessed), headers, host_macros)
+    markers = [token for token in rewriting.source.tokens if token.kind == "marker"]
+    rewriting.tokens = tuple(token for token in rewriting.source.tokens if token.kind != "marker")
     try:
         _read(rewriting)
     except _Refusal as refusal:
         return refusal.refused
     pieces, position = [], 0
-    for start, end, text in rewriting.edits:
-        pieces += [preprocessed[position:start], text]
-        position = end
+    for start, end, text in sorted((*rewriting.edits, *map(marker_edit, markers))):
+        if start >= position:  # else the marker of a part that was written anew
+            pieces += [preprocessed[position:start], text]
+            position = end
     includes = (f'#include "{name}"\n' for name in PTX_HEADERS if rewriting.has_assembly)
     begin = f'{_POISON}#line 1 "kernel.cu"\n'
     behind = alignment_text(rewriting.alignments)
@@ -151,7 +166,9 @@ def device_text(
 
 
 def _read(rewriting: _Rewriting) -> None:
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
+    if (bracket := too_deep(tokens)) is not None:
+        raise rewriting.refuse(bracket, f"brackets are nested more than {DEEPEST} deep")
     scopes: list[bool] = []  # whether each open brace is a namespace's
     bodies = class_bodies(tokens)
     rewriting.class_ends = frozenset(body.last for body in bodies)
@@ -163,50 +180,71 @@ def _read(rewriting: _Rewriting) -> None:
             tokens[at], "compilers lay out `: 0` in a packed structure differently"
         )
     vectors = frozenset(packed_vectors(tokens, bodies))
-    index = 0
+    index, before, has_gap = 0, "", False  # `before`: the last token that is not left out
     while index < len(tokens):
-        token = tokens[index]
-        index += 1
-        if token.kind == "name":
-            if token.text == "extern" and (
-                shared := dynamic_shared(tokens, index - 1, not all(scopes))
-            ):
-                _shared_words(rewriting, range(index, shared.last))
-                rewriting.replace(tokens[shared.first], tokens[shared.last], shared.text)
-                rewriting.alignments.append(shared.alignment)
-                rewriting.shared_objects.add(shared.object_name)
-                index = shared.last + 1
-            elif token.text in _ATTRIBUTE_WORDS:
-                index = _gnu_attribute(rewriting, index - 1)
-            elif token.text == "_Pragma":
-                index = _pragma_operator(rewriting, index - 1)
-            elif token.text in ASM_WORDS:
-                index = _assembly(rewriting, index - 1)
-            elif index - 1 in vectors:
-                rewriting.replace(token, token, f"gf_emulator::Packed<{token.text}>")
-            elif token.text in rewriting.shared_objects and is_cast(tokens, index - 1):
-                rewriting.replace(token, token, f"+{token.text}")
-            else:
-                _name(rewriting, index - 1)
-        elif token.kind == "marker":
-            _marker(rewriting, token)
-        elif token.kind == "pragma":
-            _pragma(rewriting, token)
-        elif token.kind in ("string", "character"):
-            _literal(rewriting, token)
-        elif token.kind == "punctuator":
-            if token.text == "{":
-                scopes.append(is_namespace(tokens, index - 1))
-            elif token.text == "}" and scopes:
-                scopes.pop()
-            if token.text == "[" and text_at(tokens, index) == "[":
-                index = _standard_attribute(rewriting, index - 1)
-            elif token.text in _HASHES:
-                raise rewriting.refuse(token, f"a lone `{token.text}` is not C++")
+        token, edits = tokens[index], len(rewriting.edits)
+        index = _judged(rewriting, index, scopes, vectors)
+        if token.kind == "pragma" or rewriting.left_out_since(edits):
+            has_gap = True
+            continue
+        if has_gap and parts(before, token.text):
+            raise rewriting.refuse(token, f"nothing may stand between `{before}` and this")
+        before, has_gap = tokens[index - 1].text, False
+
+
+def _judged(rewriting: _Rewriting, index: int, scopes: list[bool], vectors: Collection[int]) -> int:
+    """Judge what begins at a token; the index behind it."""
+    tokens = rewriting.tokens
+    token = tokens[index]
+    if token.kind == "name":
+        return _word(rewriting, index, is_in_function=not all(scopes), vectors=vectors)
+    if token.kind == "pragma":
+        _pragma(rewriting, token)
+    elif token.kind in ("string", "character"):
+        _literal(rewriting, token)
+    elif token.kind == "open":
+        raise rewriting.refuse(token, "a quote has no end")
+    elif token.kind == "punctuator":
+        if token.text == "{":
+            scopes.append(is_namespace(tokens, index))
+        elif token.text == "}" and scopes:
+            scopes.pop()
+        if token.text == "[" and text_at(tokens, index + 1) == "[":
+            return _standard_attribute(rewriting, index)
+        if token.text in _HASHES:
+            raise rewriting.refuse(token, f"a lone `{token.text}` is not C++")
+    return index + 1
+
+
+def _word(
+    rewriting: _Rewriting, index: int, *, is_in_function: bool, vectors: Collection[int]
+) -> int:
+    """Judge what begins at a name; the index behind it."""
+    tokens = rewriting.tokens
+    token = tokens[index]
+    if token.text == "extern" and (shared := dynamic_shared(tokens, index, is_in_function)):
+        _shared_words(rewriting, range(index + 1, shared.last))
+        rewriting.replace(tokens[shared.first], tokens[shared.last], shared.text)
+        rewriting.alignments.append(shared.alignment)
+        rewriting.shared_objects.add(shared.object_name)
+        return shared.last + 1
+    if token.text in _ATTRIBUTE_WORDS:
+        return _gnu_attribute(rewriting, index)
+    if token.text == "_Pragma":
+        return _pragma_operator(rewriting, index)
+    if token.text in ASM_WORDS:
+        return _assembly(rewriting, index)
+    if index in vectors:
+        rewriting.replace(token, token, f"gf_emulator::Packed<{token.text}>")
+    elif token.text in rewriting.shared_objects and is_cast(tokens, index):
+        rewriting.replace(token, token, f"+{token.text}")
+    else:
+        _name(rewriting, index)
+    return index + 1
 
 
 def _name(rewriting: _Rewriting, index: int) -> None:
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
     token = tokens[index]
     _no_stamp(rewriting, token)
     if token.text in CALLS:
@@ -228,18 +266,25 @@ def _name(rewriting: _Rewriting, index: int) -> None:
         text_at(tokens, index + 1) == "(" and tokens[index + 2].kind == "number"
     ):
         raise rewriting.refuse(token, f"`{token.text}` is a macro for a number's type")
-    if token.text == "namespace" and text_at(tokens, index + 1) == "std":
-        raise rewriting.refuse(
-            token, "namespace std is not open to the text; use a namespace of its own"
-        )
-    if token.text == "template" and (name := specialised(tokens, index)) is not None:
+    if token.text == "namespace":
+        if opens_standard(tokens, index):
+            raise rewriting.refuse(
+                token, "namespace std is not open to the text; use a namespace of its own"
+            )
+        if (alias := alias_of(tokens, index, rewriting.standard)) is not None:
+            rewriting.standard.add(alias)
+    if (
+        token.text == "template"
+        and (name := specialised(tokens, index, rewriting.standard)) is not None
+    ):
         raise rewriting.refuse(
             token, f"`std::{name}` is not the text's to specialise; use a class of its own"
         )
-    if token.text in STANDARD_COPIES and [text_at(tokens, index - k) for k in (1, 2)] == [
-        "::",
-        "std",
-    ]:
+    if (
+        token.text in STANDARD_COPIES
+        and text_at(tokens, index - 1) == "::"
+        and text_at(tokens, index - 2) in rewriting.standard
+    ):
         raise rewriting.refuse(token, f"`std::{token.text}` is not part of CUDA C++; use a loop")
     if token.text == "alignas" and rewriting.pack[-1] < WIDEST_BYTES:
         raise rewriting.refuse(token, "compilers read `alignas` in packed structures differently")
@@ -275,7 +320,7 @@ def _literal(rewriting: _Rewriting, token: Token) -> None:
 
 def _assembly(rewriting: _Rewriting, start: int) -> int:
     """Translate the `asm` statement at the token `start`; the index behind it."""
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
     try:
         assembly = assembly_at(tokens, start)
         text = translated(assembly.statement, start)
@@ -292,13 +337,6 @@ def _assembly(rewriting: _Rewriting, start: int) -> int:
     rewriting.has_assembly = True
     rewriting.replace(tokens[start], tokens[assembly.last], text)
     return assembly.last + 1
-
-
-def _marker(rewriting: _Rewriting, token: Token) -> None:
-    number, name = marker_of(token.text)
-    own = number > 0 and not name.startswith('"<')
-    text = f"#line {number} {name}" if own else ""
-    rewriting.edits.append((token.start, token.end, text))
 
 
 def _pragma(rewriting: _Rewriting, token: Token) -> None:
@@ -327,7 +365,7 @@ def _pragma(rewriting: _Rewriting, token: Token) -> None:
 
 def _pragma_operator(rewriting: _Rewriting, start: int) -> int:
     """Judge `_Pragma("...")` at the token `start`; the index behind it."""
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
     opening, text, closing = (text_at(tokens, start + at) for at in (1, 2, 3))
     if (opening, text[:1], closing) != ("(", '"', ")"):
         raise rewriting.refuse(tokens[start], "`_Pragma` needs one plain string in brackets")
@@ -355,7 +393,7 @@ def _drop_pragma(rewriting: _Rewriting, first: Token, last: Token, pragma: str) 
 
 def _gnu_attribute(rewriting: _Rewriting, start: int) -> int:
     """Judge `__attribute__((...))` at the token `start`; the index behind it."""
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
     end = closing(tokens, start + 1)
     inner = closing(tokens, start + 2) if text_at(tokens, start + 2) == "(" else -1
     if end < 0 or inner != end - 1:
@@ -388,7 +426,7 @@ def _gnu_attribute(rewriting: _Rewriting, start: int) -> int:
 
 def _standard_attribute(rewriting: _Rewriting, start: int) -> int:
     """Judge `[[...]]` at the token `start`; the index behind it."""
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
     end = closing(tokens, start)
     if end < 0:
         raise rewriting.refuse(
@@ -425,7 +463,7 @@ def _standard_attribute(rewriting: _Rewriting, start: int) -> int:
 
 def _plain_words(rewriting: _Rewriting, indices: Iterable[int], place: str) -> None:
     """Judge tokens that stay as they are: refused is what would have to be written anew."""
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
     for index in indices:
         token = tokens[index]
         is_attribute = token.text in _ATTRIBUTE_WORDS or (
@@ -438,13 +476,15 @@ def _plain_words(rewriting: _Rewriting, indices: Iterable[int], place: str) -> N
             _name(rewriting, index)
         elif token.kind in ("string", "character"):
             _literal(rewriting, token)
+        elif token.kind == "open":
+            raise rewriting.refuse(token, "a quote has no end")
         elif token.kind == "punctuator" and token.text in _HASHES:
             raise rewriting.refuse(token, f"a lone `{token.text}` is not C++")
 
 
 def _shared_words(rewriting: _Rewriting, indices: range) -> None:
     """Judge an `extern __shared__` array, which is written anew without attributes."""
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
     index = indices.start
     while index < indices.stop:
         if tokens[index].text in _ATTRIBUTE_WORDS:

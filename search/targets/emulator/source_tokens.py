@@ -28,6 +28,7 @@ _PREPROCESSED = re.compile(
   | (?P<character>(?:u8|[uUL])?'(?:[^'\\\n]|\\.)+'(?:"""
     + _NAME
     + r""")?)
+  | (?P<open>(?:u8|[uUL])?R"(?s:.*)|["'][^\n]*)
   | (?P<number>\.?[0-9](?:[eEpP][+-]|'\w|[\w.$]|[^\x00-\x7f])*)
   | (?P<name>"""
     + _NAME
@@ -37,13 +38,15 @@ _PREPROCESSED = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 _DIGRAPHS = {"<:": "[", ":>": "]", "<%": "{", "%>": "}"}
+FARTHEST = 1024  # tokens
+DEEPEST = 256  # brackets in brackets; compilers have such a limit, too
 _OPENING = ("(", "[", "{")
 _MARKER = re.compile(r'#(?:line)? ([0-9]+) ("(?:[^"\\\n]|\\.)*")')
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    kind: str  # marker | pragma | string | character | number | name | punctuator
+    kind: str  # marker | pragma | string | character | open | number | name | punctuator
     text: str  # a digraph is spelled as what it stands for
     start: int  # in the text
     end: int
@@ -105,6 +108,13 @@ def marker_of(text: str) -> tuple[int, str]:
     return int(match[1]), match[2]
 
 
+def marker_edit(token: Token) -> tuple[int, int, str]:
+    """Where a line marker begins and ends, and the directive of that meaning."""
+    number, name = marker_of(token.text)
+    own = number > 0 and not name.startswith('"<')
+    return token.start, token.end, f"#line {number} {name}" if own else ""
+
+
 def line_directive(text: str) -> tuple[int, str] | None:
     """The first line of an author's text that claims another file or line for itself, and why.
 
@@ -125,9 +135,9 @@ def text_at(tokens: Sequence[Token], index: int) -> str:
 
 
 def opening(tokens: Sequence[Token], index: int) -> int:
-    """The innermost bracket that is open at `index`; -1 where none is."""
+    """The innermost bracket that is open at `index`; -1 where none is, or too far before."""
     depth = 0
-    for at in range(index, -1, -1):
+    for at in range(index, max(index - FARTHEST, -1), -1):
         if tokens[at].text in (")", "]", "}"):
             depth += 1
         elif tokens[at].text in _OPENING:
@@ -164,3 +174,14 @@ def listed(tokens: Sequence[Token], start: int, stop: int) -> Iterator[tuple[int
         if index > first:
             yield first, index
         index += 1
+
+
+def too_deep(tokens: Sequence[Token]) -> Token | None:
+    """The first bracket inside more than DEEPEST others; None without one."""
+    depth = 0
+    for token in tokens:
+        if token.kind == "punctuator":
+            depth += (token.text in _OPENING) - (token.text in (")", "]", "}"))
+            if depth > DEEPEST:
+                return token
+    return None
