@@ -8,9 +8,9 @@ candidate is evaluated anew, and a champion is asked for a recheck.
 
 1  the first with a number: macros of CUDA's headers in conditions, names of entries, sizes that
    contradict their defaults
-2  texts are read as compilers do: raw strings with a quote in their delimiter, attributes in
-   operands of `asm`, words that an attribute divides, directives behind a digit separator, includes
-   in comments and under conditions
+2  texts are read as compilers read them: raw strings with a quote in their delimiter, attributes in
+   operands of `asm`, tokens with line breaks or left-out words between them, directives behind a
+   digit separator, includes in comments and under conditions, namespace std in all its forms
 """
 
 CHECKS_VERSION = 2
