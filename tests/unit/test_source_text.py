@@ -10,7 +10,8 @@ import pytest
 from emulator_harness import Kernel, prepared, values
 
 from greenfast.search.targets.emulator.build import ModuleFailed
-from greenfast.search.targets.emulator.source_text import Refused, device_text
+from greenfast.search.targets.emulator.source_rewriting import Refused
+from greenfast.search.targets.emulator.source_text import device_text
 from greenfast.search.targets.emulator.source_tokens import line_directive
 from greenfast.search.toolchain.includes import refused_include
 

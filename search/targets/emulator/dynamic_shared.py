@@ -33,7 +33,7 @@ class DynamicShared:
 
 
 def dynamic_shared(tokens: Sequence[Token], first: int, in_function: bool) -> DynamicShared | None:
-    """The declaration at the `extern` of `first`; None where it declares something else."""
+    """The declaration at the `extern` of `first`; None if it declares something else."""
     end = first + 1
     while end < len(tokens) and tokens[end].text not in (";", "{", "}", "=", "extern"):
         end += 1
@@ -70,7 +70,7 @@ def is_cast(tokens: Sequence[Token], index: int) -> bool:
 
 
 def alignment_text(alignments: Sequence[int | None]) -> str:
-    """The line that tells the runtime of them; empty where it is to take its own."""
+    """The line that passes them to the runtime; empty for the runtime's default."""
     known = [alignment for alignment in alignments if alignment is not None]
     if not alignments or len(known) < len(alignments):
         return ""

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.source_spelling import other_reading
-from greenfast.search.targets.emulator.source_text import Refused
 from greenfast.search.targets.emulator.source_tokens import Place
 from greenfast.search.toolchain.includes import STANDARD_HEADERS, SourcePlace, directives
 

@@ -64,7 +64,7 @@ class Place:
 
 
 class PreprocessedText:
-    """What a preprocessor wrote: tokens, line markers and pragmas, and no other directive."""
+    """A preprocessor's output: tokens, line markers and pragmas, and no other directives."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -82,7 +82,7 @@ class PreprocessedText:
         self._starts = tuple(marker.start for marker in self._markers)
 
     def place_of_name(self, name: str) -> Place:
-        """Where the name occurs first; the text's first line where it does not."""
+        """The first place of the name; the text's first line if it does not occur."""
         uses = (token.start for token in self.tokens if token.text == name)
         return self.place(next(uses, 0))
 
@@ -126,7 +126,7 @@ def line_directive(text: str) -> tuple[int, str] | None:
             return line.number, line.fault
         directive = DIRECTIVE.match(line.text)
         if directive and (directive[1] == "line" or directive[1][0].isdecimal()):
-            return line.number, "`#line` would hide where code stands; leave it out"
+            return line.number, "`#line` would hide the place of the code; leave it out"
     return None
 
 
