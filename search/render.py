@@ -8,7 +8,7 @@ device form, and no line markers. The *unit* is the text before the headers are 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,10 +19,13 @@ from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.rendering.children import TextFailed, renderers
+from greenfast.search.rendering.logical_lines import logical_lines
 from greenfast.search.space.space import Resolved
 
-_INCLUDE = re.compile(r'\s*#\s*include\s+"(gf/[\w./-]+)"\s*$')
-_SYSTEM_INCLUDE = re.compile(r"\s*#\s*include\s+<[^>]+>\s*$")
+_INCLUDE = re.compile(r'\s*#\s*include\s*(?:["<](gf/[\w./-]+)[">]|(<[^>]+>))\s*$')
+_LOOKS = re.compile(r"[^#]*#\s*include\b")
+_GOES_ON = re.compile(r'/\*|\\|R"')
+_CONDITION = re.compile(r"\s*(?:#|%:)\s*(if|ifdef|ifndef|endif)\b")
 _PRAGMA_ONCE = re.compile(r"\s*#\s*pragma\s+once\s*$")
 _RAW_ASM = re.compile(r"\b(asm|__asm__|__asm)\b")
 _COMMENT = re.compile(r"//.*")
@@ -95,7 +98,7 @@ def assemble(
 
     Raises SpecError for a `gf/` header that does not exist.
     """
-    flat = tuple(_flatten(body, include_dirs, set()))
+    flat = tuple(_flatten(body, include_dirs, {}))
     text = "\n".join(text for text, _ in flat) + "\n"
     return RenderedSource(
         text=text,
@@ -128,22 +131,36 @@ def _without_blank_runs(lines: list[tuple[str, Line]]) -> list[tuple[str, Line]]
 
 
 def _flatten(
-    lines: Iterable[tuple[str, Line]], include_dirs: tuple[Path, ...], done: set[str]
-) -> Iterable[tuple[str, Line]]:
+    lines: Sequence[tuple[str, Line]],
+    include_dirs: tuple[Path, ...],
+    done: dict[str, int],
+    outside: int = 0,
+) -> Iterator[tuple[str, Line]]:
     """Replace the first `#include "gf/..."` of each header by its text, and drop the others.
 
-    Of equal `#include <...>` lines only the first is kept.
+    Of equal `#include <...>` lines only the first is kept. `done` holds the conditions around each
+    include before, and `outside` those around these lines: an include that may have been left out
+    replaces no other.
     """
-    for text, line in lines:
-        include = _INCLUDE.match(text) if "include" in text else None
-        if not include and ("include" not in text or not _SYSTEM_INCLUDE.match(text)):
+    includes = _includes([text for text, _ in lines])
+    for number, (text, line) in enumerate(lines, 1):
+        include = includes.get(number)
+        if include is None:
             yield text, line
             continue
-        name = include.group(1) if include else "".join(text.split())
-        if name in done:
+        conditions = outside + include.conditions
+        name = include.name
+        if name not in done:
+            done[name] = conditions
+        elif done[name] == 0:
             continue
-        done.add(name)
-        if not include:
+        elif include.is_ours:
+            raise SpecError(
+                f"{line.file}: line {line.number}: the header {name!r} is included twice, and "
+                "under a condition before; include it once, outside of conditions",
+                code="conditional_header",
+            )
+        if not include.is_ours:
             yield text, line
             continue
         path = next((folder / name for folder in include_dirs if (folder / name).is_file()), None)
@@ -152,7 +169,38 @@ def _flatten(
                 f"{line.file}: line {line.number}: the header {name!r} does not exist",
                 code="unknown_header",
             )
-        yield from _flatten(_header(path, path.stat().st_mtime_ns, name), include_dirs, done)
+        header = _header(path, path.stat().st_mtime_ns, name)
+        yield from _flatten(header, include_dirs, done, conditions)
+
+
+@dataclass(frozen=True)
+class _Include:
+    name: str  # `gf/...`, or `<...>`
+    conditions: int  # `#if`s around it
+
+    @property
+    def is_ours(self) -> bool:
+        return not self.name.startswith("<")
+
+
+def _includes(texts: Sequence[str]) -> dict[int, _Include]:
+    """The includes of a text that stand on a line of their own, by their lines.
+
+    In a comment, a string or a macro such a line is no include for a compiler, either.
+    """
+    last = max((at for at, text in enumerate(texts) if _LOOKS.match(text)), default=-1)
+    if last < 0:
+        return {}
+    # What comes behind the last one changes nothing, if no comment or string begins on its line.
+    end = len(texts) if _GOES_ON.search(texts[last]) else last + 1
+    found: dict[int, _Include] = {}
+    conditions = 0
+    for line in logical_lines("\n".join(texts[:end])):
+        if condition := _CONDITION.match(line.text):
+            conditions += -1 if condition[1] == "endif" else 1
+        elif line.count == 1 and (include := _INCLUDE.match(line.text)):
+            found[line.number] = _Include(include[1] or "".join(include[2].split()), conditions)
+    return found
 
 
 @lru_cache(maxsize=256)

@@ -280,7 +280,8 @@ def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -
 
 def as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:
     """A stored text as a source that compilers take."""
-    lines = tuple(Line("kernel.cu", number + 1) for number in range(len(text.splitlines())))
+    count = text.removesuffix("\n").count("\n") + 1  # splitlines() ends lines elsewhere, too
+    lines = tuple(Line("kernel.cu", number) for number in range(1, count + 1))
     return RenderedSource(text, text_digest(text), lines, text, entries, False)
 
 
@@ -377,13 +378,21 @@ def _timings(stored: Sequence[Mapping[str, Any]], others: str) -> tuple[Timing, 
             float(timing["time_median_us"]),
             TimeKind.MEASURED,
             "",
-            samples=tuple(map(float, timing["samples"])),
-            baseline_samples=tuple(map(float, timing[others])),
-            weight=float(timing.get("weight", 1.0)),
+            samples=tuple(map(_time, timing["samples"])),
+            baseline_samples=tuple(map(_time, timing[others])),
+            weight=_time(timing.get("weight", 1.0)),
         )
         for timing in stored
         if timing.get(others)
     )
+
+
+def _time(value: Any) -> float:
+    """A number of which a logarithm can be taken; ValueError for any other."""
+    number = float(value)
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"{value!r} is not a time")
+    return number
 
 
 def _one_process(subject: Subject, rival: Subject, seed: int) -> tuple[Timing, ...] | Failure:

@@ -188,18 +188,18 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
     announced = headers.get("content-length", "0")
     if announced.isdigit() and int(announced) > LARGEST_BODY_BYTES:
         raise _too_large()
-    chunks: list[bytes] = []
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_DEADLINE_S):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return b""
-                chunks.append(message.get("body", b""))
-                if sum(map(len, chunks)) > LARGEST_BODY_BYTES:
+                body += message.get("body", b"")
+                if len(body) > LARGEST_BODY_BYTES:
                     raise _too_large()
                 if not message.get("more_body"):
-                    return b"".join(chunks)
+                    return bytes(body)
     except TimeoutError:
         raise Refused(
             408, "body_timeout", f"the body did not arrive within {BODY_DEADLINE_S:g} s"

@@ -8,9 +8,12 @@ again, and a champion needs a recheck.
 
 1  the first with a number: macros of CUDA's headers in conditions, names of entries, sizes that
    contradict their defaults
+2  texts are read as compilers read them: raw strings with a quote in their delimiter, attributes in
+   operands of `asm`, tokens with line breaks or left-out words between them, directives behind a
+   digit separator, includes in comments and under conditions, namespace std in all its forms
 """
 
-CHECKS_VERSION = 1
+CHECKS_VERSION = 2
 CHECKS = "checks"  # the entry of an environment; one without it is from before version 1
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from greenfast.search.rendering.logical_lines import LogicalLine, ends_in_comment, logical_lines
+
 _STANDARD = """
     algorithm array atomic bit cassert cctype cerrno cfloat chrono cinttypes climits cmath compare
     complex concepts cstdarg cstddef cstdint cstdio cstdlib cstring ctime exception functional
@@ -34,16 +36,7 @@ _DATA_ADVICE = "write data into the source itself"
 PIECES_KEPT, LARGEST_PIECE = 4096, 2**15  # characters: 128 MiB at most
 _MARKER = "\n#line "
 
-_SPLICE = "\ue002"  # for a line break that a backslash removes; no template has this character
-_SPLICED = re.compile(r"\\[ \t]*\n")
-_COMMENT = re.compile(
-    r'R"([^()\\\s]{0,16})\(.*?\)\1"'  # what follows is no comment inside a literal
-    r'|"(?:\\.|[^"\\\n])*"'
-    r"|'(?:\\.|[^'\\\n])*'"
-    r"|//[^\n]*|/\*.*?(?:\*/|\Z)",
-    re.DOTALL,
-)
-_DIRECTIVE = re.compile(r"\s*(?:#|%:|\?\?=)\s*(\w+)\s*(.*)", re.DOTALL)
+DIRECTIVE = re.compile(r"\s*(?:#|%:|\?\?=)\s*(\w+)\s*(.*)", re.DOTALL)
 _LINE = re.compile(r'(\d+)(?:\s+"([^"]*)")?')
 _HEADER = re.compile(r'(?:<([^<>]+)>|"([^"]+)")\s*')
 _HAS = re.compile(r"__has_(?:include|include_next|embed)\b\s*(?:\(\s*(<[^<>]*>|\"[^\"]*\"))?")
@@ -90,48 +83,43 @@ def _is_harmless(piece: str) -> bool:
     A piece under no condition of its own may be refused more than in its text, never less.
     """
     is_complete = 'R"' not in piece and not piece.rstrip(" \t").endswith("\\")
-    return is_complete and not _ends_in_comment(piece) and not _first_refusal(piece, "")
-
-
-def _ends_in_comment(piece: str) -> bool:
-    return any(
-        comment[0].startswith("/*") and (len(comment[0]) < 4 or not comment[0].endswith("*/"))
-        for comment in _COMMENT.finditer(_SPLICED.sub(_SPLICE, piece))
-    )
+    return is_complete and not ends_in_comment(piece) and not _first_refusal(piece, "")
 
 
 def _first_refusal(text: str, file: str) -> str:
-    place = SourcePlace(file, 1)
-    for line in _without_comments(text).split("\n"):
-        if sentence := _refusal(line.replace(_SPLICE, ""), place):
+    for line, place in _placed(text, file):
+        if line.fault:
+            return f"{place.file}({place.number}): error: {line.fault}"
+        if sentence := _refusal(line.text, place):
             return sentence
-        place.number += 1 + line.count(_SPLICE)
     return ""
 
 
 def directives(text: str, file: str) -> Iterator[tuple[str, str, SourcePlace]]:
-    """Each directive of a text called `file`: its name, its operand, and its place."""
+    """Each directive of a text called `file`: its name, its operand, and its place.
+
+    A fault of the text (logical_lines.py) comes last, as a directive without a name.
+    """
+    for line, place in _placed(text, file):
+        if line.fault:
+            yield "", line.fault, replace(place)
+        elif directive := DIRECTIVE.match(line.text):
+            yield directive[1], directive[2].strip(), replace(place)
+
+
+def _placed(text: str, file: str) -> Iterator[tuple[LogicalLine, SourcePlace]]:
+    """Each line with its place by the text's `#line` markers. All share one place, which moves."""
     place = SourcePlace(file, 1)
-    for line in _without_comments(text).split("\n"):
-        if directive := _DIRECTIVE.match(line.replace(_SPLICE, "")):
-            name, operand = directive[1], directive[2].strip()
-            if name == "line" and (marker := _LINE.match(operand)):
-                place.number, place.file = int(marker[1]) - 1, marker[2] or place.file
-            yield name, operand, replace(place)
-        place.number += 1 + line.count(_SPLICE)
-
-
-def _without_comments(text: str) -> str:
-    """The text without comments, and with a mark for each removed line break."""
-
-    def blank(match: re.Match[str]) -> str:
-        piece = match[0]
-        breaks = _SPLICE * (piece.count("\n") + piece.count(_SPLICE))
-        if piece.startswith("R"):
-            return '""' + breaks if "incbin" not in piece else piece.replace("\n", _SPLICE)
-        return piece if piece[0] in "\"'" else " " + breaks
-
-    return _COMMENT.sub(blank, _SPLICED.sub(_SPLICE, text))
+    before = 1
+    for line in logical_lines(text):
+        place.number += line.number - before
+        before = line.number
+        directive = DIRECTIVE.match(line.text)
+        if directive and directive[1] == "line" and (marker := _LINE.match(directive[2].strip())):
+            place.number, place.file = int(marker[1]) - 1, marker[2] or place.file
+            # The marker's own lines do not count: the line behind it has its number.
+            before += line.count - 1
+        yield line, place
 
 
 def _refusal(line: str, place: SourcePlace) -> str:
@@ -139,11 +127,9 @@ def _refusal(line: str, place: SourcePlace) -> str:
         return ""
     if _INCBIN.search(line):
         return place.refusal("assembly must not include a file (.incbin)", _DATA_ADVICE)
-    directive = _DIRECTIVE.match(line)
+    directive = DIRECTIVE.match(line)
     name, operand = (directive[1], directive[2].strip()) if directive else ("", "")
-    if name == "line" and (marker := _LINE.match(operand)):
-        place.number, place.file = int(marker[1]) - 1, marker[2] or place.file
-    elif name in _OPENS:
+    if name in _OPENS:
         place.conditions += 1
     elif name == _CLOSES:
         place.conditions -= 1

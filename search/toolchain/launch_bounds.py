@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from greenfast.search.devices.clusters import ALONE, Shape, shape_text
+from greenfast.search.toolchain.ptx import without_texts
 
 _CLUSTER = re.compile(r"\.reqnctapercluster\s+([\d,\s]+)")
 _BOUND = re.compile(r"\.(?:maxntid|reqntid)\s+([\d,\s]+)")
@@ -51,8 +52,8 @@ def other_clusters(ptx: str, launched: Iterable[tuple[str, Shape]]) -> str:
 
 
 def _header(ptx: str, entry: str) -> str:
-    """The entry's parameters and directives; empty if it is not in `ptx`."""
-    header = re.search(rf"\.entry\s+{re.escape(entry)}\s*\([^{{]*", ptx)
+    """The entry's parameters and directives; empty where it is not in `ptx`."""
+    header = re.search(rf"\.entry\s+{re.escape(entry)}\s*\([^{{]*", without_texts(ptx))
     return header[0] if header else ""
 
 

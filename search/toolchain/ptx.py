@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from greenfast.search.errors import Fault
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TEXT = re.compile(rf'{_COMMENT.pattern}|"[^"\n]*"', re.DOTALL)
 _TARGET = re.compile(r"\.target\s+sm_(\d+)")
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)[^{]*\{")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+([\w$]+)")
@@ -45,6 +46,11 @@ class Entry:
     instructions: tuple[Instruction, ...]
     labels: dict[str, int]
     sm: int
+
+
+def without_texts(ptx: str) -> str:
+    """PTX without comments and strings, into which a source's `asm` may write what it likes."""
+    return _TEXT.sub(" ", ptx)
 
 
 def read_entries(text: str) -> dict[str, Entry]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.toolchain.ptx import without_texts
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?")
 _TYPE = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)([^,\[]*)(\[\d+\])?")
@@ -65,6 +66,7 @@ def signature_fault(
     """Why a launch cannot call these entries of a module; empty when it can, or without PTX."""
     if not ptx:
         return ""
+    ptx = without_texts(ptx)
     declared = {match[1]: _forms(match[2] or "") for match in _ENTRY.finditer(ptx)}
     for entry in entries:
         if entry not in declared:

@@ -340,6 +340,15 @@ def test_a_confirmation_is_what_times_are_compared_with_when_there_is_one():
         assert len(runs) == count and all(run[0].time_median_us == time_us for run in runs)
 
 
+TIMES = {
+    "workload": "w",
+    "time_kind": "measured",
+    "time_median_us": 8.0,
+    "samples": [8.0, 8.0],
+    "baseline_samples": [9.0, 9.0],
+}
+
+
 @pytest.mark.parametrize(
     "evidence",
     [
@@ -348,6 +357,8 @@ def test_a_confirmation_is_what_times_are_compared_with_when_there_is_one():
         {"confirmation": 7},
         {"candidate": {"gates": []}},
         {"candidate": {"gates": {"performance": {"timings": [7]}}}},
+        {"candidate": {"gates": {"performance": {"timings": [{**TIMES, "samples": [8.0, 0.0]}]}}}},
+        {"candidate": {"gates": {"performance": {"timings": [{**TIMES, "weight": math.inf}]}}}},
     ],
 )
 def test_evidence_of_another_form_is_a_damaged_bundle(evidence):

@@ -27,6 +27,11 @@ extern "C" __global__ void k(unsigned* y, int n) {
         ("", "extern __shared__ float4 whole[]; auto* tile = (float*)whole;", 16),
         ("", "extern __shared__ __align__(1024) unsigned char tile[];", 1024),
         ("alignas(256) extern __shared__ unsigned char tile[];", "", 256),
+        (
+            "extern __shared__ unsigned char whole[];",
+            "auto* tile = reinterpret_cast<float*>(whole);",
+            16,
+        ),
         ("extern __attribute__((aligned(32))) __shared__ float tile[];", "", 32),
         # The largest of the text's.
         (

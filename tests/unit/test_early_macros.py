@@ -34,9 +34,36 @@ def test_a_macro_that_changes_a_later_header_is_refused_with_its_line(text, macr
     assert f"the macro {macro} changes" in refused.sentence
 
 
+HIDDEN = "#define asm(...)\n"
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        f'#define aR\nauto z = aR"(";\n{HIDDEN}auto y = ")";\n',
+        f"int z = 1'0 + '/*';\n{HIDDEN}// */\n",
+        f"/* *\\\n/\n{HIDDEN}/* */\n",
+        f'auto z = u8R"x( )x" "/*";\n{HIDDEN}// */\n',
+        f'auto z = R""(" /*)"";\n{HIDDEN}// */\n',
+        f"#if 0\n' /*\n#endif\n{HIDDEN}#if 0\n */\n#endif\n",
+        f'#if 0\n\' R"(\n#endif\n{HIDDEN}#if 0\n )"\n#endif\n',
+        f'auto z = R"(\\\n)";\n{HIDDEN}',
+        f'#if 0\nR"(\n#endif\n{HIDDEN}',
+    ],
+)
+def test_a_macro_is_found_behind_what_only_looks_like_a_comment_or_a_string(text):
+    assert refused_macro(text + GF, "kernel.cu", INCLUDE_DIRS) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'auto z = R"(\n{HIDDEN})";\n' + GF,
+        f'auto z = R",(\n{HIDDEN}/*),";\n' + GF,
+        f"/* it's\n{HIDDEN}*/ int a = 1'000; // don't\n" + GF,
+        f"// a \\\n{HIDDEN}" + GF,
+        "#error don't\n" + GF,
+        "#define LONG(a) \\\n    f(a, \\\n      '\"', L'\"')\n" + GF,
         CUDA + GF + "#define asm(...)\n#define __syncwarp(...)\n",
         "#ifndef __MINE_H__\n#define __MINE_H__\n" + CUDA + GF,
         "#define __CUDA_NO_HALF_OPERATORS__\n" + CUDA,

@@ -60,6 +60,10 @@ CLUSTERS = """
 .reqnctapercluster 2, 1, 1
 {
 }
+// .entry alone() .reqnctapercluster 2, 1, 1 {
+/* .entry alone()
+.reqnctapercluster 2, 1, 1 { */
+.pragma ".entry alone() .reqnctapercluster 2, 1, 1 {";
 .visible .entry alone()
 {
 }
@@ -95,6 +99,11 @@ def test_a_text_does_not_hide_its_cluster(text, cluster, toolchain):
     source = as_text(f"{text} void mine(float* y) {{ y[0] = 1; }}\n", ("mine",))
     cubin = toolchain.compile(source, "sm_90")
     assert "compiled for clusters" in other_clusters(cubin.ptx, (("mine", (cluster, 1, 1)),))
+
+
+def test_a_stored_text_has_the_lines_of_compilers():
+    """A form feed ends none of them; `greenfast verify` ended with a traceback."""
+    assert as_text("int a;\f\u2028int b;\nint c;\n", ("k",)).marked().count("\n") == 3
 
 
 TEXT = """

@@ -7,9 +7,16 @@ import pytest
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.template_text import Line
-from greenfast.search.render import RenderedSource, RenderFailed, render, with_markers
+from greenfast.search.render import RenderedSource, RenderFailed, assemble, render, with_markers
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
+
+SHARED = '#include "gf/shared.cuh"'
+
+
+def _assembled(catalogue, text):
+    body = [(line, Line("k.cu", number)) for number, line in enumerate(text.split("\n"), 1)]
+    return assemble(body, ["k"], catalogue.include_dirs)
 
 
 def _render(catalogue, kernel_name, preset, workload=None):
@@ -112,3 +119,29 @@ def test_raw_assembly_in_a_template_is_seen(broken_kernel, catalogue):
         "right.cu.j2", "    for (int step", '    asm volatile("");\n    for (int step'
     )
     assert _render(type(changed)(changed._roots), "axpy", "right:plain").raw_asm
+
+
+@pytest.mark.parametrize(
+    ("text", "has_header"),
+    [
+        (f"{SHARED} // for tiles", True),
+        ("/* a */ #include <gf/shared.cuh>", True),
+        (f"// \\\n{SHARED}", False),
+        (f"/*\n{SHARED}\n*/", False),
+        (f"#define X \\\n{SHARED}", False),
+        (f'auto s = R"(\n{SHARED}\n)";', False),
+        (f"{SHARED} /*\n*/ int a;", False),
+    ],
+)
+def test_a_header_comes_in_where_a_compiler_finds_its_include(catalogue, text, has_header):
+    """The emulator reads the include itself, so both must agree on what is one."""
+    source = _assembled(catalogue, text)
+    assert ("GF_DYNAMIC_SHARED" in source.text) is has_header
+
+
+def test_an_include_that_may_be_left_out_replaces_no_other(catalogue):
+    left_out = "#if 0\n%s\n#endif\n%s"
+    source = _assembled(catalogue, left_out % (("#include <mma.h>",) * 2))
+    assert source.text.count("#include <mma.h>") == 2
+    with pytest.raises(SpecError, match=r"line 4: .* is included twice"):
+        _assembled(catalogue, left_out % (SHARED, SHARED))

@@ -35,6 +35,8 @@ def examined(emulator, text):
         ("o[0] = '\\e';", 2, "`\\e`"),
         ('o[0] = sizeof("\\u00e4");', 2, "`\\u`"),
         ('o[0] = sizeof(u8"ä");', 2, "each byte"),
+        ("#define F(...) __VA_OPT__(o[0] = 1;)\nF(1)", 2, "`__VA_OPT__`"),
+        ("#if 0\n#elifdef __CUDACC__\no[0] = 1;\n#endif", 3, "`#elifdef`"),
     ],
 )
 def test_a_spelling_of_two_readings_is_refused_at_its_line(emulator, text, line, words):

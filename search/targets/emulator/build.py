@@ -87,6 +87,8 @@ CALLS = "/gf_emulator/entries"  # absolute, as no file of an author's is
 # What decides which texts and objects are refused, and how objects lie: a cached library was made
 # by the same rules.
 RULES = (
+    "../../rendering/logical_lines",
+    "../../toolchain/includes",
     "class_bodies",
     "control_edges",
     "device_preprocessor",
@@ -104,7 +106,11 @@ RULES = (
     "ptx_text",
     "ptx_values",
     "ptx_warp",
+    "source_attributes",
+    "source_names",
+    "source_rewriting",
     "source_rules",
+    "source_scopes",
     "source_spelling",
     "source_text",
     "source_tokens",

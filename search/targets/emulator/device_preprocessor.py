@@ -128,7 +128,7 @@ def preprocess_command(
     macros = (MACROS, STAMP_MACROS, UNKNOWN_MACROS) if is_judged else (MACROS,)
     return [
         compiler.path,
-        "-std=c++17",
+        "-std=gnu++17",  # in strict C++ `, ##__VA_ARGS__` keeps its comma, where NVRTC drops it
         "-E",
         "-undef",
         "-nostdinc",
@@ -148,8 +148,11 @@ def preprocess_command(
 def with_answers(text: str, headers: Collection[str]) -> str:
     """The text with `__has_include(<...>)` answered in its conditions for CUDA's headers.
 
-    NVRTC has each of the stand-in headers, so both answer yes. Other questions are refused.
+    NVRTC has each of the stand-in headers, so both answer yes. Other questions are refused, and all
+    are beside a raw string, whose lines are no conditions.
     """
+    if 'R"' in text:
+        return text
 
     def answered(line: re.Match[str]) -> str:
         return _HAS_INCLUDE.sub(lambda asked: "1" if asked[1] in headers else asked[0], line[0])

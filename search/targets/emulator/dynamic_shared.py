@@ -29,12 +29,13 @@ class DynamicShared:
     last: int  # its `;`
     text: str
     alignment: int | None  # None: it is not a plain number
+    object_name: str  # empty where it becomes a pointer
 
 
 def dynamic_shared(tokens: Sequence[Token], first: int, in_function: bool) -> DynamicShared | None:
     """The declaration at the `extern` of `first`; None if it declares something else."""
-    end = first
-    while end < len(tokens) and tokens[end].text not in (";", "{", "}", "="):
+    end = first + 1
+    while end < len(tokens) and tokens[end].text not in (";", "{", "}", "=", "extern"):
         end += 1
     if end >= len(tokens) or tokens[end].text != ";":
         return None
@@ -53,7 +54,19 @@ def dynamic_shared(tokens: Sequence[Token], first: int, in_function: bool) -> Dy
     else:
         text = f"static constexpr gf_emulator::DynamicShared<{element} {rest}> {name}{{}};"
     begin = first - 4 if first > 3 and tokens[first - 4].text == "alignas" else first
-    return DynamicShared(first, end, text, _alignment(tokens[begin:end]))
+    object_name = "" if in_function else name
+    return DynamicShared(first, end, text, _alignment(tokens[begin:end]), object_name)
+
+
+def is_cast(tokens: Sequence[Token], index: int) -> bool:
+    """Whether a name stands alone behind template arguments: `reinterpret_cast<float*>(name)`.
+
+    No cast takes the object that stands for the array. A plus makes a pointer of it.
+    """
+    around = [
+        token.text for token in (*tokens[max(index - 2, 0) : index], *tokens[index + 1 : index + 2])
+    ]
+    return around == [">", "(", ")"]
 
 
 def alignment_text(alignments: Sequence[int | None]) -> str:

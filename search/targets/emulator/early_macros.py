@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from greenfast.search.targets.emulator.source_rewriting import Refused
+from greenfast.search.targets.emulator.source_spelling import other_reading
 from greenfast.search.targets.emulator.source_tokens import Place
 from greenfast.search.toolchain.includes import STANDARD_HEADERS, SourcePlace, directives
 
@@ -49,6 +50,8 @@ def refused_macro(text: str, file: str, include_dirs: Sequence[Path]) -> Refused
     """The first macro of a text called `file` that changes a header after it."""
     macros: dict[str, SourcePlace] = {}
     for directive, operand, place in directives(text, file):
+        if why := operand if not directive else other_reading(directive, operand):
+            return Refused(Place(place.file, place.number), why)
         if directive in ("define", "undef") and (name := _NAME.match(operand)):
             if name[0] in _PACK_WORDS and _PACK.search(text):
                 return Refused(
@@ -68,8 +71,8 @@ def refused_macro(text: str, file: str, include_dirs: Sequence[Path]) -> Refused
 
 
 def _is_taken(macro: str, header: str, include_dirs: Sequence[Path]) -> bool:
-    """Whether a header uses this name, itself or through its includes."""
-    if header.removeprefix("cuda/std/") in STANDARD_HEADERS:  # the host's own, under both names
+    """Whether a header, or what it includes, uses this name."""
+    if header in STANDARD_HEADERS:  # the host's own
         return False
     if macro in KEYWORDS or _COMPILERS.fullmatch(macro):
         return True

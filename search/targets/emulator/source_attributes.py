@@ -1,14 +1,9 @@
-"""Judges the attributes of a candidate's text, and leaves out those without an effect."""
+"""Attributes of a candidate's text: kept, left out or refused."""
 
 from __future__ import annotations
 
-from greenfast.search.targets.emulator.source_names import judge_name
-from greenfast.search.targets.emulator.source_rewriting import (
-    Rewriting,
-    closing,
-    listed,
-    text_at,
-)
+from greenfast.search.targets.emulator.source_names import judge_plain
+from greenfast.search.targets.emulator.source_rewriting import Rewriting
 from greenfast.search.targets.emulator.source_rules import (
     DEVICE_WORDS,
     DROPPED_ATTRIBUTES,
@@ -16,11 +11,12 @@ from greenfast.search.targets.emulator.source_rules import (
     KEPT_ATTRIBUTES,
     LAYOUT_ATTRIBUTES,
 )
+from greenfast.search.targets.emulator.source_tokens import closing, listed, text_at
 
 
 def gnu_attribute(rewriting: Rewriting, start: int) -> int:
     """Judge `__attribute__((...))` at the token `start`; the index behind it."""
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
     end = closing(tokens, start + 1)
     inner = closing(tokens, start + 2) if text_at(tokens, start + 2) == "(" else -1
     if end < 0 or inner != end - 1:
@@ -28,7 +24,7 @@ def gnu_attribute(rewriting: Rewriting, start: int) -> int:
             tokens[start], "the attribute has no end or no list in double brackets"
         )
     kept, words = False, []
-    for first, after in listed(tokens, start + 3, inner):
+    for first, _ in listed(tokens, start + 3, inner):
         name = tokens[first].text.strip("_")
         if name in LAYOUT_ATTRIBUTES and start - 1 in rewriting.class_ends:
             raise rewriting.refuse(
@@ -42,10 +38,10 @@ def gnu_attribute(rewriting: Rewriting, start: int) -> int:
             kept = True
         elif name not in DROPPED_ATTRIBUTES:
             raise rewriting.refuse(tokens[first], _attribute_reason(tokens[first].text))
-        if name in KEPT_ATTRIBUTES:
-            _arguments(rewriting, first + 1, after)
+    if kept:
+        judge_plain(rewriting, range(start + 3, inner), "an attribute")
     if words and kept:
-        raise rewriting.refuse(tokens[start], "CUDA's attributes must be in a list of their own")
+        raise rewriting.refuse(tokens[start], "CUDA's attributes stand in a list of their own")
     if not kept:
         rewriting.replace(tokens[start], tokens[end], " ".join(words))
     return end + 1
@@ -53,7 +49,7 @@ def gnu_attribute(rewriting: Rewriting, start: int) -> int:
 
 def standard_attribute(rewriting: Rewriting, start: int) -> int:
     """Judge `[[...]]` at the token `start`; the index behind it."""
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
     end = closing(tokens, start)
     if end < 0:
         raise rewriting.refuse(
@@ -63,7 +59,7 @@ def standard_attribute(rewriting: Rewriting, start: int) -> int:
     if text_at(tokens, first_inside) == "using":
         namespace, first_inside = text_at(tokens, first_inside + 1), first_inside + 3
     kept = False
-    for first, after in listed(tokens, first_inside, end - 1):
+    for first, _ in listed(tokens, first_inside, end - 1):
         name_at, space = first, namespace
         if text_at(tokens, first + 1) == "::":
             name_at, space = first + 2, tokens[first].text
@@ -80,20 +76,13 @@ def standard_attribute(rewriting: Rewriting, start: int) -> int:
                 f"NVRTC does not know the attribute `{space}::{name}`; "
                 f"write __attribute__(({name}))",
             )
-        if name in keeps:
-            kept = True
-            _arguments(rewriting, name_at + 1, after)
-    if not kept:
+        kept = kept or name in keeps
+    if kept:
+        judge_plain(rewriting, range(first_inside, end - 1), "an attribute")
+    else:
         rewriting.replace(tokens[start], tokens[end], "")
     return end + 1
 
 
-def _arguments(rewriting: Rewriting, start: int, stop: int) -> None:
-    """The names in a kept attribute's arguments are judged like other code."""
-    for index in range(start, stop):
-        if rewriting.source.tokens[index].kind == "name":
-            judge_name(rewriting, index)
-
-
 def _attribute_reason(name: str) -> str:
-    return f"the attribute `{name}` is not one that CUDA C++ needs; leave it out"
+    return f"the attribute `{name}` is none that CUDA C++ needs; leave it out"

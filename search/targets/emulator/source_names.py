@@ -1,26 +1,39 @@
-"""Judges a name of a candidate's text, and refuses names that device code cannot use."""
+"""Names and literals of a candidate's text that no text for a GPU needs."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from greenfast.search.targets.emulator.class_bodies import WIDEST_BYTES
-from greenfast.search.targets.emulator.source_rewriting import Rewriting, opening, text_at
+from greenfast.search.targets.emulator.source_rewriting import Rewriting
 from greenfast.search.targets.emulator.source_rules import (
     CALLS,
     COORDINATES,
-    EXPRESSION_WORDS,
     STAMPS,
     STANDARD_COPIES,
     refused_name,
 )
-from greenfast.search.targets.emulator.source_tokens import Token
+from greenfast.search.targets.emulator.source_scopes import (
+    alias_of,
+    is_declared,
+    opens_standard,
+    specialised,
+)
+from greenfast.search.targets.emulator.source_tokens import Token, text_at
 
+ATTRIBUTE_WORDS = ("__attribute__", "__attribute")
+HASHES = ("#", "##", "%:", "\\")
+# Behind all escapes that compilers agree on: \e, and characters by their code points.
+_OTHER_ESCAPE = re.compile(r"""(?<!\\)(?:\\\\)*\\([^'"?\\abfnrtvx0-7])""")
+# g++ reads a name behind a literal as a suffix, and as a macro where one has the name.
+_SUFFIX = re.compile(r"[^'\"]+\Z")
+_OWN_SUFFIX = re.compile(r"_[^_]")
 _LITERAL_MACRO = re.compile(r"U?INT(?:8|16|32|64|MAX)_C\Z")
 
 
 def judge_name(rewriting: Rewriting, index: int) -> None:
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
     token = tokens[index]
     refuse_stamp(rewriting, token)
     if token.text in CALLS:
@@ -34,7 +47,7 @@ def judge_name(rewriting: Rewriting, index: int) -> None:
         )
     if token.text == "goto" and text_at(tokens, index + 1) == "*":
         raise rewriting.refuse(token, "a computed goto does not exist on a GPU; use a switch")
-    if token.text in COORDINATES and _is_declared(tokens, index):
+    if token.text in COORDINATES and is_declared(tokens, index):
         raise rewriting.refuse(
             token, f"`{token.text}` is CUDA's; a variable of the text needs another name"
         )
@@ -42,18 +55,25 @@ def judge_name(rewriting: Rewriting, index: int) -> None:
         text_at(tokens, index + 1) == "(" and tokens[index + 2].kind == "number"
     ):
         raise rewriting.refuse(token, f"`{token.text}` is a macro for a number's type")
-    if token.text == "namespace" and text_at(tokens, index + 1) == "std":
-        raise rewriting.refuse(
-            token, "namespace std is not open to the text; use a namespace of its own"
-        )
-    if token.text == "template" and (name := _specialised(tokens, index)) is not None:
+    if token.text == "namespace":
+        if opens_standard(tokens, index):
+            raise rewriting.refuse(
+                token, "namespace std is not open to the text; use a namespace of its own"
+            )
+        if (alias := alias_of(tokens, index, rewriting.standard)) is not None:
+            rewriting.standard.add(alias)
+    if (
+        token.text == "template"
+        and (name := specialised(tokens, index, rewriting.standard)) is not None
+    ):
         raise rewriting.refuse(
             token, f"`std::{name}` is not the text's to specialise; use a class of its own"
         )
-    if token.text in STANDARD_COPIES and [text_at(tokens, index - k) for k in (1, 2)] == [
-        "::",
-        "std",
-    ]:
+    if (
+        token.text in STANDARD_COPIES
+        and text_at(tokens, index - 1) == "::"
+        and text_at(tokens, index - 2) in rewriting.standard
+    ):
         raise rewriting.refuse(token, f"`std::{token.text}` is not part of CUDA C++; use a loop")
     if token.text == "alignas" and rewriting.pack[-1] < WIDEST_BYTES:
         raise rewriting.refuse(token, "compilers read `alignas` in packed structures differently")
@@ -64,51 +84,45 @@ def judge_name(rewriting: Rewriting, index: int) -> None:
         raise rewriting.refuse(token, "`long double` does not exist on a GPU; use `double`")
 
 
-def _is_declared(tokens: tuple[Token, ...], index: int) -> bool:
-    """Whether the text may declare the name at `index`, instead of reading it.
-
-    A GPU would read that variable, where the emulator reads the coordinate.
-    """
-    if text_at(tokens, index + 1) == ".":
-        return False
-    before = tokens[index - 1] if index else None
-    if before is None or before.text in EXPRESSION_WORDS:
-        return False
-    if before.text == ",":
-        opened = opening(tokens, index - 1)
-        return not (
-            opened >= 0
-            and (
-                tokens[opened].text == "("
-                or text_at(tokens, opened - 1) in ("=", ",", "(", "{", "return")
-            )
-        )
-    return before.kind == "name" or before.text in (")", "]", ">", "*", "&", "&&")
-
-
 def refuse_stamp(rewriting: Rewriting, token: Token) -> None:
     for name, macro in STAMPS.items():
         if name in token.text:
             raise rewriting.refuse(token, f"`{macro}` has another value for NVRTC; leave it out")
 
 
-def _specialised(tokens: tuple[Token, ...], index: int) -> str | None:
-    """The class of namespace std, or of its alias, that the `template <>` at `index` is for."""
-    if [text_at(tokens, index + k) for k in (1, 2)] != ["<", ">"]:
-        return None
-    standard = {"std"} | {
-        text_at(tokens, at + 1)
-        for at in range(index)
-        if tokens[at].text == "namespace"
-        and "std" in (text_at(tokens, at + 3), text_at(tokens, at + 4))
-        and text_at(tokens, at + 2) == "="
-    }
-    at, depth = index + 3, 0  # of template arguments
-    while at + 2 < len(tokens) and tokens[at].text not in ("{", ";", "(", "="):
-        name = tokens[at + 2].text
-        is_class = tokens[at - 1].text in ("struct", "class", "union", "::")
-        if depth == 0 and tokens[at].text in standard and (is_class or name.endswith("_v")):
-            return name
-        depth += {"<": 1, ">": -1}.get(tokens[at].text, 0)
-        at += 1
-    return None
+def judge_literal(rewriting: Rewriting, token: Token) -> None:
+    refuse_stamp(rewriting, token)
+    for name, macro in CALLS.items():
+        if name in token.text:
+            raise rewriting.refuse(token, f"NVRTC makes another string of `{macro}`")
+    quote = '"' if token.kind == "string" else "'"
+    prefix = token.text[: token.text.index(quote)]
+    escape = None if prefix.endswith("R") else _OTHER_ESCAPE.search(token.text)
+    if escape is not None:
+        raise rewriting.refuse(token, f"NVRTC reads the escape `{escape[0]}` in another way")
+    suffix = _SUFFIX.search(token.text)
+    if suffix is not None and not _OWN_SUFFIX.match(suffix[0]):
+        raise rewriting.refuse(token, f"`{suffix[0]}` behind a literal needs a space before it")
+    if not token.text.isascii() and (prefix not in ("", "R") or quote == "'"):
+        raise rewriting.refuse(token, "NVRTC takes each byte of such a literal for a character")
+
+
+def judge_plain(rewriting: Rewriting, indices: Iterable[int], place: str) -> None:
+    """Judge tokens that stay as they are: refused is what would have to be written anew."""
+    tokens = rewriting.tokens
+    for index in indices:
+        token = tokens[index]
+        is_attribute = token.text in ATTRIBUTE_WORDS or (
+            token.text == "[" and text_at(tokens, index + 1) == "["
+        )
+        if is_attribute or token.kind == "pragma" or token.text in ("_Pragma", *CALLS):
+            shown = CALLS.get(token.text) or ("[[" if token.text == "[" else token.text)
+            raise rewriting.refuse(token, f"{place} holds `{shown}`; write it elsewhere")
+        if token.kind == "name":
+            judge_name(rewriting, index)
+        elif token.kind in ("string", "character"):
+            judge_literal(rewriting, token)
+        elif token.kind == "open":
+            raise rewriting.refuse(token, "a quote has no end")
+        elif token.kind == "punctuator" and token.text in HASHES:
+            raise rewriting.refuse(token, f"a lone `{token.text}` is not C++")

@@ -101,7 +101,10 @@ _REFUSED_NAMES = (
         "a name of the emulator, which is not part of CUDA",
     ),
     (
-        re.compile(r"__(?:tsan|asan|ubsan|msan|lsan|hwasan|sanitizer|cyg_profile|gcov|cxa)"),
+        re.compile(
+            r"__(?:tsan|asan|ubsan|msan|lsan|hwasan|sanitizer|cyg_profile|gcov|cxa|tls_get"
+            r"|wrap_|real_)"
+        ),
         "a name of the host compiler's checks",
     ),
     (

@@ -9,6 +9,8 @@ two takes for a comment would be code that nobody has checked. Compared with NVR
     __LINE__            in a macro's call over several lines: where it stands, or the call's end
     __TIME__, __DATE__  of each preprocessing
     '\\e'                is an escape for g++, an `e` for NVRTC
+    __VA_OPT__          a word of C++20, which g++ knows and NVRTC does not
+    #elifdef            a condition of C++23 for g++ outside of strict C++, none for NVRTC
 """
 
 from __future__ import annotations
@@ -40,3 +42,14 @@ def _reason(spelling: str) -> str:
     if spelling == "\r":
         return "a carriage return alone, which NVRTC takes for no end of a line"
     return f"the control character {ord(spelling):#04x}"
+
+
+def other_reading(directive: str, operand: str) -> str:
+    """Why a directive means something else for NVRTC than here; empty where it does not."""
+    if directive in ("elifdef", "elifndef"):
+        return f"`#{directive}` is no directive for NVRTC; write `#elif defined(...)`"
+    if directive == "define" and "__VA_OPT__" in operand:
+        return "`__VA_OPT__` is a plain name for NVRTC; write `, ##__VA_ARGS__`"
+    if directive == "pragma" and "gf_emulator" in operand:
+        return "a pragma of the emulator, which is not part of CUDA"
+    return ""

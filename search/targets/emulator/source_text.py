@@ -16,35 +16,50 @@ from greenfast.search.targets.emulator.class_bodies import (
     follow_pack,
     packed_vectors,
 )
-from greenfast.search.targets.emulator.dynamic_shared import alignment_text, dynamic_shared
+from greenfast.search.targets.emulator.dynamic_shared import (
+    alignment_text,
+    dynamic_shared,
+    is_cast,
+)
 from greenfast.search.targets.emulator.inline_assembly import ASM_WORDS, assembly_at
 from greenfast.search.targets.emulator.ptx_statement import HEADERS as PTX_HEADERS
 from greenfast.search.targets.emulator.ptx_statement import translated
 from greenfast.search.targets.emulator.ptx_text import NotPtx
 from greenfast.search.targets.emulator.ptx_values import Unsupported
 from greenfast.search.targets.emulator.source_attributes import gnu_attribute, standard_attribute
-from greenfast.search.targets.emulator.source_names import judge_name, refuse_stamp
-from greenfast.search.targets.emulator.source_rewriting import (
-    Refusal,
-    Refused,
-    Rewriting,
-    text_at,
+from greenfast.search.targets.emulator.source_names import (
+    ATTRIBUTE_WORDS,
+    HASHES,
+    judge_literal,
+    judge_name,
+    judge_plain,
 )
+from greenfast.search.targets.emulator.source_rewriting import Refusal, Refused, Rewriting
 from greenfast.search.targets.emulator.source_rules import (
-    CALLS,
     DROPPED_GCC_PRAGMAS,
     DROPPED_PRAGMAS,
     PRIMITIVES,
 )
-from greenfast.search.targets.emulator.source_tokens import PreprocessedText, Token, marker_of
+from greenfast.search.targets.emulator.source_scopes import is_namespace, parts
+from greenfast.search.targets.emulator.source_tokens import (
+    DEEPEST,
+    PreprocessedText,
+    Token,
+    closing,
+    marker_edit,
+    text_at,
+    too_deep,
+)
 
 HEADER_PRAGMA = "gf_emulator_header"  # in the place of a stand-in header's #include
 HEADER_LINE = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
 _PRAGMA = re.compile(r"#pragma\s+(\w*)\s*(\w*)")
-_ATTRIBUTE_WORDS = ("__attribute__", "__attribute")
-# Behind all escapes that compilers agree on: \e, and characters by their code points.
-_OTHER_ESCAPE = re.compile(r"""(?<!\\)(?:\\\\)*\\([^'"?\\abfnrtvx0-7])""")
-_HASHES = ("#", "##", "%:", "\\")
+# No header of ours has these words behind the prelude. The compiler itself refuses them then, even
+# where the reader of the tokens has overlooked one.
+_POISON = (
+    "#pragma GCC poison asm __asm __asm__ no_sanitize __no_sanitize__ no_sanitize_thread "
+    "__no_sanitize_thread__ no_sanitize_undefined __no_sanitize_undefined__\n"
+)
 
 
 def device_text(
@@ -56,22 +71,27 @@ def device_text(
     compiler and C library, which no text for a GPU can mean.
     """
     rewriting = Rewriting(PreprocessedText(preprocessed), headers, host_macros)
+    markers = [token for token in rewriting.source.tokens if token.kind == "marker"]
+    rewriting.tokens = tuple(token for token in rewriting.source.tokens if token.kind != "marker")
     try:
         _read(rewriting)
     except Refusal as refusal:
         return refusal.refused
     pieces, position = [], 0
-    for start, end, text in rewriting.edits:
-        pieces += [preprocessed[position:start], text]
-        position = end
+    for start, end, text in sorted((*rewriting.edits, *map(marker_edit, markers))):
+        if start >= position:  # else the marker of a part that was written anew
+            pieces += [preprocessed[position:start], text]
+            position = end
     includes = (f'#include "{name}"\n' for name in PTX_HEADERS if rewriting.has_assembly)
-    begin = '#line 1 "kernel.cu"\n' if rewriting.has_assembly else ""
+    begin = f'{_POISON}#line 1 "kernel.cu"\n'
     behind = alignment_text(rewriting.alignments)
     return "".join((*includes, begin, *pieces, preprocessed[position:], behind))
 
 
 def _read(rewriting: Rewriting) -> None:
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
+    if (bracket := too_deep(tokens)) is not None:
+        raise rewriting.refuse(bracket, f"brackets are nested more than {DEEPEST} deep")
     scopes: list[bool] = []  # whether each open brace is a namespace's
     bodies = class_bodies(tokens)
     rewriting.class_ends = frozenset(body.last for body in bodies)
@@ -83,76 +103,72 @@ def _read(rewriting: Rewriting) -> None:
             tokens[at], "compilers lay out `: 0` in a packed structure differently"
         )
     vectors = frozenset(packed_vectors(tokens, bodies))
-    index = 0
+    index, before, has_gap = 0, "", False  # `before`: the last token that is not left out
     while index < len(tokens):
-        token = tokens[index]
-        index += 1
-        if token.kind == "name":
-            if token.text == "extern" and (
-                shared := dynamic_shared(tokens, index - 1, not all(scopes))
-            ):
-                for at in range(index, shared.last):
-                    if tokens[at].kind == "name" and tokens[at].text not in _ATTRIBUTE_WORDS:
-                        judge_name(rewriting, at)
-                rewriting.replace(tokens[shared.first], tokens[shared.last], shared.text)
-                rewriting.alignments.append(shared.alignment)
-                index = shared.last + 1
-            elif token.text in _ATTRIBUTE_WORDS:
-                index = gnu_attribute(rewriting, index - 1)
-            elif token.text == "_Pragma":
-                index = _pragma_operator(rewriting, index - 1)
-            elif token.text in ASM_WORDS:
-                index = _assembly(rewriting, index - 1)
-            elif index - 1 in vectors:
-                rewriting.replace(token, token, f"gf_emulator::Packed<{token.text}>")
-            else:
-                judge_name(rewriting, index - 1)
-        elif token.kind == "marker":
-            _marker(rewriting, token)
-        elif token.kind == "pragma":
-            _pragma(rewriting, token)
-        elif token.kind in ("string", "character"):
-            _literal(rewriting, token)
-        elif token.kind == "punctuator":
-            if token.text == "{":
-                scopes.append(_is_namespace(tokens, index - 1))
-            elif token.text == "}" and scopes:
-                scopes.pop()
-            if token.text == "[" and text_at(tokens, index) == "[":
-                index = standard_attribute(rewriting, index - 1)
-            elif token.text in _HASHES:
-                raise rewriting.refuse(token, f"a lone `{token.text}` is not C++")
+        token, edits = tokens[index], len(rewriting.edits)
+        index = _judged(rewriting, index, scopes, vectors)
+        if token.kind == "pragma" or rewriting.left_out_since(edits):
+            has_gap = True
+            continue
+        if has_gap and parts(before, token.text):
+            raise rewriting.refuse(token, f"nothing may stand between `{before}` and this")
+        before, has_gap = tokens[index - 1].text, False
 
 
-def _is_namespace(tokens: tuple[Token, ...], brace: int) -> bool:
-    """Whether the brace opens a namespace or `extern "C"`."""
-    at = brace - 1
-    if at >= 0 and tokens[at].kind == "string":
-        return text_at(tokens, at - 1) == "extern"
-    while at >= 0 and (tokens[at].text == "::" or tokens[at].kind in ("name", "marker")):
-        if tokens[at].text == "namespace":
-            return True
-        at -= 1
-    return False
+def _judged(rewriting: Rewriting, index: int, scopes: list[bool], vectors: Collection[int]) -> int:
+    """Judge what begins at a token; the index behind it."""
+    tokens = rewriting.tokens
+    token = tokens[index]
+    if token.kind == "name":
+        return _word(rewriting, index, is_in_function=not all(scopes), vectors=vectors)
+    if token.kind == "pragma":
+        _pragma(rewriting, token)
+    elif token.kind in ("string", "character"):
+        judge_literal(rewriting, token)
+    elif token.kind == "open":
+        raise rewriting.refuse(token, "a quote has no end")
+    elif token.kind == "punctuator":
+        if token.text == "{":
+            scopes.append(is_namespace(tokens, index))
+        elif token.text == "}" and scopes:
+            scopes.pop()
+        if token.text == "[" and text_at(tokens, index + 1) == "[":
+            return standard_attribute(rewriting, index)
+        if token.text in HASHES:
+            raise rewriting.refuse(token, f"a lone `{token.text}` is not C++")
+    return index + 1
 
 
-def _literal(rewriting: Rewriting, token: Token) -> None:
-    refuse_stamp(rewriting, token)
-    for name, macro in CALLS.items():
-        if name in token.text:
-            raise rewriting.refuse(token, f"NVRTC makes another string of `{macro}`")
-    quote = '"' if token.kind == "string" else "'"
-    prefix = token.text[: token.text.index(quote)]
-    escape = None if prefix.endswith("R") else _OTHER_ESCAPE.search(token.text)
-    if escape is not None:
-        raise rewriting.refuse(token, f"NVRTC reads the escape `{escape[0]}` in another way")
-    if not token.text.isascii() and (prefix not in ("", "R") or quote == "'"):
-        raise rewriting.refuse(token, "NVRTC takes each byte of such a literal for a character")
+def _word(
+    rewriting: Rewriting, index: int, *, is_in_function: bool, vectors: Collection[int]
+) -> int:
+    """Judge what begins at a name; the index behind it."""
+    tokens = rewriting.tokens
+    token = tokens[index]
+    if token.text == "extern" and (shared := dynamic_shared(tokens, index, is_in_function)):
+        _shared_words(rewriting, range(index + 1, shared.last))
+        rewriting.replace(tokens[shared.first], tokens[shared.last], shared.text)
+        rewriting.alignments.append(shared.alignment)
+        rewriting.shared_objects.add(shared.object_name)
+        return shared.last + 1
+    if token.text in ATTRIBUTE_WORDS:
+        return gnu_attribute(rewriting, index)
+    if token.text == "_Pragma":
+        return _pragma_operator(rewriting, index)
+    if token.text in ASM_WORDS:
+        return _assembly(rewriting, index)
+    if index in vectors:
+        rewriting.replace(token, token, f"gf_emulator::Packed<{token.text}>")
+    elif token.text in rewriting.shared_objects and is_cast(tokens, index):
+        rewriting.replace(token, token, f"+{token.text}")
+    else:
+        judge_name(rewriting, index)
+    return index + 1
 
 
 def _assembly(rewriting: Rewriting, start: int) -> int:
     """Translate the `asm` statement at the token `start`; the index behind it."""
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
     try:
         assembly = assembly_at(tokens, start)
         text = translated(assembly.statement, start)
@@ -165,21 +181,10 @@ def _assembly(rewriting: Rewriting, start: int) -> int:
             tokens[start], f"inline PTX that the emulator does not have: {why}; {PRIMITIVES}"
         ) from None
     for expression in assembly.expressions:
-        for index in expression:
-            if tokens[index].kind == "name":
-                judge_name(rewriting, index)
-            elif tokens[index].text in _HASHES:
-                raise rewriting.refuse(tokens[index], f"a lone `{tokens[index].text}` is not C++")
+        judge_plain(rewriting, expression, "an operand of `asm`")
     rewriting.has_assembly = True
     rewriting.replace(tokens[start], tokens[assembly.last], text)
     return assembly.last + 1
-
-
-def _marker(rewriting: Rewriting, token: Token) -> None:
-    number, name = marker_of(token.text)
-    own = number > 0 and not name.startswith('"<')
-    text = f"#line {number} {name}" if own else ""
-    rewriting.edits.append((token.start, token.end, text))
 
 
 def _pragma(rewriting: Rewriting, token: Token) -> None:
@@ -208,7 +213,7 @@ def _pragma(rewriting: Rewriting, token: Token) -> None:
 
 def _pragma_operator(rewriting: Rewriting, start: int) -> int:
     """Judge `_Pragma("...")` at the token `start`; the index behind it."""
-    tokens = rewriting.source.tokens
+    tokens = rewriting.tokens
     opening, text, closing = (text_at(tokens, start + at) for at in (1, 2, 3))
     if (opening, text[:1], closing) != ("(", '"', ")"):
         raise rewriting.refuse(tokens[start], "`_Pragma` needs one plain string in brackets")
@@ -232,3 +237,15 @@ def _drop_pragma(rewriting: Rewriting, first: Token, last: Token, pragma: str) -
             first, f"`#pragma {shown}` is not a pragma of CUDA C++; leave it out"
         )
     rewriting.replace(first, last, "")
+
+
+def _shared_words(rewriting: Rewriting, indices: range) -> None:
+    """Judge an `extern __shared__` array, which is written anew without attributes."""
+    tokens = rewriting.tokens
+    index = indices.start
+    while index < indices.stop:
+        if tokens[index].text in ATTRIBUTE_WORDS:
+            index = max(closing(tokens, index + 1), index) + 1
+            continue
+        judge_plain(rewriting, (index,), "dynamic shared memory")
+        index += 1

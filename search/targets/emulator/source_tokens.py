@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from greenfast.search.rendering.logical_lines import logical_lines
+from greenfast.search.toolchain.includes import DIRECTIVE
 
 _NAME = r"(?:[A-Za-z_$]|[^\x00-\x7f])(?:[\w$]|[^\x00-\x7f])*"
 _PREPROCESSED = re.compile(
@@ -17,13 +21,14 @@ _PREPROCESSED = re.compile(
   | (?P<pragma>^\#pragma\b[^\n]*$)
   | (?P<space>[ \t\v\f\r\n]+)
   | (?P<string>(?:u8|[uUL])?(?:
-        R"(?P<delimiter>[^()\\\s"]{0,16})\((?s:.*?)\)(?P=delimiter)" | "(?:[^"\\\n]|\\.)*")
+        R"(?P<delimiter>[^()\\\s]{0,16})\((?s:.*?)\)(?P=delimiter)" | "(?:[^"\\\n]|\\.)*")
         (?:"""
     + _NAME
     + r""")?)
   | (?P<character>(?:u8|[uUL])?'(?:[^'\\\n]|\\.)+'(?:"""
     + _NAME
     + r""")?)
+  | (?P<open>(?:u8|[uUL])?R"(?s:.*)|["'][^\n]*)
   | (?P<number>\.?[0-9](?:[eEpP][+-]|'\w|[\w.$]|[^\x00-\x7f])*)
   | (?P<name>"""
     + _NAME
@@ -33,13 +38,16 @@ _PREPROCESSED = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 _DIGRAPHS = {"<:": "[", ":>": "]", "<%": "{", "%>": "}"}
+FARTHEST = 1024  # tokens
+DEEPEST = 256  # brackets in brackets; compilers have such a limit, too
+_OPENING = ("(", "[", "{")
 _MARKER = re.compile(r'#(?:line)? ([0-9]+) ("(?:[^"\\\n]|\\.)*")')
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    kind: str  # marker | pragma | string | character | number | name | punctuator
-    text: str  # a digraph is replaced by its usual spelling
+    kind: str  # marker | pragma | string | character | open | number | name | punctuator
+    text: str  # a digraph is spelled as what it stands for
     start: int  # in the text
     end: int
 
@@ -100,24 +108,11 @@ def marker_of(text: str) -> tuple[int, str]:
     return int(match[1]), match[2]
 
 
-_RAW = re.compile(
-    r"""
-    (?P<comment>//[^\n]*|/\*(?s:.*?)(?:\*/|\Z))
-  | (?P<newline>\n)
-  | (?P<space>[ \t\v\f\r]+)
-  | (?P<raw>(?:u8|[uUL])?R"(?P<delimiter>[^()\\\s"]{0,16})\((?s:.*?)\)(?P=delimiter)")
-  | (?P<quoted>(?:u8|[uUL])?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))
-  | (?P<open>["'][^\n]*)
-  | (?P<number>\.?[0-9](?:[eEpP][+-]|'\w|[\w.$]|[^\x00-\x7f])*)
-  | (?P<name>"""
-    + _NAME
-    + r""")
-  | (?P<hash>\#|%:)
-  | (?P<other>.)
-    """,
-    re.VERBOSE,
-)
-_SPLICE = re.compile(r"\\[ \t\v\f\r]*\n")
+def marker_edit(token: Token) -> tuple[int, int, str]:
+    """Where a line marker begins and ends, and the directive of that meaning."""
+    number, name = marker_of(token.text)
+    own = number > 0 and not name.startswith('"<')
+    return token.start, token.end, f"#line {number} {name}" if own else ""
 
 
 def line_directive(text: str) -> tuple[int, str] | None:
@@ -126,30 +121,67 @@ def line_directive(text: str) -> tuple[int, str] | None:
     `text` holds no line markers of ours. A text that cannot be read with certainty (an open quote
     before a comment, a raw string over a continued line) is such a line as well.
     """
-    joined = _SPLICE.sub("", text)
-    splices = [match.start() for match in _SPLICE.finditer(text)]
-    at_line_start, is_directive = True, False
-    for match in _RAW.finditer(joined):
-        kind = match.lastgroup
-        if kind == "newline":
-            at_line_start, is_directive = True, False
-            continue
-        if kind in ("comment", "space", "delimiter"):
-            continue
-        why = ""
-        if kind == "raw" and splices:
-            why = "a raw string beside continued lines would hide where it ends"
-        elif kind == "open" and re.search(r'/[*/]|R"', match[0]):
-            why = "an open quote would hide where a comment begins; close it"
-        elif is_directive and (match[0] == "line" or kind == "number"):
-            why = "`#line` would hide the place of the code; leave it out"
-        if why:
-            return _line_of(match.start(), joined, splices), why
-        is_directive = at_line_start and kind == "hash"
-        at_line_start = False
+    for line in logical_lines(text):
+        if line.fault:
+            return line.number, line.fault
+        directive = DIRECTIVE.match(line.text)
+        if directive and (directive[1] == "line" or directive[1][0].isdecimal()):
+            return line.number, "`#line` would hide the place of the code; leave it out"
     return None
 
 
-def _line_of(position: int, joined: str, splices: list[int]) -> int:
-    """The line in the text before its continued lines were joined; exact without them."""
-    return joined.count("\n", 0, position) + 1 + sum(1 for splice in splices if splice < position)
+def text_at(tokens: Sequence[Token], index: int) -> str:
+    return tokens[index].text if 0 <= index < len(tokens) else ""
+
+
+def opening(tokens: Sequence[Token], index: int) -> int:
+    """The innermost bracket that is open at `index`; -1 where none is, or too far before."""
+    depth = 0
+    for at in range(index, max(index - FARTHEST, -1), -1):
+        if tokens[at].text in (")", "]", "}"):
+            depth += 1
+        elif tokens[at].text in _OPENING:
+            if depth == 0:
+                return at
+            depth -= 1
+    return -1
+
+
+def closing(tokens: Sequence[Token], start: int) -> int:
+    """The index of the bracket that closes the one at `start`; -1 without one."""
+    pairs = {"(": ")", "[": "]", "{": "}"}
+    stack: list[str] = []
+    for index in range(start, len(tokens)):
+        text = tokens[index].text if tokens[index].kind == "punctuator" else ""
+        if text in pairs:
+            stack.append(pairs[text])
+        elif stack and text == stack[-1]:
+            stack.pop()
+        elif text in (")", "]", "}"):
+            return -1
+        if not stack:
+            return index if index > start else -1
+    return -1
+
+
+def listed(tokens: Sequence[Token], start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """The first token of each part of a list with commas, and the index behind the part."""
+    index = start
+    while index < stop:
+        first = index
+        while index < stop and text_at(tokens, index) != ",":
+            index = closing(tokens, index) + 1 if text_at(tokens, index) in _OPENING else index + 1
+        if index > first:
+            yield first, index
+        index += 1
+
+
+def too_deep(tokens: Sequence[Token]) -> Token | None:
+    """The first bracket inside more than DEEPEST others; None without one."""
+    depth = 0
+    for token in tokens:
+        if token.kind == "punctuator":
+            depth += (token.text in _OPENING) - (token.text in (")", "]", "}"))
+            if depth > DEEPEST:
+                return token
+    return None
