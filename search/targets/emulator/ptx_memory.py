@@ -194,7 +194,7 @@ def _atomics(instruction: Instruction, values: Values) -> str:
 
 
 def _nothing(instruction: Instruction, values: Values) -> str:
-    """Hints to caches: there is none."""
+    """Hints to caches: they have no effect."""
     return ";"
 
 
