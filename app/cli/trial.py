@@ -16,7 +16,6 @@ from greenfast.app.cli.options import (
     Preset,
     Seed,
     Target,
-    Template,
     Workloads,
 )
 from greenfast.app.cli.output import print_json
@@ -28,7 +27,12 @@ from greenfast.app.views.next_steps import can_check, check_command
 
 def trial(
     kernel: Kernel,
-    template: Template,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--template", metavar="NAME", help="The template to render. [default: the baseline's]"
+        ),
+    ] = None,
     preset: Preset = None,
     settings: ParameterValues = None,
     workload: Workloads = None,
@@ -55,9 +59,10 @@ def trial(
     require_folder(output)
     services = Services(Settings.from_environment())
     try:
+        baseline = services.catalogue.kernel(kernel).baseline
         request = TrialRequest(
             kernel,
-            template,
+            template or baseline.partition(":")[0],
             preset,
             tuple(settings or ()),
             tuple(workload or ()),
