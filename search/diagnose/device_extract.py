@@ -21,7 +21,8 @@ from greenfast.search.targets.emulator.source_tokens import PreprocessedText
 from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.toolchain.includes import STANDARD_HEADERS
 
-_OF_OUR_HEADERS = "GF_WGMMA_SHAPE"  # declares names that only gf/wgmma.cuh uses
+# Declares names that only gf/wgmma.cuh uses. The second is its name in a preprocessed text.
+_OF_OUR_HEADERS = ("GF_WGMMA_SHAPE", "gf_emulator_wgmma_macro")
 _PACK = re.compile(r"#pragma\s+pack\b")
 _NAMESPACE = re.compile(r"(?:inline )?namespace(?: |$)")
 _LIBRARIES = ("std", "nvcuda", "cooperative_groups", "cuda", "cub")
@@ -212,7 +213,7 @@ class DeviceCode:
             for each in self.declarations
             if each.first in kept
             or (each.kind in always and self._is_kept_always(each))
-            or self.source.tokens[each.first].text == _OF_OUR_HEADERS
+            or self.source.tokens[each.first].text in _OF_OUR_HEADERS
         )
 
     def _is_kept_always(self, declaration: Declaration) -> bool:

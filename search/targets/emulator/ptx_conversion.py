@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greenfast.search.targets.emulator.ptx_text import Instruction, NotPtx, Vector
+from greenfast.search.targets.emulator.ptx_text import Instruction, NotPtx, Operand, Vector
 from greenfast.search.targets.emulator.ptx_values import (
     FLOATS,
     PTX,
@@ -46,8 +46,43 @@ def _split(target: Vector, source: str, kind: str, values: Values) -> str:
     return " ".join((*lines, "}"))
 
 
+def _pair_of_fp8(to: str, of: str, source: Operand, values: Values) -> str:
+    """Between pairs of fp8 codes and of 16-bit numbers; empty: it is no such conversion."""
+    form = next((form for form in ("e4m3", "e5m2") if f"{form}x2" in (to, of)), "")
+    if form and to == "f16x2":
+        codes = values.read("u16", source)
+        return f"__half2(__nv_cvt_fp8x2_to_halfraw2({codes}, __NV_{form.upper()}))"
+    if form and of in ("f16x2", "bf16x2"):
+        name = f"__nv_cvt_{'half' if of == 'f16x2' else 'bfloat16'}raw2_to_fp8x2"
+        pair = values.read(of, source)
+        return f"(unsigned short){name}({pair}, __NV_SATFINITE, __NV_{form.upper()})"
+    return ""
+
+
+def _packed_integers(instruction: Instruction, values: Values) -> str:
+    """cvt.pack: two saturated integers, and bits of a third operand above them."""
+    modifiers = instruction.modifiers
+    if modifiers[:2] != ("pack", "sat") or modifiers[3] != "s32":
+        raise Unsupported("between these types")
+    kind, bits = modifiers[2], int(modifiers[2][1:])
+    needs(instruction, 3 if bits == 16 else 4)
+    target, *sources = instruction.operands
+    low = -(1 << bits - 1) if kind[0] == "s" else 0
+    high, mask = low + (1 << bits) - 1, (1 << bits) - 1
+    parts = [
+        f"((unsigned)::min(::max({values.read('s32', source)}, {low}), {high}) & {mask}u)"
+        for source in sources[:2]
+    ]
+    text = f"{parts[0]} << {bits} | {parts[1]}"
+    if bits < 16:
+        text += f" | {values.read('u32', sources[2])} << {2 * bits}"
+    return values.write(target, f"({text})")
+
+
 def _conversion(instruction: Instruction, values: Values) -> str:
     modifiers = instruction.modifiers
+    if "pack" in modifiers:
+        return _packed_integers(instruction, values)
     kinds = [m for m in modifiers if m in TYPES or m in ("tf32", "e4m3x2", "e5m2x2")]
     if len(kinds) != 2:
         raise Unsupported("between these types")
@@ -65,10 +100,15 @@ def _conversion(instruction: Instruction, values: Values) -> str:
         text = f"__nv_cvt_float2_to_fp8x2(make_float2({low}, {high}), __NV_SATFINITE, __NV_{form})"
         return values.write(target, f"(unsigned short)({text})")
     needs(instruction, 2)
+    if "relu" not in modifiers and (text := _pair_of_fp8(to, of, sources[0], values)):
+        return values.write(target, text)
     if to == "tf32":
-        if "rna" not in modifiers:
+        name = {"rna": "tf32_bits", "rn": "tf32_bits_to_even"}.get(
+            next((m for m in modifiers if m.startswith("rn")), "")
+        )
+        if name is None or "relu" in modifiers:
             raise Unsupported("with that rounding")
-        return values.write(target, f"gf_emulator::tf32_bits({values.read('f32', sources[0])})")
+        return values.write(target, f"gf_emulator::{name}({values.read('f32', sources[0])})")
     if to not in TYPES or of not in TYPES or "x2" in to + of:
         raise Unsupported("between these types")
     a = values.read(of, sources[0])

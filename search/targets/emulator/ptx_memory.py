@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from greenfast.search.targets.emulator.ptx_text import (
     Address,
     Instruction,
@@ -48,6 +50,9 @@ _REDUCED = {
     "f16": "float16",
     "bf16": "bfloat16",
 }
+# Of an element that a vector of atomics updates.
+_BYTES = {"f16": 2, "bf16": 2, "f16x2": 4, "bf16x2": 4, "f32": 4}
+_COUNTS = ("v2", "v4", "v8")
 _DEVICE_FENCE, _BLOCK_FENCE = "gf_emulator_fence(true);", "gf_emulator_fence(false);"
 
 
@@ -56,8 +61,7 @@ def _fence(instruction: Instruction) -> str:
 
 
 def _count(instruction: Instruction) -> int:
-    words = ("v2", "v4", "v8")
-    return next((int(m[1:]) for m in instruction.modifiers if m in words), 1)
+    return next((int(m[1:]) for m in instruction.modifiers if m in _COUNTS), 1)
 
 
 def _several(instruction: Instruction, operand: Operand) -> tuple[str, tuple[Operand, ...]]:
@@ -149,8 +153,10 @@ def _atomic(instruction: Instruction, values: Values) -> str:
     target, place, *sources = operands
     modifiers = instruction.modifiers
     name = next((m for m in modifiers if m in _OPERATIONS), "")
-    if not name or _count(instruction) != 1:
+    if not name:
         raise Unsupported("of that form")
+    if _count(instruction) != 1:
+        return _atomics(instruction, values)
     kind = type_of(instruction)
     if len(sources) != (2 if name == "cas" else 1):
         raise NotPtx(f"`{instruction}` has {len(instruction.operands)} operands")
@@ -166,6 +172,25 @@ def _atomic(instruction: Instruction, values: Values) -> str:
     before = _fence(instruction) if {"release", "acq_rel"} & set(modifiers) else ""
     after = _fence(instruction) if {"acquire", "acq_rel"} & set(modifiers) else ""
     return f"{{ {before} {values.write(target, call)} {after} }}"
+
+
+def _atomics(instruction: Instruction, values: Values) -> str:
+    """A vector of atomics: an update of each element, at an address of the whole's alignment."""
+    needs(instruction, 3 if instruction.opcode == "atom" else 2)
+    *target, place, source = instruction.operands
+    arguments, sources = _several(instruction, source)
+    targets = vector(target[0]) if target else (Name("_"),) * len(sources)
+    if not isinstance(place, Address) or len(targets) != len(sources):
+        raise NotPtx(f"`{instruction}` names other counts of registers")
+    if (size := _BYTES.get(type_of(instruction))) is None:
+        raise Unsupported("of that form")
+    single = tuple(m for m in instruction.modifiers if m not in _COUNTS)
+    each = [
+        _atomic(Instruction("atom", single, (to, Address(place.base, offset), one)), values)
+        for offset, to, one in zip(count(place.offset, size), targets, sources)
+    ]
+    address = values.address(place, space_of(instruction))
+    return " ".join(("{", f"{PTX}must_be_aligned{arguments}({address});", *each, "}"))
 
 
 def _nothing(instruction: Instruction, values: Values) -> str:

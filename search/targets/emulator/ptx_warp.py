@@ -44,6 +44,12 @@ _PRODUCTS = {
     ("m16n8k32", "e4m3"): (4, 4, 2),
     ("m16n8k32", "e5m2"): (4, 4, 2),
 }
+# Products of half a depth: the whole one, whose further registers of A and B are zero.
+_SHALLOW_PRODUCTS = {
+    ("m16n8k8", "f16"): ("m16n8k16", 2, 1),
+    ("m16n8k8", "bf16"): ("m16n8k16", 2, 1),
+    ("m16n8k4", "tf32"): ("m16n8k8", 2, 1),
+}
 # Products of integers: rows of A and the depth, by their shape and the bits of an element.
 _INTEGER_PRODUCTS = {
     ("m8n8k16", 8): (8, 16),
@@ -203,12 +209,14 @@ def _array(kind: str, name: str, operands: tuple[Operand, ...], values: Values) 
 def _product(instruction: Instruction, values: Values) -> str:
     modifiers = instruction.modifiers
     shape = next((m for m in modifiers if re.fullmatch(r"m\d+n\d+k\d+", m)), "")
-    kinds = modifiers[-4:]
+    kinds = tuple(m for m in modifiers if m != "satfinite")[-4:]
     if "sync" not in modifiers or len(instruction.operands) != 4 or "col" not in modifiers:
         raise Unsupported("of that form")
     of_d, of_a, of_b, of_c = kinds
     if of_a in _INTEGERS and of_b in _INTEGERS and of_d == of_c == "s32":
         return _integer_product(instruction, values, shape)
+    missing = _SHALLOW_PRODUCTS.get((shape, of_a), ("", 0, 0))
+    shape = missing[0] or shape
     counts = _PRODUCTS.get((shape, of_a))
     is_half = of_d == of_c == "f16" and of_a == of_b == "f16"
     pairs_of_types = {of_a, of_b} <= {"e4m3", "e5m2"} or of_a == of_b
@@ -216,6 +224,7 @@ def _product(instruction: Instruction, values: Values) -> str:
         raise Unsupported("of that shape and these types")
     d, a, b, c = (vector(operand) for operand in instruction.operands)
     sums, kind = (2, "u32") if is_half else (counts[0], "f32")
+    a, b = a + (Number("0"),) * missing[1], b + (Number("0"),) * missing[2]
     if (len(d), len(a), len(b), len(c)) != (sums, counts[1], counts[2], sums):
         raise NotPtx(f"`{instruction}` has other counts of registers")
     element = "gf_emulator::Element::"
@@ -239,7 +248,7 @@ def _product(instruction: Instruction, values: Values) -> str:
 
 
 def _integer_product(instruction: Instruction, values: Values, shape: str) -> str:
-    _, of_a, of_b, _ = instruction.modifiers[-4:]
+    _, of_a, of_b, _ = tuple(m for m in instruction.modifiers if m != "satfinite")[-4:]
     bits = int(of_a[1:])
     if (shape, bits) not in _INTEGER_PRODUCTS or int(of_b[1:]) != bits:
         raise Unsupported("of that shape and these types")

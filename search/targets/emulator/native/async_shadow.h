@@ -31,7 +31,13 @@ struct Completion {
 struct AsyncOperation {
     Party party;
     std::shared_ptr<Completion> end;
-    unsigned agent = 0;  // operations of one agent end in their order
+    unsigned agent = 0;  // a thread's stores end in their order, and so do a warpgroup's products
+
+    bool ends_before(const AsyncOperation& next) const {
+        return end == next.end ||
+               (agent == next.agent && party.action == next.party.action && !ends_at_a_barrier && !next.ends_at_a_barrier);
+    }
+    bool ends_at_a_barrier = false;  // each copy for itself
 };
 
 class AsyncShadow {
@@ -43,7 +49,7 @@ public:
     };
     struct Cell {
         std::shared_ptr<AsyncOperation> write;               // the last one
-        std::vector<std::shared_ptr<AsyncOperation>> reads;  // since then, the last of each agent
+        std::vector<std::shared_ptr<AsyncOperation>> reads;  // since then, without those that end before others
         std::vector<GenericWrite> generic_writes;            // since then, the last of each thread
         Party barrier_site{};                                // the mbarrier_init of the barrier that lies here
         std::uint8_t barrier_bytes = 0;                      // one bit for each 8 of the 16 bytes

@@ -113,6 +113,20 @@ std::size_t CopiedBox::stored(std::size_t bytes, const char* address) const {
     return bytes + std::min(beside, std::size_t(std::max(behind, 0l)));
 }
 
+bool CopiedBox::is_inside() const {
+    for (unsigned axis = 0; axis < map.rank; axis++)
+        if (at[axis] < 0 || at[axis] + long(map.box[axis]) > long(map.sizes[axis])) return false;
+    return true;
+}
+
+bool CopiedBox::chunk_is_outside(std::size_t chunk) const {
+    const std::size_t in_row = row_bytes() / chunk_bytes;
+    char* first = nullptr;
+    if (!inside(chunk / in_row, first)) return true;
+    const long begin = long(chunk % in_row * chunk_bytes), element = long(map.element_bytes);
+    return begin + long(chunk_bytes) <= -at[0] * element || begin >= (long(map.sizes[0]) - at[0]) * element;
+}
+
 void CopiedBox::move_chunk(std::size_t chunk, bool to_shared) const {
     const std::size_t in_row = row_bytes() / chunk_bytes, row = chunk / in_row;
     char* place = swizzled(shared + chunk * chunk_bytes, map.swizzle_bytes);
@@ -148,10 +162,12 @@ void BulkCopies::load(Block& block, Block& from, Fiber& fiber, const CopiedBox& 
     if (block.checker().enabled()) {
         load.operation = from.checker().operation(fiber, Action::bulk_write, site, end);
         const char* source = reinterpret_cast<const char*>(box.map.base);
-        if (from.shared().contains(source))
+        if (from.shared().contains(source)) {
+            const auto reading = from.checker().operation(fiber, Action::bulk_read, site, end);
+            reading->ends_at_a_barrier = true;
             from.checker().async_read(from.shared().offset(source), box.bytes(),
-                                      {from.checker(), {fiber.thread, fiber.thread},
-                                       from.checker().operation(fiber, Action::bulk_read, site, end)});
+                                      {from.checker(), {fiber.thread, fiber.thread}, reading});
+        }
         block.checker().async_write(block.shared().offset(box.shared), box.bytes(),
                                     {from.checker(), {fiber.thread, fiber.thread}, load.operation});
     }
@@ -162,14 +178,25 @@ void BulkCopies::load(Block& block, Block& from, Fiber& fiber, const CopiedBox& 
     stir(block);
 }
 
+// Nothing is stored from the part of a box that lies outside the tensor: nobody needs to have written it.
+void BulkCopies::reads_source(Block& block, const Fiber& fiber, const CopiedBox& box,
+                              const std::shared_ptr<AsyncOperation>& operation) {
+    const Checker::AsyncIssue issue{block.checker(), {fiber.thread, fiber.thread}, operation};
+    if (box.is_inside()) return block.checker().async_read(block.shared().offset(box.shared), box.bytes(), issue);
+    for (std::size_t chunk = 0; chunk < box.bytes() / chunk_bytes; chunk++)
+        if (!box.chunk_is_outside(chunk))
+            block.checker().async_read(block.shared().offset(
+                                           CopiedBox::swizzled(box.shared + chunk * chunk_bytes, box.map.swizzle_bytes)),
+                                       chunk_bytes, issue);
+}
+
 void BulkCopies::store(Block& block, Fiber& fiber, const CopiedBox& box, const void* site) {
     Store store{box, &fiber, fiber.bulk_group, 0, nullptr};
     if (block.checker().enabled()) {
         store.issued = block.checker().clocks().tick();
         store.operation = block.checker().operation(fiber, Action::bulk_read, site,
                                                     std::make_shared<Completion>(block.checker(), block.thread_count()));
-        block.checker().async_read(block.shared().offset(box.shared), box.bytes(),
-                                   {block.checker(), {fiber.thread, fiber.thread}, store.operation});
+        reads_source(block, fiber, box, store.operation);
     }
     block.worker().counting().events.bulk_copy_bytes += box.bytes();
     stores_.push_back(std::move(store));
@@ -210,9 +237,9 @@ void BulkCopies::wait(Block& block, Fiber& fiber, unsigned groups_left_in_flight
     stores_.erase(std::remove_if(stores_.begin(), stores_.end(), is_over), stores_.end());
 }
 
-const AsyncOperation* BulkCopies::under_way_for(const Completion* end) const {
+const BulkCopies::Load* BulkCopies::under_way_for(const Completion* end) const {
     for (const Load& load : loads_)
-        if (load.operation && load.operation->end.get() == end) return load.operation.get();
+        if (load.operation && load.operation->end.get() == end) return &load;
     return nullptr;
 }
 

@@ -28,6 +28,8 @@ struct CopiedBox {
     std::size_t bytes() const { return rows() * row_bytes(); }
     // The part of a row that lies inside the tensor: its address, and its bytes; 0 when none does.
     std::size_t inside(std::size_t row, char*& address) const;
+    bool is_inside() const;
+    bool chunk_is_outside(std::size_t chunk) const;
     // What a store of these bytes writes: the copy engine writes runs of 16 bytes, so that a tensor whose rows end
     // within a run loses what lies behind them (measured on an H200: 12 bytes behind a tensor of 4).
     std::size_t stored(std::size_t bytes, const char* address) const;
@@ -45,6 +47,14 @@ private:
 
 class BulkCopies {
 public:
+    static constexpr unsigned pieces = 4;  // of a load, each with a bit in `left`
+    struct Load {
+        CopiedBox box;
+        void* barrier;
+        unsigned left = (1u << pieces) - 1;
+        std::shared_ptr<AsyncOperation> operation;  // of checked runs
+    };
+
     void start_block();
     // Into `block`, which is the issuing fiber's own or another of its cluster.
     void load(Block& block, Block& from, Fiber& fiber, const CopiedBox& box, void* barrier, const void* site);
@@ -53,7 +63,7 @@ public:
     void wait(Block& block, Fiber& fiber, unsigned groups_left_in_flight, bool for_reads);
 
     bool under_way() const { return !loads_.empty(); }
-    const AsyncOperation* under_way_for(const Completion* end) const;
+    const Load* under_way_for(const Completion* end) const;
     // Lands a piece of a load.
     void land_piece(Block& block);
     // The seed may let a piece land here.
@@ -61,13 +71,6 @@ public:
     void finish(Block& block);
 
 private:
-    static constexpr unsigned pieces = 4;  // of a load, each with a bit in `left`
-    struct Load {
-        CopiedBox box;
-        void* barrier;
-        unsigned left = (1u << pieces) - 1;
-        std::shared_ptr<AsyncOperation> operation;  // of checked runs
-    };
     struct Store {
         CopiedBox box;
         Fiber* fiber;
@@ -76,6 +79,8 @@ private:
         std::shared_ptr<AsyncOperation> operation;  // of checked runs
     };
     void is_complete(Block& block, const Store& store);
+    void reads_source(Block& block, const Fiber& fiber, const CopiedBox& box,
+                      const std::shared_ptr<AsyncOperation>& operation);
 
     std::vector<Load> loads_;
     std::vector<Store> stores_;

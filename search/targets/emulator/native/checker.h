@@ -115,6 +115,8 @@ public:
         unsigned threads[2];
         const std::shared_ptr<AsyncOperation>& operation;
     };
+    // Whether what `thread` of this block did at `time` comes before what the fiber of another block does now.
+    bool did_before(unsigned thread, Clocks::Time time, Checker& by, const Fiber& fiber, const void* site) const;
     // From now on generic accesses are compared with what the asynchronous proxy does.
     void watch_async();
     // Before an asynchronous operation of this block's shared memory. `offset` and `bytes` are multiples of 16.

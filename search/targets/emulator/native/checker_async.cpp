@@ -73,6 +73,11 @@ bool Checker::knows(const AsyncIssue& issue, unsigned thread, Clocks::Time time,
     return block_.worker().launch().global_shadow->orders(index_, thread, time, access);
 }
 
+bool Checker::did_before(unsigned thread, Clocks::Time time, Checker& by, const Fiber& fiber, const void* site) const {
+    static const std::shared_ptr<AsyncOperation> none;
+    return knows({by, {fiber.thread, fiber.thread}, none}, thread, time, offset_of(site));
+}
+
 void Checker::publish_to_cluster(unsigned thread, std::vector<Clocks::Row>& by_rank) {
     const auto join = [&](unsigned rank, const Clocks::Row& row) {
         if (by_rank.size() <= rank) by_rank.resize(rank + 1);
@@ -189,7 +194,7 @@ void Checker::async_read(std::size_t offset, std::size_t bytes, const AsyncIssue
         async_meets_unfenced(number, issue);
         bool known = false;
         for (auto& read : cell.reads)
-            if (read->agent == issue.operation->agent) read = issue.operation, known = true;
+            if (read->ends_before(*issue.operation)) read = issue.operation, known = true;
         if (!known) cell.reads.push_back(issue.operation);
     }
 }

@@ -7,22 +7,29 @@ namespace gf_emulator {
 
 void GlobalShadow::keep_last_launch() {
     const bool keeps = touches_.size() > 1 && touches_.size() <= most_kept_touches;
+    // The end of a launch that started early and did not wait says nothing about the one before it.
+    const bool waited = waited_.exchange(false), keeps_older = started_early_ && !waited;
+    touches_older_.clear();
+    if (keeps_older) touches_older_.swap(touches_before_);
     touches_before_.clear();
     if (keeps) touches_before_.swap(touches_);
     for (Buffer& buffer : buffers_) {
+        buffer.first_older.clear();
+        if (keeps_older) buffer.first_older.swap(buffer.first_before);
         buffer.first_before.clear();
         if (keeps) buffer.first_before.swap(buffer.first);
         buffer.first.assign(buffer.written.size(), 0);  // an object that nobody has opened has no words
     }
-    may_start_early_ = lets_others_start_.exchange(false);
+    may_start_early_ = started_early_ = lets_others_start_.exchange(false);
 }
 
-bool GlobalShadow::met_last_launch(std::size_t buffer, std::size_t word, unsigned bytes, Action action,
-                                   Earlier& earlier) const {
-    const Buffer& all = buffers_[buffer];
-    if (word >= all.first_before.size() || touches_before_.empty()) return false;
-    for (std::uint32_t at = all.first_before[word]; at; at = touches_before_[at].next) {
-        const GlobalTouch& touch = touches_before_[at];
+bool GlobalShadow::met_earlier_launch(bool older, std::size_t buffer, std::size_t word, unsigned bytes, Action action,
+                                      Earlier& earlier) const {
+    const std::vector<GlobalTouch>& touches = older ? touches_older_ : touches_before_;
+    const std::vector<std::uint32_t>& first = older ? buffers_[buffer].first_older : buffers_[buffer].first_before;
+    if (word >= first.size() || touches.empty()) return false;
+    for (std::uint32_t at = first[word]; at; at = touches[at].next) {
+        const GlobalTouch& touch = touches[at];
         if (!(touch.bytes() & bytes) || (!writes(touch.action()) && !writes(action))) continue;
         earlier = {touch.block, touch.warp() * 32 + unsigned(__builtin_ctz(touch.lanes)), touch.site, touch.action(),
                    false, false, false};
@@ -47,15 +54,18 @@ bool Checker::comes_after_last_launch(unsigned thread) const {
 void Checker::meets_last_launch(std::size_t buffer, const std::string& memory, std::size_t offset, unsigned bytes,
                                 const Running& running) {
     const GlobalShadow& shadow = *block_.worker().launch().global_shadow;
-    if (comes_after_last_launch(running.fiber.thread)) return;
+    const bool waited = comes_after_last_launch(running.fiber.thread);
+    if (waited && !shadow.passes_over()) return;
     const std::size_t end = offset + bytes;
     for (std::size_t begin = offset; begin < end;) {
         const std::size_t word = begin / 4, stop = std::min(end, word * 4 + 4);
         GlobalShadow::Earlier earlier;
-        if (shadow.met_last_launch(buffer, word, ((1u << (stop - begin)) - 1u) << begin % 4, running.action, earlier)) {
+        const unsigned mask = ((1u << (stop - begin)) - 1u) << begin % 4;
+        const bool meets_last = !waited && shadow.met_earlier_launch(false, buffer, word, mask, running.action, earlier);
+        if (meets_last || shadow.met_earlier_launch(true, buffer, word, mask, running.action, earlier)) {
             // The other launch's library is the same; its blocks' and threads' places are not known any more.
             Finding finding{"race", memory, long(begin), bytes, party(running), party(0, earlier.site, earlier.action)};
-            finding.detail = launch_is_under_way;
+            finding.detail = meets_last ? launch_is_under_way : older_launch_is_under_way;
             return findings().add(finding);
         }
         begin = stop;

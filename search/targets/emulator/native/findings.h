@@ -82,19 +82,25 @@ constexpr const char* carried_from_call_to_call = "carried from call to call";
 constexpr const char* copy_is_under_way =
     "async:while {other} to it is under way: nothing that this thread waited for tells that the copy is complete";
 constexpr const char* store_ends_late =
-    "async:and may do so only after {other}: no gf::bulk_wait() of the storing thread orders the two";
+    "async:and may do so only after {other}: no gf::bulk_wait() (cp.async.bulk.wait_group) of the storing thread orders "
+    "the two";
 constexpr const char* store_is_under_way =
-    "async:while {other} may be under way: no gf::bulk_wait() of the storing thread orders the two";
+    "async:while {other} may be under way: no gf::bulk_wait() (cp.async.bulk.wait_group) of the storing thread orders "
+    "the two";
 constexpr const char* operand_is_in_use =
     "async:while {other} may still read it: nothing that this thread waited for tells that it is done";
 constexpr const char* no_proxy_fence =
-    "async:while {other} may be invisible to the asynchronous proxy: no gf::proxy_fence_shared() lies between the two";
+    "async:while {other} may be invisible to the asynchronous proxy: no gf::proxy_fence_shared() (fence.proxy.async) lies between the two";
 
 // The other party belongs to the launch before.
 constexpr const char* launch_is_under_way =
-    "async:while the launch before, which does so at {other}, may be under way: no gf::dependent_launch_wait() comes first";
+    "async:while the launch before, which does so at {other}, may be under way: no gf::dependent_launch_wait() "
+    "(griddepcontrol.wait) comes first";
+constexpr const char* older_launch_is_under_way =
+    "async:while the launch before the last, which does so at {other}, may be under way: the last one has started early "
+    "and has no gf::dependent_launch_wait() (griddepcontrol.wait)";
 constexpr const char* no_global_proxy_fence =
-    "async:while {other} may be invisible to the asynchronous proxy: no gf::proxy_fence() lies between the two";
+    "async:while {other} may be invisible to the asynchronous proxy: no gf::proxy_fence() (fence.proxy.async) lies between the two";
 
 // One side of a finding.
 struct Party {

@@ -89,9 +89,13 @@ public:
     // Programmatic dependent launch (dependent_launch.cpp): whether this launch may start before the last one ends.
     bool may_start_early() const { return may_start_early_.load(std::memory_order_relaxed); }
     void lets_others_start() { lets_others_start_ = true; }
-    void waits_for_last_launch() { may_start_early_ = true; }
-    // True, with the access, when the last launch touched the word so that `action` conflicts with it.
-    bool met_last_launch(std::size_t buffer, std::size_t word, unsigned bytes, Action action, Earlier& earlier) const;
+    void waits_for_last_launch() { may_start_early_ = waited_ = true; }
+    // Whether the last launch may have ended before the one that precedes it.
+    bool passes_over() const { return !touches_older_.empty(); }
+    // True, with the access, when the last launch, or the one before it, touched the word so that `action` conflicts
+    // with it.
+    bool met_earlier_launch(bool older, std::size_t buffer, std::size_t word, unsigned bytes, Action action,
+                            Earlier& earlier) const;
     // The same for the end of a bulk store that made such a record at its issue, and nobody touched the words since.
     bool touch_again(std::size_t buffer, std::size_t word, std::size_t count, const GlobalAccess& access);
     // Whether so much was touched in this launch that some of it was forgotten.
@@ -145,7 +149,7 @@ private:
     struct Buffer {
         std::vector<std::uint8_t> written;
         std::vector<std::uint32_t> first;  // into touches_; 0: none
-        std::vector<std::uint32_t> first_before;  // into touches_before_, or empty
+        std::vector<std::uint32_t> first_before, first_older;  // into touches_before_ and touches_older_, or empty
     };
     Buffer& opened(std::size_t number) {
         Buffer& buffer = buffers_[number];
@@ -208,8 +212,9 @@ private:
     const std::size_t specs_count_;
     mutable std::mutex mutex_;
     std::vector<Buffer> buffers_;
-    std::vector<GlobalTouch> touches_, touches_before_;
-    std::atomic<bool> lets_others_start_{false}, may_start_early_{false};
+    std::vector<GlobalTouch> touches_, touches_before_, touches_older_;
+    std::atomic<bool> lets_others_start_{false}, may_start_early_{false}, waited_{false};
+    bool started_early_ = false;  // by leave of the last launch
     bool full_ = false;
     std::uint32_t accesses_ = 0;  // of this launch
     std::unordered_map<const void*, Log> logs_;

@@ -35,7 +35,7 @@ void Mbarriers::init(Block& block, Fiber& fiber, void* address, unsigned arrival
         if (old != barriers_.end())
             checker->async_finding("race", offset, 8, checker->party_of(fiber, Action::barrier, site),
                                    checker->party_of(*old->second.initialiser, Action::barrier, old->second.init_site),
-                                   "async:as a new mbarrier while that of {other} lives: no mbarrier_invalidate between");
+                                   "async:as a new mbarrier while that of {other} lives: no mbarrier_invalidate (mbarrier.inval) between");
         checker->barrier_lies_at(offset, false, fiber, site);
         checker->access(address, 8, Action::write, site);
         checker->barrier_lies_at(offset, true, fiber, site);
@@ -108,11 +108,16 @@ Mbarriers::Barrier& Mbarriers::at(Block& block, Block& from, Fiber& fiber, void*
         checker->async_finding("race", offset, 8, checker->party_of(fiber, Action::barrier, site),
                                checker->party_of(*barrier.initialiser, Action::barrier, barrier.init_site),
                                "async:as an mbarrier while {other} is not ordered before it: no barrier between them");
-    if (checker && &from != &block && !barrier.fenced)
+    // A cluster's barrier orders an mbarrier_init like a write; a relaxed one does so after an mbarrier_init_fence.
+    if (checker && &from != &block &&
+        !block.checker().did_before(barrier.initialiser->thread, barrier.initialised, from.checker(), fiber, site))
         checker->async_finding("race", offset, 8, from.checker().party_of(fiber, Action::barrier, site),
                                checker->party_of(*barrier.initialiser, Action::barrier, barrier.init_site),
-                               "async:as an mbarrier of another block while {other} may be invisible to the cluster: "
-                               "no gf::mbarrier_init_fence() follows it");
+                               barrier.fenced ? "async:as an mbarrier of another block while {other} is not ordered before "
+                                                "it: no barrier of the cluster between them"
+                                              : "async:as an mbarrier of another block while {other} may be invisible to "
+                                                "the cluster: no gf::mbarrier_init_fence() (fence.mbarrier_init) "
+                                                "follows it, and no barrier of the cluster that releases");
     return barrier;
 }
 
@@ -231,13 +236,14 @@ std::shared_ptr<Completion> Mbarriers::completion_of_copy(Block& block, Block& f
     const bool by_init_fence =
         barrier.fenced && (&from != &block || fiber.thread == initialiser ||
                            clocks.known(fiber.thread, initialiser) >= barrier.fenced);
-    const bool by_proxy_fence = &from == &block && clocks.fenced(fiber.thread, initialiser) >= barrier.initialised;
+    const unsigned fencing = &from == &block ? fiber.thread : initialiser;
+    const bool by_proxy_fence = clocks.fenced(fencing, initialiser) >= barrier.initialised;
     if (!by_init_fence && !by_proxy_fence)
         checker->async_finding("race", block.shared().offset(address), 8,
                                from.checker().party_of(fiber, Action::bulk_write, site),
                                block.checker().party_of(*barrier.initialiser, Action::barrier, barrier.init_site),
                                "async:with the mbarrier of {other}, which may be invisible to the asynchronous proxy: no "
-                               "gf::mbarrier_init_fence() lies between the two");
+                               "gf::mbarrier_init_fence() (fence.mbarrier_init) lies between the two");
     return barrier.completion;
 }
 
@@ -253,7 +259,7 @@ void Mbarriers::complete_if_all_came(Block& block, Barrier& barrier, std::size_t
     if (barrier.pending != barrier.with_copies.size() || barrier.bytes) return;
     if (barrier.pending) land_copies(block, barrier);
     const bool checked = block.checker().enabled();
-    if (checked) report_early_completion(block, barrier, offset);
+    if (checked) report_early_completion(block, barrier);
     if (checked) report_open_expectations(block, barrier, offset);
     barrier.phase++;
     barrier.pending = barrier.expected;
@@ -286,10 +292,10 @@ void Mbarriers::report_open_expectations(Block& block, Barrier& barrier, std::si
 }
 
 // A phase that ends while copies that it should have waited for are under way.
-void Mbarriers::report_early_completion(Block& block, const Barrier& barrier, std::size_t offset) {
-    if (const AsyncOperation* late = block.bulk_copies().under_way_for(barrier.completion.get()))
+void Mbarriers::report_early_completion(Block& block, const Barrier& barrier) {
+    if (const BulkCopies::Load* late = block.bulk_copies().under_way_for(barrier.completion.get()))
         block.checker().async_finding(
-            "in_flight_read", offset, 8, late->party,
+            "in_flight_read", block.shared().offset(late->box.shared), unsigned(late->box.bytes()), late->operation->party,
             barrier.expecting ? block.checker().party_of(*barrier.expecting, Action::barrier, barrier.expect_site) : Party(),
             "async:with an mbarrier whose phase ends before all its bytes have landed: it expects fewer bytes than are "
             "copied");
@@ -305,6 +311,10 @@ bool Mbarriers::try_wait(Block& block, Fiber& fiber, void* address, unsigned par
     }
     fiber.mbarrier = nullptr;
     Checker* checker = block.worker().checker();
+    if (barrier.phase) {
+        barrier.seen.resize(block.thread_count());
+        barrier.seen[fiber.thread] = barrier.phase;
+    }
     if (!checker || barrier.phase == 0) return true;  // what comes before the first phase orders nothing
     checker->clocks().acquire(fiber.thread, barrier.known);
     checker->saw(*barrier.last_completion, fiber.thread);
@@ -338,6 +348,13 @@ std::string Mbarriers::describe(const Block& block, const Fiber& fiber) const {
                               barrier.expected);
     if (barrier.bytes > 0) text += format(" and which expects %ld bytes that no copy brings", barrier.bytes);
     if (barrier.bytes < 0) text += format(" and which got %ld bytes more than it expects", -barrier.bytes);
+    // Phases that passed by: an arrival too many in each, or a wait too few.
+    const std::uint64_t seen = fiber.thread < barrier.seen.size() ? barrier.seen[fiber.thread] : 0;
+    if (barrier.phase > seen)
+        text += barrier.phase - seen == 1
+                    ? format(" (this thread has not waited for the end of phase %lu, which is over)", seen)
+                    : format(" (this thread has not waited for the ends of phases %lu to %lu, which are over)", seen,
+                             barrier.phase - 1);
     for (const unsigned thread : barrier.came_before)
         if (barrier.pending && std::find(barrier.came.begin(), barrier.came.end(), thread) == barrier.came.end()) {
             text += thread == of_another_block ? ", but none from another block as in the phase before"

@@ -82,13 +82,14 @@ private:
         Fiber* arrived_last = nullptr;
         const void* arrival_site = nullptr;
         std::vector<Fiber*> waiting;
+        std::vector<std::uint64_t> seen;  // by thread: the phases of which it has waited for the last
         std::vector<CopyArrival> with_copies;  // of those pending
     };
 
     Barrier& at(Block& block, Block& from, Fiber& fiber, void* address, const char* operation, const void* site);
     void land_copies(Block& block, Barrier& barrier);
     void complete_if_all_came(Block& block, Barrier& barrier, std::size_t offset);
-    void report_early_completion(Block& block, const Barrier& barrier, std::size_t offset);
+    void report_early_completion(Block& block, const Barrier& barrier);
     void release(Block& block, Block& from, Barrier& barrier, Fiber& fiber, const void* address, const void* site);
     // One arrival less is pending, by the fiber, or by another block where `remote`.
     void count_arrival(Block& block, Block& from, Barrier& barrier, Fiber& fiber, std::size_t offset, const void* site);

@@ -44,7 +44,7 @@ bool RegisterBudget::whole_warpgroups(Block& block) const {
         const unsigned caller = first_calls ? first : warp, other = first_calls ? warp : first;
         Fault fault{"divergence",
                     format("warp %u sets its registers to %u, and warp %u of the same warpgroup does not: all its warps run "
-                           "the same gf::register_%s", caller, call.registers, other, call.grow ? "grow" : "shrink"),
+                           "the same gf::register_%s (setmaxnreg)", caller, call.registers, other, call.grow ? "grow" : "shrink"),
                     block.block_index()};
         fault.site = call.site;
         block.worker().record(std::move(fault));
@@ -59,7 +59,7 @@ void RegisterBudget::finish(Block& block) {
     for (unsigned warp = 0; warp < warps_; warp++) all += of_warp_[warp];
     if (all <= share_ * warps_ || !grown_) return;
     Fault fault{"deadlock",
-                format("the block's warps ask for %u registers, and its pool holds %u: gf::register_grow waits for ever",
+                format("the block's warps ask for %u registers, and its pool holds %u: gf::register_grow (setmaxnreg.inc) waits for ever",
                        all * 32, share_ * warps_ * 32),
                 block.block_index()};
     fault.site = grown_;

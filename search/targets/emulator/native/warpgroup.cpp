@@ -13,6 +13,7 @@ namespace gf_emulator {
 namespace {
 
 constexpr std::uint32_t accumulator_poison = 0x7fe57f1e;  // a NaN, also as two of float16
+constexpr std::size_t most_fresh_writes = 256;
 constexpr unsigned warpgroup_rows = 64, most_columns = 256, most_depth = 32;
 
 float operand_to_float(Element element, const char* bytes) {
@@ -152,7 +153,9 @@ Warpgroups::Warpgroup& Warpgroups::of(Warp& warp) {
 void Warpgroups::fence(Warp& warp) {
     Warpgroup& warpgroup = of(warp);
     const unsigned w = warp.index() % warps;
-    warpgroup.fenced[w] = true;
+    warpgroup.fenced[w] = warpgroup.between[w] = true;
+    if (Worker::current().checker()) watched = true;
+    warpgroup.fresh_writes[w].clear();
     for (auto& accumulator : warpgroup.accumulators[w]) accumulator->changed = false;
 }
 
@@ -188,12 +191,16 @@ Warpgroups::Accumulator& Warpgroups::accumulator(Block& block, Warpgroup& warpgr
             for (unsigned i = 0; own.places && i < known->words; i++)
                 known->places.push_back(static_cast<std::uint32_t*>(own.places[i]));
         }
+        // Only a value that the product adds to is surely the accumulator's own.
+        for (const auto& [start, bytes] : warpgroup.fresh_writes[w])
+            known->changed |= operands.accumulate() &&
+                              (known->offset(0, start) >= 0 || known->offset(0, start + bytes - 1) >= 0);
     }
     if (!known->sums.empty()) return *known;  // in flight, or done and not waited for by this warp
     if (block.checker().enabled() && known->changed) {
         Finding finding{"race", "local:accumulators", 0, operands.columns * 2,
                         block.checker().party_of(warp.lane(0), Action::wgmma_read, site)};
-        finding.detail = "async:which this warp has written since its last gf::wgmma_fence()";
+        finding.detail = "async:which this warp has written since its last gf::wgmma_fence() (wgmma.fence)";
         findings().add(finding);
     }
     known->issued = block.checker().enabled() ? block.checker().party_of(warp.lane(0), Action::wgmma_read, site) : Party();
@@ -306,6 +313,7 @@ void Warpgroups::issue(Block& block, Warp& warp, const void* site) {
 void Warpgroups::commit(Block& block, Warp& warp, const void* site) {
     Warpgroup& warpgroup = of(warp);
     const unsigned w = warp.index() % warps;
+    warpgroup.between[w] = false;
     Group& closed = group(block, warpgroup, warpgroup.committed[w]++);
     if (closed.committed && closed.end != warpgroup.issued[w])
         block.worker().fail("divergence", site,
@@ -391,7 +399,10 @@ void Warpgroups::own_access(Block& block, Fiber& fiber, const void* address, std
                             const void* site) {
     if (!used_) return;
     Warpgroup& warpgroup = of(*fiber.warp);
-    for (auto& one : warpgroup.accumulators[fiber.warp->index() % warps]) {
+    const unsigned w = fiber.warp->index() % warps;
+    if (write && fiber.lane == 0 && warpgroup.between[w] && warpgroup.fresh_writes[w].size() < most_fresh_writes)
+        warpgroup.fresh_writes[w].push_back({static_cast<const char*>(address), bytes});
+    for (auto& one : warpgroup.accumulators[w]) {
         const char* last = static_cast<const char*>(address) + bytes - 1;
         const long offset = std::max(one->offset(fiber.lane, address), one->offset(fiber.lane, last));
         if (offset < 0) continue;
@@ -400,7 +411,8 @@ void Warpgroups::own_access(Block& block, Fiber& fiber, const void* address, std
         Finding finding{write ? "race" : "in_flight_read", "local:accumulators", std::max(offset - long(bytes) + 1, 0l),
                         unsigned(bytes), block.checker().party_of(fiber, write ? Action::write : Action::read, site),
                         one->issued};
-        finding.detail = "async:while {other} is under way: no gf::wgmma_wait() for its group lies between";
+        finding.detail = "async:while {other} is under way: no gf::wgmma_wait() (wgmma.wait_group) for its group lies "
+                         "between";
         findings().add(finding);
     }
 }

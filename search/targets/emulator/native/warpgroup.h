@@ -114,6 +114,10 @@ private:
         std::array<std::size_t, warps> committed{};
         std::size_t done_groups = 0;
         std::array<bool, warps> fenced{};
+        // What the warp's first lane has written between a fence and the group's commit: it may be an accumulator of
+        // which no product has told yet.
+        std::array<std::vector<std::pair<const char*, std::size_t>>, warps> fresh_writes;
+        std::array<bool, warps> between{};
         std::array<std::vector<std::unique_ptr<Accumulator>>, warps> accumulators;
         std::vector<Fiber*> waiting;
     };

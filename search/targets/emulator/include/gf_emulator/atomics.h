@@ -158,10 +158,11 @@ __forceinline__ T load_read_only(const T* address) {
     __forceinline__ T name(const T* address) { \
         return loaded;                         \
     }
-#define GF_EMULATOR_STORE(name)                      \
-    template <class T>                               \
-    __forceinline__ void name(T* address, T value) { \
-        *address = value;                            \
+// The pointer's type decides, and the value is converted to it.
+#define GF_EMULATOR_STORE(name)                                                     \
+    template <class T>                                                              \
+    __forceinline__ void name(T* address, typename std::common_type<T>::type value) { \
+        *address = value;                                                           \
     }
 GF_EMULATOR_LOAD(__ldg, gf_emulator::load_read_only(address))
 GF_EMULATOR_LOAD(__ldca, *address)

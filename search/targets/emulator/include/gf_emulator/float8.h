@@ -42,4 +42,10 @@ inline std::uint32_t tf32_bits(float value) {
     return (float_bits(value) + (value == value ? 0x1000u : 0u)) & 0xffffe000u;
 }
 
+// PTX ISA, "cvt.rn.tf32.f32": to nearest, ties to even.
+inline std::uint32_t tf32_bits_to_even(float value) {
+    const std::uint32_t bits = float_bits(value);
+    return (bits + (value == value ? 0xfffu + (bits >> 13 & 1u) : 0u)) & 0xffffe000u;
+}
+
 }  // namespace gf_emulator

@@ -15,6 +15,11 @@ __forceinline__ Several<T, count> load(const char* address) {
     return *reinterpret_cast<const Several<T, count>*>(address);
 }
 template <class T, int count>
+__forceinline__ void must_be_aligned(const char* address) {
+    const Several<T, count>& whole = *reinterpret_cast<const Several<T, count>*>(address);  // is checked
+    static_cast<void>(whole);
+}
+template <class T, int count>
 __forceinline__ Several<T, count> load_bypassing(const char* address) {
     return load_volatile(reinterpret_cast<const Several<T, count>*>(address));
 }
