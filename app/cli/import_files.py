@@ -17,7 +17,7 @@ from greenfast.app.cli.import_in_out import (
 from greenfast.app.cli.import_reference import reference_text
 from greenfast.app.cli.import_source import ImportedArgument
 from greenfast.app.cli.imported import Imported
-from greenfast.search.diagnose.plain_reference import own_defines_off
+from greenfast.search.diagnose.plain_reference import behind_includes, own_defines_off
 from greenfast.search.kernels.expressions import expression
 from greenfast.search.kernels.forms import SCHEMA_FOLDER
 from greenfast.search.oracle.storage import DTYPES
@@ -103,7 +103,10 @@ def _cases_toml(imported: Imported) -> list[str]:
         'inputs = "normal"',
         "seeds = 2",
     ]
-    free = [name for name in dims if not name.startswith("size_")]
+    sizes = [size for argument in imported.arguments for size in argument.shape]
+    # Of n // 2 elements, n is hardly ever odd.
+    divided = {match[1] for size in sizes if (match := re.match(r"(\w+)\s*//\s*\d+\Z", size))}
+    free = [name for name in dims if not name.startswith("size_") and name not in divided]
     for check, change in (("one_less", -1), ("one_more", 1)):
         if free:
             changed = ", ".join(
@@ -212,13 +215,20 @@ def _template_text(imported: Imported) -> str:
         if isinstance(values[0], bool):
             value = f"{{{{ 1 if {name} else 0 }}}}"
         defines.append(f"#define {imported.defines[name]} {value}")
+    text = _with_extern_c(imported).strip("\n") + "\n"
+    after = behind_includes(text)
     return (
         f"// {_comment(imported.source)}, with its tunable values as parameters.\n"
+        + _raw(text[:after])
         + "\n".join(defines)
-        + "\n{% raw %}\n"
-        + _with_extern_c(imported).strip("\n")
-        + "\n{% endraw %}\n"
+        + "\n"
+        + _raw(text[after:])
     )
+
+
+def _raw(text: str) -> str:
+    """CUDA text that Jinja leaves as it is."""
+    return f"{{% raw %}}\n{text}{{% endraw %}}\n" if text else ""
 
 
 def _sentence(text: str) -> str:

@@ -73,6 +73,7 @@ class Operation:
     pointer_bytes: int
     stride_elements: int
     empty_dims: frozenset[str]
+    option_values: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
@@ -149,6 +150,10 @@ def _operation(table: Mapping[str, Any]) -> Operation:
         int(alignment.get("pointer_bytes", 16)),
         int(alignment.get("stride_elements", 1)),
         frozenset(table.get("empty_dims", ())),
+        tuple(
+            (_name(name), tuple(map(str, row["values"])))
+            for name, row in table.get("options", {}).items()
+        ),
     )
 
 
