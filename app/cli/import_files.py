@@ -52,6 +52,9 @@ def _kernel_toml(imported: Imported) -> str:
         blocks.append(f'{name} = {{ time = "run", doc = ""{rest} }}')
     for name, text in imported.computed_dims.items():
         blocks.append(f'{name} = {{ time = "run", doc = "", default = {_toml(text)} }}')
+    if imported.constants:
+        blocks += ["", "# The values of the import, unless a call gives others.", "[constants]"]
+        blocks += [f"{name} = {_toml(repr(value))}" for name, value in imported.constants.items()]
     for argument in imported.arguments:
         blocks += _argument_toml(imported, argument)
     blocks += _work_toml(imported)
@@ -66,9 +69,9 @@ def _is_fixed(name: str) -> bool:
 def _argument_toml(imported: Imported, argument: ImportedArgument) -> list[str]:
     lines = ["", "[[arguments]]", f"name = {_toml(argument.name)}"]
     if argument.role == "scalar":
-        value = argument.name if argument.name in imported.dims else repr(argument.value)
         lines += ['kind = "scalar"', f"dtype = {_toml(argument.dtype)}"]
-        return [*lines, f"value = {_toml(value)}"]
+        is_named = argument.name in (*imported.dims, *imported.constants)
+        return [*lines, f"value = {_toml(argument.name if is_named else repr(argument.value))}"]
     lines += [f"kind = {_toml(argument.role)}", f"dtype = {_toml(argument.storage)}"]
     return [*lines, f"shape = {json.dumps(argument.dims)}", "contiguous = true"]
 

@@ -19,6 +19,7 @@ _WANTED = re.compile(r"\s*(?:::)?(?P<name>[\w:]+?)\s*(?P<arguments><.*>)?\s*\Z",
 _TEMPLATE = re.compile(r"\btemplate\s*<(?P<parameters>[^;{}#]*)>\s*(?P<words>[\w\s]*)\Z")
 _NAMESPACE = re.compile(r"\b(?:inline\s+)?namespace\s*(?P<name>[\w:]*)\s*\Z")
 _ATTRIBUTE = re.compile(r"\b__\w+__\b(?:\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))?")
+_DEFAULT = re.compile(r"\s*=[^,]*")  # of a parameter
 _PLAIN_WORD = re.compile(r"[\w.]+\Z")
 OWN_VALUE = "_value"  # ends the macro of a parameter that has the name of a template's
 
@@ -70,7 +71,9 @@ def instantiated(
         )
     is_static = re.search(r"\b(?:static|inline)\s*\Z", head) is not None
     if template is None and not scopes and not is_static:
-        return source, name, {}
+        begin, end = found.span("parameters")
+        plain = _DEFAULT.sub("", source.text[begin:end])  # a launch passes every argument
+        return replace(source, text=source.text[:begin] + plain + source.text[end:]), name, {}
     macros = {each: each + OWN_VALUE for each in tuned if template and each in template.names}
     values = _bound(template, texts, name, file, macros) if template else {}
     return _with_entry(source, found, name, scopes, values), f"{name}_entry", macros
@@ -151,7 +154,7 @@ def _with_entry(
     """The text with the kernel as a __device__ function, and at the end the entry."""
     text, spot = source.text, found.span("between")
     begin = found.start()
-    parameters = found["parameters"]
+    parameters = _DEFAULT.sub("", found["parameters"])
     body = _ATTRIBUTE.sub(lambda word: "\n" * word[0].count("\n"), found["between"])
     device = f"__device__{body}{text[spot[1] :]}"
     text = text[:begin] + device

@@ -200,7 +200,7 @@ class LoadedKernels:
             return "the tensors are not in a GPU's memory"
         for name, tensor in tensors.items():
             if framework_of(tensor) is not framework:
-                return f"{name} is {type(tensor).__name__}, and another input is not"
+                return f"{name} is of type {type(tensor).__name__}, and another input is not"
             if framework.device(tensor) != device:
                 return f"{name} is on another device than the other inputs"
         if framework.name == "torch":

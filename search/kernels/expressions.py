@@ -228,7 +228,7 @@ def computed_size(
     if default.text.strip(" ()") in default.names or any(name in each.names for each in conditions):
         return None
     condition = expression(f"{name} == ({default.text})", default.where)
-    return condition, f"{name}={{{name}}} does not follow from {default.text}; leave {name} out"
+    return condition, f"{name}={{{name}}} must be {default.text}; a workload may leave {name} out"
 
 
 def _refusal(node: ast.AST) -> str:

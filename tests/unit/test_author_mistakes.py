@@ -72,7 +72,7 @@ A_SHAPE = 'shape = ["M", "N"]\ncontiguous = true                            # no
         ("kernel.toml", '"block:plain"', '"block"', "baseline", "for example block:plain"),
         ("kernel.toml", "baseline =", "base_line =", "baseline", "'baseline' is missing"),
         ("kernel.toml", '"2 * M * N"', '"M && N"', "flop =", "&& is written and"),
-        ("kernel.toml", '"2 * M * N"', '"M^2"', "flop =", "^ is not allowed in 'M^2' (^ is written"),
+        ("kernel.toml", '"2 * M * N"', '"M^2"', "flop =", "'M^2' (^ is written **"),
         ("kernel.toml", "dims = { M = 256, N = 1024 }", "dims = { M = 256", "dims = { M = 256",
          "not valid TOML"),
         ("block.toml", "[[launches]]", "[[launchs]]", "[[launches]]", "did you mean 'launches'?"),

@@ -56,6 +56,8 @@ def run(tmp_path, monkeypatch, artifacts, capsys):
 
 
 def test_a_plain_file_becomes_a_kernel_with_its_defines_as_parameters(run):
+    text = SAXPY.replace("float a)", "float a = 1.0f)")  # a launch passes it all the same
+    Path("saxpy.cu").write_text(f"#include <cuda_fp16.h>\n{text}")
     code, out, _ = run("import", "saxpy.cu", *TUNE, *ARGUMENTS,
                        "--restrict", "block_size_x*per_thread<=256", "--json")  # fmt: skip
     assert code == 0 and len(json.loads(out)["files"]) == 4
@@ -68,7 +70,8 @@ def test_a_plain_file_becomes_a_kernel_with_its_defines_as_parameters(run):
         template, candidate.parameters, (), device("h200")
     ), Catalogue.from_environment().include_dirs)  # fmt: skip
     assert isinstance(source, RenderedSource)
-    assert "#define block_size_x 128\n#define per_thread 2\n" in source.text
+    assert "<cuda_fp16.h>\n#define block_size_x 128\n#define per_thread 2\n" in source.text
+    assert "float a)" in source.text and [name for name, _ in kernel.constants] == ["a"]
     assert 'extern "C" __global__ void saxpy(' in source.text
     assert "{{ not Jinja }} {% nor this %}" in source.text
     assert source.text.count("#define per_thread") == 2  # the second is in a comment
