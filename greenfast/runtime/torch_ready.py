@@ -79,7 +79,7 @@ class Nothing:
 
 
 def layouts(a: Any, b: Any, c: Any) -> tuple[Any, ...]:
-    """What three tensors have beside their memory; nothing of nested and of compressed ones."""
+    """The properties of three tensors, apart from their memory; () for nested and compressed ones."""
     try:
         return (
             a.shape, b.shape, c.shape, a.stride(), b.stride(), c.stride(),
