@@ -377,14 +377,14 @@ def _gpu_here() -> str:
 def _explained_shape(operation: str, settings: dict[str, Any]) -> Explanation:
     """From dims and options by name, on a GPU that need not be there."""
     gpu = settings.pop("gpu", None)
+    if operation == "gemm" and "activation" in settings:
+        require_right_kinds("linear", None, {"activation": settings["activation"]})
+        settings["activation"] = activation_option(settings["activation"])
     kernels = set_for(operation, _gpu_here() if gpu is None else str(gpu))
     if isinstance(kernels, str):
         return Explanation(operation, None, kernels, "")
     from greenfast.runtime.calls import Call
 
-    if kernels.operation.name == "gemm" and "activation" in settings:
-        require_right_kinds("linear", None, {"activation": settings["activation"]})
-        settings["activation"] = activation_option(settings["activation"])
     values = _complete(kernels, settings)
     tensors = {}
     for argument in kernels.operation.tensors:
