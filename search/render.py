@@ -166,7 +166,7 @@ def _flatten(
         path = next((folder / name for folder in include_dirs if (folder / name).is_file()), None)
         if path is None or ".." in name:
             raise SpecError(
-                f"{line.file}: line {line.number}: the header {name!r} does not exist",
+                f"{line.file}:{line.number}: the header {name!r} does not exist",
                 code="unknown_header",
             )
         header = _header(path, path.stat().st_mtime_ns, name)

@@ -17,7 +17,7 @@ from greenfast.app.cli.import_in_out import (
 from greenfast.app.cli.import_reference import reference_text
 from greenfast.app.cli.import_source import ImportedArgument
 from greenfast.app.cli.imported import Imported
-from greenfast.search.diagnose.plain_reference import own_defines_off
+from greenfast.search.diagnose.plain_reference import behind_includes, own_defines_off
 from greenfast.search.kernels.expressions import expression
 from greenfast.search.kernels.forms import SCHEMA_FOLDER
 from greenfast.search.oracle.storage import DTYPES
@@ -52,6 +52,9 @@ def _kernel_toml(imported: Imported) -> str:
         blocks.append(f'{name} = {{ time = "run", doc = ""{rest} }}')
     for name, text in imported.computed_dims.items():
         blocks.append(f'{name} = {{ time = "run", doc = "", default = {_toml(text)} }}')
+    if imported.constants:
+        blocks += ["", "# The values of the import, unless a call gives others.", "[constants]"]
+        blocks += [f"{name} = {_toml(repr(value))}" for name, value in imported.constants.items()]
     for argument in imported.arguments:
         blocks += _argument_toml(imported, argument)
     blocks += _work_toml(imported)
@@ -66,9 +69,9 @@ def _is_fixed(name: str) -> bool:
 def _argument_toml(imported: Imported, argument: ImportedArgument) -> list[str]:
     lines = ["", "[[arguments]]", f"name = {_toml(argument.name)}"]
     if argument.role == "scalar":
-        value = argument.name if argument.name in imported.dims else repr(argument.value)
         lines += ['kind = "scalar"', f"dtype = {_toml(argument.dtype)}"]
-        return [*lines, f"value = {_toml(value)}"]
+        is_named = argument.name in (*imported.dims, *imported.constants)
+        return [*lines, f"value = {_toml(argument.name if is_named else repr(argument.value))}"]
     lines += [f"kind = {_toml(argument.role)}", f"dtype = {_toml(argument.storage)}"]
     return [*lines, f"shape = {json.dumps(argument.dims)}", "contiguous = true"]
 
@@ -103,7 +106,10 @@ def _cases_toml(imported: Imported) -> list[str]:
         'inputs = "normal"',
         "seeds = 2",
     ]
-    free = [name for name in dims if not name.startswith("size_")]
+    sizes = [size for argument in imported.arguments for size in argument.shape]
+    # Of n // 2 elements, n is hardly ever odd.
+    divided = {match[1] for size in sizes if (match := re.match(r"(\w+)\s*//\s*\d+\Z", size))}
+    free = [name for name in dims if not name.startswith("size_") and name not in divided]
     for check, change in (("one_less", -1), ("one_more", 1)):
         if free:
             changed = ", ".join(
@@ -212,13 +218,20 @@ def _template_text(imported: Imported) -> str:
         if isinstance(values[0], bool):
             value = f"{{{{ 1 if {name} else 0 }}}}"
         defines.append(f"#define {imported.defines[name]} {value}")
+    text = _with_extern_c(imported).strip("\n") + "\n"
+    after = behind_includes(text)
     return (
         f"// {_comment(imported.source)}, with its tunable values as parameters.\n"
+        + _raw(text[:after])
         + "\n".join(defines)
-        + "\n{% raw %}\n"
-        + _with_extern_c(imported).strip("\n")
-        + "\n{% endraw %}\n"
+        + "\n"
+        + _raw(text[after:])
     )
+
+
+def _raw(text: str) -> str:
+    """CUDA text that Jinja leaves as it is."""
+    return f"{{% raw %}}\n{text}{{% endraw %}}\n" if text else ""
 
 
 def _sentence(text: str) -> str:

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from greenfast.app.cli.import_in_out import copied, split_in_out
+from greenfast.app.cli.import_instance import instantiated
 from greenfast.app.cli.import_launch import default_grid, in_small_letters, respelt
 from greenfast.app.cli.import_options import (
     Block,
@@ -24,13 +25,12 @@ from greenfast.app.cli.import_options import (
     Tune,
     TuneFile,
 )
+from greenfast.app.cli.import_parameters import C_TYPES, Declared
 from greenfast.app.cli.import_point import first_point
 from greenfast.app.cli.import_script import parsed_script, script_entry, script_kernel
 from greenfast.app.cli.import_script_arguments import script_arguments
 from greenfast.app.cli.import_source import (
-    C_TYPES,
     SPELLINGS,
-    Declared,
     Entry,
     ImportedArgument,
     Tuning,
@@ -107,13 +107,14 @@ def import_(
     else:
         source = read_cuda(cuda_file)
         entry = entry or _entry_of(tune_file, source.text)
-    text = source.text
     tuning = _tuning(tune or [], tune_file, restrict or [], has_grid=bool(grid))
+    source, entry, macros = instantiated(source, entry, file, tuning.parameters)
+    text = source.text
     function = read_entry(source, entry, file)
     told = _told_by(tune_file, function, text, argument or [])
     arguments = _arguments([*(argument or []), *told], function, file)
     given = Given(grid or [], block or [], smem, tolerance)
-    imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given)
+    imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given, macros)
     root = target_root(folder)
     _report(imported, write_kernel(root, new_name, imported_files(imported)), told, root, as_json)
     return 0
@@ -122,7 +123,10 @@ def import_(
 def _entry_of(tune_file: Path | None, text: str) -> str | None:
     """The kernel that the tuning script names, where the CUDA text has it."""
     name = script_entry(tune_file) if tune_file is not None else None
-    return name if name is not None and re.search(rf"\b{re.escape(name)}\s*\(", text) else None
+    if name is None:
+        return None
+    short = name.partition("<")[0].rpartition("::")[2].strip()
+    return name if re.search(rf"\b{re.escape(short)}\s*\(", text) else None
 
 
 def _told_by(tune_file: Path | None, entry: Entry, text: str, given: list[str]) -> list[str]:
@@ -142,6 +146,7 @@ def _imported(
     arguments: tuple[ImportedArgument, ...],
     given_tuning: Tuning,
     given: Given,
+    macros: Mapping[str, str],
 ) -> Imported:
     """The kernel, with its expressions checked; UsageError for what does not fit."""
     if not 0 <= given.tolerance < math.inf:
@@ -162,7 +167,7 @@ def _imported(
         entry=entry,
         arguments=arguments,
         tuning=tuning,
-        defines=defines,
+        defines={name: macros.get(define, define) for name, define in defines.items()},
         defaults=_defaults(text, tuning, defines),
         grid=_three("--grid", spelt(given.grid) or default_grid(tuning, arguments), names, text),
         block=_three("--block", spelt(given.block) or _default_block(tuning), parameters, text),

@@ -64,7 +64,12 @@ SharedMemory = Annotated[
 ]
 EntryName = Annotated[
     str | None,
-    typer.Option("--entry", metavar="NAME", help="The __global__ function, among several."),
+    typer.Option(
+        "--entry",
+        metavar="NAME",
+        help="The __global__ function, among several; of a C++ template an instance, such as "
+        "'k<float, block_size_x>', whose arguments may be parameters.",
+    ),
 ]
 Tolerance = Annotated[
     float,

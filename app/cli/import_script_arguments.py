@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from greenfast.app.cli.import_parameters import C_TYPES, Declared
 from greenfast.app.cli.import_script import given_argument, tuning_call
-from greenfast.app.cli.import_source import C_TYPES, SPELLINGS, Declared, Entry
+from greenfast.app.cli.import_source import SPELLINGS, Entry
 
 _SCALARS = ("int32", "int64", "uint32", "uint64", "float32", "float64")
 _EMPTY = ("zeros", "empty", "zeros_like", "empty_like")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from greenfast.app.cli.import_headers import device_lines, refuse_host_code
+from greenfast.app.cli.import_parameters import QUALIFIERS, Declared, declared, split_at_commas
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.expressions import Value, expression
@@ -30,47 +31,11 @@ SOURCE_SUFFIXES = word_set(
 _LOCAL_INCLUDE = re.compile(r'\s*#\s*include\s+"(?!gf/)([^"]*)"')
 _PRAGMA_ONCE = re.compile(r"(?m)^[ \t]*#[ \t]*pragma[ \t]+once\b.*$")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_NESTED = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*"  # text with brackets two deep
 ENTRY = re.compile(
-    r"__global__\b(?P<between>[^;{}()]*(?:__launch_bounds__\s*\([^)]*\)[^;{}()]*)?)"
-    r"\b(?P<name>\w+)\s*\((?P<parameters>[^)]*)\)\s*\{"
+    rf"__global__\b(?P<between>(?:[^;{{}}()]|\({_NESTED}\))*?)"
+    rf"\b(?P<name>\w+)\s*\((?P<parameters>{_NESTED})\)\s*\{{"
 )
-_CALL_IT = 'make it a __device__ function, and write an extern "C" __global__ one that calls it'
-C_TYPES = {
-    "float": "float32",
-    "int": "int32",
-    "unsigned": "int32",
-    "unsigned int": "int32",
-    "int32_t": "int32",
-    "uint32_t": "int32",
-    "uint": "int32",
-    "long": "int64",
-    "long int": "int64",
-    "unsigned long": "int64",
-    "unsigned long int": "int64",
-    "long long": "int64",
-    "long long int": "int64",
-    "unsigned long long": "int64",
-    "unsigned long long int": "int64",
-    "int64_t": "int64",
-    "uint64_t": "int64",
-    "ptrdiff_t": "int64",
-    "size_t": "int64",
-    "half": "fp16",
-    "__half": "fp16",
-    "__nv_bfloat16": "bf16",
-    "nv_bfloat16": "bf16",
-    "unsigned char": "uint8",
-    "uint8_t": "uint8",
-    "char": "int8",
-    "signed char": "int8",
-    "int8_t": "int8",
-    "short": "int16",
-    "int16_t": "int16",
-    "unsigned short": "int16",
-    "uint16_t": "int16",
-    "double": "float64",
-    "bool": "bool",
-}
 # Spellings for --arg besides C's names and kernel.toml's. An unsigned number is stored
 # as the signed one of its width: only the bits are compared.
 SPELLINGS = {
@@ -85,12 +50,10 @@ _ENTRY_MACRO = re.compile(
     r"(?m)^[ \t]*#[ \t]*define[ \t]+(?P<name>[A-Za-z_]\w*)(?P<body>[ \t](?:[^\n]|\\\n)*?"
     r"\b__global__\b(?:[^\\\n]|\\\n|\\.)*)$"
 )
-_TEMPLATE = re.compile(r"\btemplate\s*<[^;{}#]*>\s*\Z")
 _CONSTANT = re.compile(
     r"(?m)^[ \t]*(?:(?:static|extern)[ \t]+)?__constant__\b(?P<type>[^;{=]*?)\b(?P<name>\w+)"
     r"(?P<rest>\s*(?:\[[^\]]*\]\s*)*[;={])"
 )
-_QUALIFIERS = re.compile(r"\b(?:const|__restrict__|__restrict|restrict|volatile)\b")
 
 
 @dataclass(frozen=True)
@@ -99,16 +62,6 @@ class CudaText:
 
     text: str
     places: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Declared:
-    """A parameter of the entry, as the CUDA text declares it."""
-
-    name: str
-    dtype: str  # of C_TYPES; "" for another type
-    is_pointer: bool
-    is_const: bool
 
 
 @dataclass(frozen=True)
@@ -187,6 +140,7 @@ def read_cuda_text(whole: str, path: Path) -> CudaText:
     """A CUDA text that a file holds or is, with the local files that it includes."""
     lines = _with_includes(whole, path, visible(path), [path.resolve()])
     text = _without_entry_macros("\n".join(line for line, _ in lines))
+    text = text.replace("__grid_constant__ ", "")  # on a number it only changes how it is passed
     if match := ENDS_RAW_TEXT.search(text):
         raise UsageError(
             f"{visible(path)} holds {match[0]!r}, which a template cannot hold", code="bad_source"
@@ -261,9 +215,8 @@ def _without_host_blocks(bare: str) -> str:
     return re.sub(pattern, lambda match: "\n" * match[0].count("\n"), bare)
 
 
-def read_entry(source: CudaText, wanted: str | None, file: str) -> Entry:
-    """The entry of that name, or the only one."""
-    bare = without_comments(source.text)
+def known_entry(bare: str, wanted: str | None, file: str) -> tuple[str, re.Match[str]]:
+    """The entry of that name, or the only one; `bare` is a text without comments."""
     entries = {match["name"]: match for match in ENTRY.finditer(bare)}
     if wanted is None and len(entries) != 1:
         raise UsageError(
@@ -273,32 +226,26 @@ def read_entry(source: CudaText, wanted: str | None, file: str) -> Entry:
             mend="name one with --entry" if entries else "an entry is a __global__ function",
         )
     name = wanted or next(iter(entries))
-    if "<" in name and name.partition("<")[0].strip() in entries:
-        raise UsageError(
-            f"{file}: {visible(name)} is an instance of a C++ template, which no launch names",
-            code="bad_source",
-            mend=_CALL_IT,
-        )
     if name not in entries:
         raise UsageError(
             f"{file} has no __global__ function {visible(name)!r}",
             code="unknown_entry",
             mend="known: " + (", ".join(entries) or "none"),
         )
-    match = entries[name]
+    return name, entries[name]
+
+
+def read_entry(source: CudaText, wanted: str | None, file: str) -> Entry:
+    """The entry of that name, or the only one. It is no template and in no namespace."""
+    bare = without_comments(source.text)
+    name, match = known_entry(bare, wanted, file)
     before = bare[: match.start()].rstrip()
-    if _TEMPLATE.search(before):
-        raise UsageError(
-            f"{file}: {name} is a template of C++, which has no name to launch",
-            code="bad_source",
-            mend=_CALL_IT,
-        )
     refuse_host_code(_without_host_blocks(bare), source.places)
     _check_constant_memory(bare, source.places)
-    texts = [part.strip() for part in match["parameters"].split(",") if part.strip()]
+    texts = split_at_commas(match["parameters"])
     return Entry(
         name,
-        tuple(_declared(part, bare, file) for part in texts if part != "void"),
+        tuple(declared(part, bare, file) for part in texts if part != "void"),
         before.endswith('extern "C"') or 'extern "C" {' in before,
     )
 
@@ -307,7 +254,7 @@ def _check_constant_memory(bare: str, places: Sequence[str]) -> None:
     """Refuse constant memory without values: its host program fills it, and a launch does not."""
     for match in _CONSTANT.finditer(bare):
         is_used = len(re.findall(rf"\b{match['name']}\b", bare)) > 1
-        kind = " ".join(_QUALIFIERS.sub(" ", match["type"]).split())
+        kind = " ".join(QUALIFIERS.sub(" ", match["type"]).split())
         if is_used and "=" not in match["rest"] and "{" not in match["rest"]:
             place = places[bare.count("\n", 0, match.start("rest"))]
             raise UsageError(
@@ -317,44 +264,6 @@ def _check_constant_memory(bare: str, places: Sequence[str]) -> None:
                 mend="give it its values there, or make it a parameter of the entry: const "
                 f"{kind or 'float'}* {match['name']}",
             )
-
-
-def _declared(text: str, bare: str, file: str) -> Declared:
-    words = _QUALIFIERS.sub(" ", text)
-    pointers = words.count("*")
-    kind, _, name = words.replace("*", " ").strip().rpartition(" ")
-    dtype = C_TYPES.get(" ".join(kind.split()), "")
-    if pointers > 1 or "[" in name or not IDENTIFIER.match(name) or not kind:
-        raise UsageError(
-            f"{file}: the parameter {shortened(visible(text), 60)!r}; a launch passes pointers to "
-            "tensors and numbers",
-            code="bad_source",
-        )
-    if not pointers and kind in ("cudaTextureObject_t", "cudaSurfaceObject_t"):
-        raise UsageError(
-            f"{file}: the parameter {shortened(visible(text), 60)!r} is a texture or a surface; a "
-            "launch passes pointers to tensors and numbers",
-            code="bad_source",
-            mend=f"read the memory through a pointer, const float* {name}; `greenfast check` runs "
-            "kernels with textures",
-        )
-    if not pointers and not dtype and _is_record(kind.split()[-1], bare):
-        raise UsageError(
-            f"{file}: the parameter {shortened(visible(text), 60)!r} is a struct; a launch passes "
-            "pointers to tensors and numbers",
-            code="bad_source",
-            mend='write an extern "C" __global__ function that takes its members one by one',
-        )
-    return Declared(name, dtype, pointers == 1, bool(re.search(r"\bconst\b", text)))
-
-
-def _is_record(kind: str, bare: str) -> bool:
-    """Whether a type is a struct of the text, or a vector such as float4."""
-    name = re.escape(kind)
-    return bool(
-        re.fullmatch(r"u?(?:char|short|int|long|longlong)[1-4]|(?:float|double)[1-4]|half2", kind)
-        or re.search(rf"\b(?:struct|class|union)\s+{name}\b|\}}\s*{name}\s*;", bare)
-    )
 
 
 def own_define(text: str, name: str) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from greenfast.app.cli.import_source import Entry, ImportedArgument, Tuning
-from greenfast.search.kernels.expressions import Value
+from greenfast.search.kernels.expressions import SM_COUNT, Value
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -41,6 +41,15 @@ class Imported:
             if argument.is_size and argument.name in words and argument.value > 0
         }
         return {**dims, **{f"size_{size}": int(size) for size in sorted(used) if size.isdigit()}}
+
+    @cached_property
+    def constants(self) -> dict[str, int | float]:
+        """Scalars that are no sizes, with their values."""
+        return {
+            argument.name: argument.value
+            for argument in self.arguments
+            if argument.role == "scalar" and argument.name not in (*self.dims, SM_COUNT)
+        }
 
     @cached_property
     def computed_dims(self) -> dict[str, str]:

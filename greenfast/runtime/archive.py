@@ -74,7 +74,7 @@ def archive_files(
         with zipfile.ZipFile(opened_zip(path, most_files)) as packed:
             return _files(path, packed, is_allowed, most_files)
     except FileNotFoundError:
-        raise UsageError(f"{path} does not exist", code="missing_bundle") from None
+        raise UsageError(f"{one_line(path)} does not exist", code="missing_bundle") from None
     except (
         OSError,
         zipfile.BadZipFile,

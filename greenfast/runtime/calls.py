@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from greenfast.runtime.driver import DeviceFacts, device_facts, driver
@@ -23,8 +23,10 @@ from greenfast.runtime.program import (
 )
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.expressions import Value
+from greenfast.search.text import shortened
 
 SMALLEST_SCALE = 2.0**-126  # below it, a float32 may be 0
+LARGEST_FLOAT32 = 3.4028234663852886e38
 
 
 @dataclass(frozen=True)
@@ -105,12 +107,12 @@ def untried_constant(operation: str, constants: Mapping[str, Value]) -> str:
     scale, eps = constants.get("scale"), constants.get("eps")
     if (
         operation in ("attention", "attention_fp8")
-        and scale is not None
-        and not SMALLEST_SCALE <= float(scale) < math.inf
+        and isinstance(scale, Real)
+        and not SMALLEST_SCALE <= scale <= LARGEST_FLOAT32
     ):
-        return f"the scale is {scale}; the kernels take positive ones"
-    if operation == "rmsnorm" and eps is not None and not 0 <= float(eps) < math.inf:
-        return f"eps is {eps}; the kernels take none below 0"
+        return f"the scale is {shortened(repr(scale), 40)}; the kernels take positive ones"
+    if operation == "rmsnorm" and isinstance(eps, Real) and not 0 <= eps <= LARGEST_FLOAT32:
+        return f"eps is {shortened(repr(eps), 40)}; the kernels take none below 0"
     return ""
 
 

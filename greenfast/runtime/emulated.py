@@ -119,7 +119,7 @@ def _unfit(framework: Framework, tensors: Mapping[str, Any]) -> str:
         return "the emulator takes NumPy arrays and PyTorch's CPU tensors"
     for name, tensor in tensors.items():
         if framework_of(tensor) is not framework:
-            return f"{name} is {type(tensor).__name__}, and another input is not"
+            return f"{name} is of type {type(tensor).__name__}, and another input is not"
         if framework.name == "numpy" and not isinstance(tensor, np.ndarray):
             return f"{name} is {type(tensor).__name__}, which is not an array"
         if isinstance(tensor, np.ma.MaskedArray):

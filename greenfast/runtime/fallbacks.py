@@ -113,7 +113,7 @@ def is_even(tensor: Any) -> bool:
     not begin at multiples of 16 bytes with `misaligned address`, after which nothing in the process
     runs.
     """
-    if tensor.is_contiguous():
+    if str(tensor.layout) != "torch.strided" or tensor.is_nested or tensor.is_contiguous():
         return True
     step = max(VECTOR_BYTES // tensor.element_size(), 1)
     strides = [

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from greenfast.runtime.program import TensorFacts
 from greenfast.search.errors import UsageError
+from greenfast.search.text import one_line
 
 HOST_DEVICE: int | None = None  # tests set it, with a driver that launches nothing
 _TORCH_DTYPES = {
@@ -174,6 +175,9 @@ def dense_array(empty: Any, facts: TensorFacts, dtype: Any) -> Any:
     return memory.transpose(back)
 
 
+_TENSORS = {"torch": "Tensor", "cupy": "ndarray", "numpy": "ndarray"}  # by their modules
+
+
 @cache
 def _named(name: str) -> Framework:
     if name == "torch":
@@ -187,7 +191,7 @@ def framework_of(tensor: Any) -> Framework | None:
     """The library of a tensor; None for those that are met through DLPack only."""
     for kind in type(tensor).__mro__:
         root = kind.__module__.partition(".")[0]
-        if root in ("torch", "cupy", "numpy"):
+        if _TENSORS.get(root) == kind.__name__:
             return _named(root)
     return None
 
@@ -197,18 +201,30 @@ def through_dlpack(tensor: Any) -> Any:
 
     The exporter makes its work visible to the current stream, as DLPack asks of it.
     """
-    if not hasattr(tensor, "__dlpack__"):
+    kind = type(tensor).__name__
+    if not hasattr(type(tensor), "__dlpack__"):
+        raise UsageError(f"{kind} is not a tensor: it has no __dlpack__", code="not_a_tensor")
+    if framework_of(tensor) is not None and min(tensor.strides, default=0) < 0:
+        # PyTorch 2.13 ends the process on one.
         raise UsageError(
-            f"{type(tensor).__name__} is not a tensor: it has no __dlpack__", code="not_a_tensor"
+            f"the {kind} has negative strides, which neither PyTorch nor the kernels take",
+            code="bad_strides",
+            mend="copy it: array.copy()",
         )
     for name in sorted(("torch", "cupy"), key=lambda name: name not in sys.modules):
         try:
             library = importlib.import_module(name)
         except ImportError:
             continue
-        return library.from_dlpack(tensor)
+        try:
+            return library.from_dlpack(tensor)
+        except Exception as error:  # of the exporter, or of the importing library
+            raise UsageError(
+                f"{name} cannot take the {kind} through DLPack: {one_line(str(error))}",
+                code="not_a_tensor",
+            ) from error
     raise UsageError(
-        f"{type(tensor).__name__} is converted through DLPack, which needs PyTorch or CuPy",
+        f"{kind} is converted through DLPack, which needs PyTorch or CuPy",
         code="missing_package",
     )
 

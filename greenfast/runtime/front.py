@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
+from greenfast.runtime.bad_arguments import require_right_kinds
 from greenfast.runtime.calls import Prepared, Refused, choose, misaligned, run
 from greenfast.runtime.driver import device_facts
 from greenfast.runtime.explanation import Explanation, explanation
@@ -23,6 +25,7 @@ from greenfast.runtime.operation import LARGEST_DIM
 from greenfast.runtime.program import TensorFacts, contiguous_strides
 from greenfast.runtime.signatures import (
     AttentionArguments,
+    activation_option,
     attention_call,
     linear_call,
     linear_tensors,
@@ -32,8 +35,8 @@ from greenfast.runtime.signatures import (
     set_of,
 )
 from greenfast.runtime.tuned import set_for
-from greenfast.search.errors import Fault, UsageError
-from greenfast.search.text import shortened
+from greenfast.search.errors import Fault, GreenfastError, UsageError
+from greenfast.search.text import one_line, shortened
 
 MOST_SIGNATURES = 1024  # of CuPy's arrays that are kept
 OPERATIONS = {"attention": "attention", "linear": "gemm", "rms_norm": "rmsnorm"}
@@ -46,12 +49,7 @@ def public(name: str) -> Callable[..., Any]:
         importlib.import_module("greenfast.runtime.torch_ops")
         function: Callable[..., Any] = getattr(_torch_module(name), name)
         return function
-    without: dict[str, Callable[..., Any]] = {
-        "attention": attention,
-        "linear": linear,
-        "rms_norm": rms_norm,
-    }
-    return without[name]
+    return FUNCTIONS[name]
 
 
 def _torch_module(name: str) -> ModuleType:
@@ -89,11 +87,14 @@ def attention(
             return_lse=return_lse,
             out=out,
         )
-    return attention_elsewhere(
-        AttentionArguments(
-            q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
-        )
+    given = AttentionArguments(
+        q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
     )
+    try:
+        return attention_elsewhere(given)
+    except Exception as error:
+        require_right_kinds("attention", error, given._asdict())
+        raise
 
 
 def attention_elsewhere(given: AttentionArguments) -> Any:
@@ -131,7 +132,12 @@ def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> An
     """RMSNorm with a fused residual add; see greenfast.runtime.torch_front.rms_norm."""
     if "torch" in sys.modules:
         return public("rms_norm")(x, weight, residual, eps)
-    return rms_norm_elsewhere(x, weight, residual, eps)
+    try:
+        return rms_norm_elsewhere(x, weight, residual, eps)
+    except Exception as error:
+        arguments = {"x": x, "weight": weight, "residual": residual, "eps": eps}
+        require_right_kinds("rms_norm", error, arguments)
+        raise
 
 
 def rms_norm_elsewhere(x: Any, weight: Any, residual: Any, eps: float) -> Any:
@@ -155,7 +161,12 @@ def linear(
     """activation(x weight^T + bias) + residual; see greenfast.runtime.torch_linear.linear."""
     if "torch" in sys.modules:
         return public("linear")(x, weight, bias, activation, residual)
-    return linear_elsewhere(x, weight, bias, activation, residual)
+    try:
+        return linear_elsewhere(x, weight, bias, activation, residual)
+    except Exception as error:
+        named = {"x": x, "weight": weight, "bias": bias, "activation": activation}
+        require_right_kinds("linear", error, {**named, "residual": residual})
+        raise
 
 
 def linear_elsewhere(x: Any, weight: Any, bias: Any, activation: str, residual: Any) -> Any:
@@ -264,6 +275,13 @@ def _launched(
     return results[0] if len(results) == 1 else results
 
 
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "attention": attention,
+    "linear": linear,
+    "rms_norm": rms_norm,
+}
+
+
 # ---- explain ----
 
 
@@ -275,70 +293,69 @@ def explain(operation: Any, *inputs: Any, **settings: Any) -> Explanation:
     this machine, or an H200 if there is none:
     `explain("attention", gpu="NVIDIA H200", B=2, H=8, S_q=256, D=64, dtype="bf16")`.
     """
-    name = operation if isinstance(operation, str) else getattr(operation, "__name__", "")
-    if name not in OPERATIONS:
+    name = operation.__name__ if isinstance(operation, FunctionType) else operation
+    if not isinstance(name, str) or name not in OPERATIONS:
         raise UsageError(
-            f"unknown operation {name!r}",
+            f"unknown operation {shortened(one_line(repr(name)), 60)}",
             code="unknown_operation",
             mend="known: " + ", ".join(OPERATIONS),
         )
-    if not inputs:
+    signature = inspect.signature(FUNCTIONS[name])
+    if not inputs and next(iter(signature.parameters)) not in settings:
         return _explained_shape(OPERATIONS[name], settings)
-    known = {"attention": ("q, k and v", 3), "linear": ("x and weight", 2)}
-    words, least = known.get(name, ("", 0))
-    if len(inputs) < least:
-        raise UsageError(f"{name} takes {words}; got {len(inputs)}", code="missing_input")
-    device = _device_of(inputs[0])
-    kernels = set_of(OPERATIONS[name], device)
-    state = _state(name, inputs, settings)
+    try:
+        bound = signature.bind(*inputs, **settings)
+    except TypeError as error:
+        raise UsageError(
+            f"{name}: {error}",
+            code="missing_input" if "missing" in str(error) else "bad_call",
+            mend="its arguments are " + ", ".join(signature.parameters),
+        ) from None
+    bound.apply_defaults()
+    arguments = bound.arguments
+    require_right_kinds(name, None, arguments)
+    if name == "linear":
+        activation_option(arguments["activation"])
+    try:
+        kernels = set_of(OPERATIONS[name], _device_of(bound.args[0]))
+        state = _state(name, arguments)
+    except Exception as error:
+        if isinstance(error, GreenfastError):
+            raise
+        why = f"{type(error).__name__}: {shortened(one_line(error), 200)}"
+        raise UsageError(f"{name} cannot take these arguments: {why}", code="bad_call") from error
     if isinstance(kernels, Refused):
         return Explanation(OPERATIONS[name], None, kernels.why, "")
     return explanation(kernels, state)
 
 
-def _state(name: str, inputs: tuple[Any, ...], settings: Mapping[str, Any]) -> Prepared | Refused:
-    framework = framework_of(inputs[0])
+def _state(name: str, arguments: Mapping[str, Any]) -> Prepared | Refused:
+    first = next(iter(arguments.values()))
+    framework = framework_of(first)
     if framework is None or framework.name == "numpy":
-        inputs = tuple(map(_shared, inputs))
-        framework = framework_of(inputs[0])
+        arguments = {key: _shared(value) for key, value in arguments.items()}
+        first = next(iter(arguments.values()))
+        framework = framework_of(first)
     assert framework is not None  # PyTorch's or CuPy's
     if framework.name == "torch":
-        state: Prepared | Refused = getattr(_torch_module(name), f"explained_{name}")(
-            *inputs, **settings
-        )
+        state: Prepared | Refused = getattr(_torch_module(name), f"explained_{name}")(**arguments)
         return state
+    given = {key: value for key, value in arguments.items() if value is not None}
+    device = framework.device(first)
     if name == "linear":
-        return _linear_elsewhere_state(framework, inputs, settings)
+        activation = given.pop("activation")
+        known = {"x": "a", "weight": "b"}  # in kernel.toml
+        tensors = tuple((known.get(key, key), framework.facts(each)) for key, each in given.items())
+        return _linear_state(tensors, activation, device)
     if name == "rms_norm":
-        names = ("x", "weight", "residual")
-        given = {**dict(zip(names, inputs, strict=False)), **settings}
-        facts = {key: framework.facts(given[key]) for key in names if given.get(key) is not None}
-        call = rms_norm_call(facts, float(given.get("eps", 1e-6)))
-    else:
-        facts = {key: framework.facts(item) for key, item in zip("qkv", inputs[:3], strict=True)}
-        call = attention_call(
-            facts,
-            mask_name(bool(settings.get("is_causal")), settings.get("mask")),
-            settings.get("scale"),
-            grouped=bool(settings.get("enable_gqa")),
-            lse=bool(settings.get("return_lse")),
+        eps = float(given.pop("eps"))
+        return _rms_norm_state(
+            tuple((key, framework.facts(each)) for key, each in given.items()), eps, device
         )
-    return served(OPERATIONS[name], call, framework.device(inputs[0]))
-
-
-def _linear_elsewhere_state(
-    framework: Framework, inputs: tuple[Any, ...], settings: Mapping[str, Any]
-) -> Prepared | Refused:
-    names = ("x", "weight", "bias", "activation", "residual")
-    given = {**dict(zip(names, inputs, strict=False)), **settings}
-    activation = given.pop("activation", "none")
-    known = {"x": "a", "weight": "b"}  # in kernel.toml
-    facts = tuple(
-        (known.get(name, name), framework.facts(tensor))
-        for name, tensor in given.items()
-        if tensor is not None
-    )
-    return _linear_state(facts, activation, framework.device(inputs[0]))
+    facts = tuple(framework.facts(given[key]) for key in "qkv")
+    mask = mask_name(bool(given["is_causal"]), given.get("mask"))
+    scale, grouped, lse = given.get("scale"), bool(given["enable_gqa"]), bool(given["return_lse"])
+    return _attention_state(facts, mask, scale, grouped, lse, device)
 
 
 def _device_of(tensor: Any) -> int | None:
@@ -360,6 +377,9 @@ def _gpu_here() -> str:
 def _explained_shape(operation: str, settings: dict[str, Any]) -> Explanation:
     """From dims and options by name, on a GPU that need not be there."""
     gpu = settings.pop("gpu", None)
+    if operation == "gemm" and "activation" in settings:
+        require_right_kinds("linear", None, {"activation": settings["activation"]})
+        settings["activation"] = activation_option(settings["activation"])
     kernels = set_for(operation, _gpu_here() if gpu is None else str(gpu))
     if isinstance(kernels, str):
         return Explanation(operation, None, kernels, "")
@@ -396,6 +416,15 @@ def _complete(kernels: KernelSet, settings: Mapping[str, Any]) -> dict[str, Any]
             f"{operation.name} has no {unknown[0]!r}", code="bad_call", mend=", ".join(known)
         )
     values = {**dict(operation.options), **settings}
+    for option, choices in operation.option_values:
+        value = values[option]
+        is_type = option == "dtype"  # one that no kernel has is the library's
+        if not isinstance(value, str) or not (is_type or value in choices):
+            raise UsageError(
+                f"{operation.name} has no {option} {shortened(one_line(repr(value)), 40)}",
+                code={"mask": "bad_mask", "activation": "bad_activation"}.get(option, "bad_call"),
+                mend=f"known: {', '.join(choices)}",
+            )
     for dim in operation.dims:
         if dim.name not in values:
             if dim.default is None:

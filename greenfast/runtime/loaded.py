@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from greenfast.runtime.program import bytes_of
 from greenfast.runtime.read_bundle import kernel_set
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import Value
+from greenfast.search.text import one_line, shortened
 
 MOST_PLANS = 4096  # signatures that are kept; beyond them all are prepared again
 EMULATOR = "emulator"
@@ -35,9 +37,16 @@ def load(path: str | Path, device: str | None = None) -> LoadedKernels:
     `device="emulator"` runs NumPy arrays, and PyTorch's CPU tensors, through the emulator of the
     GPU that the bundle is for. UsageError `bad_bundle` for a damaged, hostile or unknown file.
     """
-    if device not in (None, "cuda", EMULATOR):
+    if device is not None and (not isinstance(device, str) or device not in ("cuda", EMULATOR)):
         raise UsageError(
-            f"unknown device {device!r}", code="unknown_device", mend="known: cuda, emulator"
+            f"unknown device {shortened(repr(device), 40)}",
+            code="unknown_device",
+            mend="known: cuda, emulator",
+        )
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError(
+            f"the path of a bundle is of type {type(path).__name__}; give a str or a Path",
+            code="bad_call",
         )
     return LoadedKernels(kernel_set(read_archive(Path(path)), Path(path).name), device)
 
@@ -138,7 +147,7 @@ class LoadedKernels:
                     raise UsageError(f"{name} is given twice", code="bad_call")
                 tensors[name] = value
             elif name in options and name != "dtype":
-                options[name] = _option(name, value)
+                options[name] = _option(operation, name, value)
             elif name in known_constants:
                 if value is not None:
                     constants[name] = _number(name, value)
@@ -191,7 +200,7 @@ class LoadedKernels:
             return "the tensors are not in a GPU's memory"
         for name, tensor in tensors.items():
             if framework_of(tensor) is not framework:
-                return f"{name} is {type(tensor).__name__}, and another input is not"
+                return f"{name} is of type {type(tensor).__name__}, and another input is not"
             if framework.device(tensor) != device:
                 return f"{name} is on another device than the other inputs"
         if framework.name == "torch":
@@ -332,9 +341,18 @@ class LoadedKernels:
         return self._returned(results, without)
 
 
-def _option(name: str, value: Any) -> Value:
+def _option(operation: Operation, name: str, value: Any) -> Value:
+    known = dict(operation.option_values).get(name)
     if not isinstance(value, (str, int, float)):
-        raise UsageError(f"{name} is {type(value).__name__}, not an option", code="bad_call")
+        kind = type(value).__name__
+        mend = f"known: {', '.join(known)}" if known else ""
+        raise UsageError(f"{name} is {kind}, not an option", code="bad_call", mend=mend)
+    if known is not None and value not in known:
+        raise UsageError(
+            f"{operation.name} has no {name} {shortened(one_line(repr(value)), 40)}",
+            code="bad_call",
+            mend=f"known: {', '.join(known)}",
+        )
     return value
 
 

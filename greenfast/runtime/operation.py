@@ -73,6 +73,7 @@ class Operation:
     pointer_bytes: int
     stride_elements: int
     empty_dims: frozenset[str]
+    option_values: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
@@ -149,6 +150,10 @@ def _operation(table: Mapping[str, Any]) -> Operation:
         int(alignment.get("pointer_bytes", 16)),
         int(alignment.get("stride_elements", 1)),
         frozenset(table.get("empty_dims", ())),
+        tuple(
+            (_name(name), tuple(map(str, row["values"])))
+            for name, row in table.get("options", {}).items()
+        ),
     )
 
 
@@ -198,7 +203,7 @@ def completed(operation: Operation, known: Mapping[str, Value]) -> dict[str, Val
     """`known` with the dims that follow from it; those that do not are left out.
 
     A tensor's size can be that of another dim: with A_columns = "M if turned_a else K" and turned_a
-    = 0, K is A_columns.
+    = 0, K is A_columns. With a size of "rows + 1" or "4 * rows", rows follows, too.
     """
     values = dict(known)
     for dim in operation.unseen_dims:
@@ -207,9 +212,10 @@ def completed(operation: Operation, known: Mapping[str, Value]) -> dict[str, Val
     names = {dim.name for dim in operation.dims}
     for dim in operation.dims:
         if dim.name in values and dim.default is not None:
-            same = _name_meant(ast.parse(dim.default.text.strip(), mode="eval").body, values)
-            if same in names:
-                values.setdefault(same, values[dim.name])
+            node = _meant(ast.parse(dim.default.text.strip(), mode="eval").body, values)
+            name, size = _solved(node, values[dim.name])
+            if name in names and size is not None:
+                values.setdefault(name, size)
     for dim in operation.dims:
         if (
             dim.name not in values
@@ -220,14 +226,34 @@ def completed(operation: Operation, known: Mapping[str, Value]) -> dict[str, Val
     return values
 
 
-def _name_meant(node: ast.expr, values: Mapping[str, Value]) -> str:
-    """The name that an expression is, once its conditions are decided; empty for any other."""
+def _meant(node: ast.expr, values: Mapping[str, Value]) -> ast.expr:
+    """The part of an expression that counts, once its conditions are decided, as far as known."""
     while isinstance(node, ast.IfExp):
         test = expression(ast.unparse(node.test), "a dim's default")
         if not test.names <= values.keys():
-            return ""
+            return node
         node = node.body if test(values) else node.orelse
-    return node.id if isinstance(node, ast.Name) else ""
+    return node
+
+
+def _solved(node: ast.expr, size: Value) -> tuple[str, int | None]:
+    """The name in an expression, and its value where the expression is `size`.
+
+    Known are the name alone, and the name with a number added, subtracted or multiplied.
+    """
+    match node:
+        case ast.Name(id=name):
+            return name, int(size)
+        case ast.BinOp(
+            left=ast.Name(id=name), op=ast.Add() | ast.Sub() as op, right=ast.Constant(value=int(n))
+        ):
+            return name, int(size) + (n if isinstance(op, ast.Sub) else -n)
+        case (
+            ast.BinOp(left=ast.Constant(value=int(n)), op=ast.Mult(), right=ast.Name(id=name))
+            | ast.BinOp(left=ast.Name(id=name), op=ast.Mult(), right=ast.Constant(value=int(n)))
+        ):
+            return name, int(size) // n if n and int(size) % n == 0 else None
+    return "", None
 
 
 def sizes(operation: Operation, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:

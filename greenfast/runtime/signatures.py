@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, NamedTuple
 
 from greenfast.runtime.calls import Call, Prepared, Refused, prepare, untried_constant
@@ -11,9 +12,11 @@ from greenfast.runtime.kernel_set import KernelSet
 from greenfast.runtime.program import TensorFacts
 from greenfast.runtime.tuned import set_for
 from greenfast.search.errors import GreenfastError, UsageError
+from greenfast.search.kernels.expressions import Value
 from greenfast.search.text import shortened
 
 MASKS = ("none", "causal_top_left", "causal_bottom_right")
+NO_NUMBER = "{} is of type {}, whose value can change between calls; the kernels take a number"
 ACTIVATIONS = {"none": "none", "gelu_tanh": "gelu", "silu": "silu"}  # of linear, in kernel.toml
 
 
@@ -38,7 +41,7 @@ def mask_name(is_causal: bool, mask: str | None) -> str:
     name = mask if mask is not None else "causal_top_left" if is_causal else "none"
     if name not in MASKS:
         raise UsageError(
-            f"unknown mask {name!r}",
+            f"unknown mask {shortened(repr(name), 40)}",
             code="bad_mask",
             mend=f"known: {', '.join(MASKS)}; a mask of your own goes into attn_mask",
         )
@@ -70,11 +73,13 @@ def attention_call(
         )
     if heads % key[1]:
         return Refused(f"{heads} query heads are not a multiple of {key[1]} key heads", always=True)
+    if scale is not None and not isinstance(scale, Real):
+        return Refused(NO_NUMBER.format("scale", type(scale).__name__))
     if scale is not None and (why := untried_constant("attention", {"scale": scale})):
         return Refused(why, always=True)
     if mask == "causal_bottom_right" and rows in (1, key[2]):
         mask = "none" if rows == 1 else "causal_top_left"  # which are measured, and the same here
-    constants = {} if scale is None else {"scale": float(scale)}
+    constants: dict[str, Value] = {} if scale is None else {"scale": float(scale)}
     return Call(tensors, {"mask": mask}, constants, frozenset() if lse else frozenset({"lse"}))
 
 
@@ -83,6 +88,8 @@ def rms_norm_call(tensors: Mapping[str, TensorFacts], eps: float) -> Call | Refu
         return Refused("the kernels add a residual, and the call has none", always=True)
     if "weight" not in tensors:
         return Refused("the kernels multiply by weights, and the call has none", always=True)
+    if not isinstance(eps, Real):
+        return Refused(NO_NUMBER.format("eps", type(eps).__name__))
     if why := untried_constant("rmsnorm", {"eps": eps}):
         return Refused(why, always=True)
     if 0 in tensors["x"].shape:

@@ -16,8 +16,8 @@ def unfit(tensors: Iterable[Any]) -> str:
     for tensor in tensors:
         if type(tensor) not in PLAIN:
             return f"{type(tensor).__name__} is a tensor subclass, which PyTorch handles itself"
-        if tensor.layout is not torch.strided:
-            return f"a tensor has the layout {tensor.layout}"
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            return f"a tensor has the layout {tensor.layout}, or is nested"
         if grad and tensor.requires_grad:
             return "an input requires a gradient, and the kernels compute none"
         try:

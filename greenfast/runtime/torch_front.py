@@ -14,6 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
+from greenfast.runtime.bad_arguments import require_right_kinds
 from greenfast.runtime.calls import Call, Prepared, Refused, run
 from greenfast.runtime.fallbacks import evenly_laid, is_even, tell, torch_attention
 from greenfast.runtime.program import TensorFacts
@@ -85,21 +86,27 @@ def attention(
             )
         )
     last = _last_attention[0]
-    if (
-        last.same(q, k, v)
-        and last.options == (is_causal, mask, scale, enable_gqa, return_lse)
-        and attn_mask is None
-        and out is None
-        and not dropout_p
-    ):
-        result = _launched(last, q, k, v, return_lse)
-        if result is not None:
-            return result
-    return _by_signature(
-        AttentionArguments(
+    try:
+        if (
+            last.same(q, k, v)
+            and last.options == (is_causal, mask, scale, enable_gqa, return_lse)
+            and attn_mask is None
+            and out is None
+            and not dropout_p
+        ):
+            result = _launched(last, q, k, v, return_lse)
+            if result is not None:
+                return result
+        given = AttentionArguments(
             q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
         )
-    )
+        return _by_signature(given)
+    except Exception as error:
+        given = AttentionArguments(
+            q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
+        )
+        require_right_kinds("attention", error, given._asdict())
+        raise
 
 
 def _launched(ready: Any, q: Any, k: Any, v: Any, return_lse: bool) -> Any:
@@ -160,12 +167,13 @@ def _first_attention(given: AttentionArguments) -> Any:
         if isinstance(state, Refused):
             tell("attention", state.why)
     if isinstance(state, Refused):
-        if state.always and all(map(is_even, tensors.values())):
+        if key[0] and state.always and all(map(is_even, tensors.values())):
             _remember(_attention, key, state)
         o, lse = library_attention(given, name)
         if given.out is not None:
             o = given.out.copy_(o)
         return (o, lse) if given.return_lse else o
+    require_right_kinds("attention", None, given._asdict())  # a flag may be a tensor that changes
     names = ("o", "lse") if given.return_lse else ("o",)
     ready = Ready(state, tuple(tensors.values()), options, names)
     _remember(_attention, key, ready)
@@ -255,22 +263,27 @@ def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> An
     """
     if _is_compiling():  # Inductor makes one kernel of the library's operations, too
         return library_rms_norm(x, weight, residual, eps)
-    last = _last_rms_norm[0]
-    if last.same(x, residual, weight) and eps == last.options:
-        result = _launched_rms_norm(last, x, residual, weight)
-        if result is not None:
-            return result
-    elif type(x) in PLAIN and type(residual) in PLAIN and type(weight) in PLAIN:
-        ready = _rms_norm.get((layouts(x, residual, weight), eps))
-        graded = _grad_enabled() and (
-            x.requires_grad or residual.requires_grad or weight.requires_grad
-        )
-        if type(ready) is Ready and not _autocast() and not graded:
-            result = _launched_rms_norm(ready, x, residual, weight)
+    try:
+        last = _last_rms_norm[0]
+        if last.same(x, residual, weight) and eps == last.options:
+            result = _launched_rms_norm(last, x, residual, weight)
             if result is not None:
-                ready.is_last(_last_rms_norm, (x, residual, weight))
                 return result
-    return _first_rms_norm(x, weight, residual, eps)
+        elif type(x) in PLAIN and type(residual) in PLAIN and type(weight) in PLAIN:
+            ready = _rms_norm.get((layouts(x, residual, weight), eps))
+            graded = _grad_enabled() and (
+                x.requires_grad or residual.requires_grad or weight.requires_grad
+            )
+            if type(ready) is Ready and not _autocast() and not graded:
+                result = _launched_rms_norm(ready, x, residual, weight)
+                if result is not None:
+                    ready.is_last(_last_rms_norm, (x, residual, weight))
+                    return result
+        return _first_rms_norm(x, weight, residual, eps)
+    except Exception as error:
+        arguments = {"x": x, "weight": weight, "residual": residual, "eps": eps}
+        require_right_kinds("rms_norm", error, arguments)
+        raise
 
 
 def _launched_rms_norm(ready: Any, x: Any, residual: Any, weight: Any) -> Any:

@@ -8,6 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
+from greenfast.runtime.bad_arguments import require_right_kinds
 from greenfast.runtime.calls import Prepared, Refused, run
 from greenfast.runtime.fallbacks import tell, torch_linear
 from greenfast.runtime.signatures import activation_option, linear_call, linear_tensors, served
@@ -59,26 +60,31 @@ def linear(
     """
     if _is_compiling():
         return _traced(LinearArguments(x, weight, bias, activation, residual))
-    given: tuple[Any, ...]
-    if bias is None:
-        given = (x, weight) if residual is None else (x, weight, residual)
-    else:
-        given = (x, weight, bias) if residual is None else (x, weight, bias, residual)
-    options = activation, bias is None, residual is None
-    last = _last[0]
-    if last.options == options and last.same(*given):
-        result = _launched(last, x, weight, bias, residual)
-        if result is not None:
-            return result
-    known = _ready.get((options, layouts(given)))
-    if type(known) is Ready and all(type(tensor) in PLAIN for tensor in given):
-        graded = _grad_enabled() and any(tensor.requires_grad for tensor in given)
-        if not graded and not _autocast():
-            result = _launched(known, x, weight, bias, residual)
+    try:
+        given: tuple[Any, ...]
+        if bias is None:
+            given = (x, weight) if residual is None else (x, weight, residual)
+        else:
+            given = (x, weight, bias) if residual is None else (x, weight, bias, residual)
+        options = activation, bias is None, residual is None
+        last = _last[0]
+        if last.options == options and last.same(*given):
+            result = _launched(last, x, weight, bias, residual)
             if result is not None:
-                known.is_last(_last, given)
                 return result
-    return _first(LinearArguments(x, weight, bias, activation, residual), options, known)
+        known = _ready.get((options, layouts(given)))
+        if type(known) is Ready and all(type(tensor) in PLAIN for tensor in given):
+            graded = _grad_enabled() and any(tensor.requires_grad for tensor in given)
+            if not graded and not _autocast():
+                result = _launched(known, x, weight, bias, residual)
+                if result is not None:
+                    known.is_last(_last, given)
+                    return result
+        return _first(LinearArguments(x, weight, bias, activation, residual), options, known)
+    except Exception as error:
+        arguments = LinearArguments(x, weight, bias, activation, residual)
+        require_right_kinds("linear", error, arguments._asdict())
+        raise
 
 
 def _launched(ready: Any, x: Any, weight: Any, bias: Any, residual: Any) -> Any:

@@ -79,8 +79,11 @@ class Nothing:
 
 
 def layouts(a: Any, b: Any, c: Any) -> tuple[Any, ...]:
-    """The properties of three tensors, apart from their memory."""
-    return (
-        a.shape, b.shape, c.shape, a.stride(), b.stride(), c.stride(), a.dtype, b.dtype, c.dtype,
-        a.get_device(), b.get_device(), c.get_device(),
-    )  # fmt: skip
+    """The properties of three tensors, apart from their memory; () for nested and compressed ones."""
+    try:
+        return (
+            a.shape, b.shape, c.shape, a.stride(), b.stride(), c.stride(),
+            a.dtype, b.dtype, c.dtype, a.get_device(), b.get_device(), c.get_device(),
+        )  # fmt: skip
+    except RuntimeError:
+        return ()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import Fault, GreenfastError, SpecError, UsageError
-from greenfast.search.kernels.expressions import Expression, Value
+from greenfast.search.kernels.expressions import SM_COUNT, Expression, Value
 from greenfast.search.kernels.kernel_file import load_kernel
 from greenfast.search.kernels.mistakes import SpecErrors
 from greenfast.search.kernels.places import located
@@ -38,6 +38,8 @@ MOST_COMPILED = 6  # candidates of each template
 SEED = 0
 _PLACE = re.compile(r"(?P<file>[\w./-]+\.(?:toml|py|j2))(?::(?P<line>\d+))?")
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_COMPILER_LINE = re.compile(r"(?P<file>[\w./-]+\.j2)\((?P<line>\d+)\): (?P<message>.*)", re.DOTALL)
+_FILLED = re.compile(r"\{(\w+)\}")  # in an author's sentence
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 
 
@@ -84,6 +86,8 @@ def lint_kernel(
     ]
     problems += _workload_problems(kernel)
     problems += _unused(kernel)
+    problems += _unknown_in_sentences(kernel)
+    problems += _unsupported(kernel)
     for template in kernel.templates:
         problems += _template_problems(kernel, template, include_dirs, device, toolchain)
     problems += _reference_problems(kernel, device)
@@ -178,6 +182,40 @@ def _unused(kernel: KernelSpec) -> Iterator[Problem]:
     for dim in kernel.dims:
         if dim.name not in shapes | scalars | texts:
             yield _unused_problem(kernel, f"{kernel.name}/kernel.toml", "dims", dim.name)
+
+
+def _unknown_in_sentences(kernel: KernelSpec) -> Iterator[Problem]:
+    """Names in braces that no value takes the place of, in the `because` of a constraint."""
+    compiled = {option.name for option in kernel.options} | {SM_COUNT}
+    compiled |= {dim.name for dim in kernel.dims if dim.time == "compile"}
+    for template in kernel.templates:
+        known = compiled | {parameter.name for parameter in template.parameters}
+        known |= {name for name, _ in template.locals}
+        for number, constraint in enumerate(template.constraints, 1):
+            for name in sorted(set(_FILLED.findall(constraint.because)) - known):
+                error = SpecError(
+                    f"{kernel.name}/{template.name}.toml, [[constraints]] {number}, because: "
+                    f"{{{name}}} is no value of a candidate",
+                    code="unknown_name",
+                    mend="known: " + ", ".join(sorted(known)),
+                )
+                yield problem_of(located(error, kernel.folder))
+
+
+def _unsupported(kernel: KernelSpec) -> Iterator[Problem]:
+    """Values that `supports` lists and that the kernel's option does not have."""
+    options = {option.name: option.values for option in kernel.options}
+    for template in kernel.templates:
+        for name, values in template.supports:
+            for value in values:
+                if name in options and value not in options[name]:
+                    error = SpecError(
+                        f"{kernel.name}/{template.name}.toml, [supports], {name}: {value!r} is no "
+                        "value of the option in kernel.toml",
+                        code="bad_spec",
+                        mend="known: " + ", ".join(options[name]),
+                    )
+                    yield problem_of(located(error, kernel.folder))
 
 
 def _names_beside_templates(kernel: KernelSpec) -> set[str]:
@@ -379,6 +417,10 @@ def _signature_problem(
     arch = device.compiled_arch(specific=source.arch_specific)
     compiled = toolchain.compile(source, arch)
     if isinstance(compiled, CompileFailed):
+        if said := _COMPILER_LINE.match(compiled.sentence):
+            place = file_line(said["file"], int(said["line"]))
+            sentence = f"{place}: {said['message']}"
+            return Problem(said["file"], int(said["line"]), "compile_error", sentence)
         return Problem(text_file, 0, "compile_error", f"{text_file}: {compiled.sentence}")
     passed = passed_arguments(kernel, template, dict(values), False)
     fault = signature_fault(source.entries, passed, compiled.ptx, template.name)

@@ -32,9 +32,11 @@ from greenfast.search.text import one_line
 from greenfast.search.verdict import Reason
 
 TARGET = "emulator:h200"
+_FIRST_INCLUDES = re.compile(r"(?:(?:[ \t]*(?://[^\n]*)?\n)*[ \t]*#[ \t]*include[ \t]*<[^\n]*\n)*")
 MENDS = {
     Reason.TIMEOUT: "take smaller sizes, or compute the outputs with NumPy",
-    Reason.OUT_OF_BOUNDS: "correct the plain kernel, or remove the checks of such sizes from "
+    Reason.OUT_OF_BOUNDS: "correct the plain kernel; or, where it uses an input as an index, let "
+    "make_inputs of reference.py draw valid ones; or remove the checks of such sizes from "
     "kernel.toml",
 }
 
@@ -240,9 +242,15 @@ def _target() -> Runner:
 
 def with_defines(text: str, defines: Mapping[str, object]) -> str:
     """The text with a #define for each name; its own #define of a name is replaced."""
-    return "".join(
-        f"#define {name} {value}\n" for name, value in defines.items()
-    ) + own_defines_off(text, defines)
+    lines = "".join(f"#define {name} {value}\n" for name, value in defines.items())
+    text = own_defines_off(text, defines)
+    after = behind_includes(text)
+    return text[:after] + lines + text[after:]
+
+
+def behind_includes(text: str) -> int:
+    """Where the includes that a text begins with end: a macro may mean another thing in them."""
+    return _FIRST_INCLUDES.match(text).end()  # type: ignore[union-attr]
 
 
 def own_defines_off(text: str, names: Container[str]) -> str:

@@ -61,6 +61,9 @@ def read_author_file(path: Path, shown_as: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
+_AT_LINE = re.compile(r" \(at line (?P<line>\d+), column \d+\)\Z")
+
+
 def parsed_toml(text: str, shown_as: str) -> dict[str, Any]:
     """The tables of a TOML text; SpecError when it is invalid or exceeds the limits."""
     bare = _LITERAL.sub('""', text)
@@ -70,7 +73,10 @@ def parsed_toml(text: str, shown_as: str) -> dict[str, Any]:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise SpecError(f"{shown_as}: not valid TOML: {reason}", code="bad_toml") from error
+        place = shown_as
+        if at := _AT_LINE.search(reason):
+            place, reason = f"{shown_as}:{at['line']}", reason[: at.start()]
+        raise SpecError(f"{place}: not valid TOML: {reason}", code="bad_toml") from error
     _check_values(tables, shown_as)
     return tables
 

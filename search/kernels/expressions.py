@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -73,6 +74,22 @@ _NODES = (
 )
 _ALLOWED = "arithmetic, comparisons, and/or/not, 'a if b else c', and the functions " + ", ".join(
     sorted(_FUNCTIONS)
+)
+
+
+_SIGNS = {
+    "BitXor": "^", "BitAnd": "&", "BitOr": "|", "Invert": "~", "LShift": "<<", "RShift": ">>",
+    "Subscript": "[...]", "Attribute": "a dot in a name", "MatMult": "@", "NamedExpr": ":=",
+}  # fmt: skip
+_OF_C = (
+    (r"&&", "&&", "and"),
+    (r"\|\|", "||", "or"),
+    (r"!(?!=)", "!", "not"),
+    (r"\?", "c ? a : b", "a if c else b"),
+    (r"(?<![=!<>:])=(?!=)", "=", "== in a comparison"),
+    (r"\^", "^", "** for a power"),
+    (r"<<", "1 << n", "2**n, with a number for n"),
+    (r"\b(?:ceil|floor)\s*\(", "ceil(a / b) or floor(a / b)", "ceil_div(a, b) or a // b"),
 )
 
 
@@ -145,11 +162,25 @@ def expression(text: str | int | float | bool, where: str) -> Expression:
     try:
         checked = _checked(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise SpecError(f"{where}: {text!r} is not an expression", code="bad_expression") from error
+        raise SpecError(
+            f"{where}: {text!r} is not an expression",
+            code="bad_expression",
+            mend=_in_python(text) or f"it may hold {_ALLOWED}",
+        ) from error
     if checked.refusal:
         message = f"{where}: {checked.refusal} in {text!r}"
-        raise SpecError(message, code="bad_expression", mend=_ALLOWED)
+        mend = _in_python(text) or f"it may hold {_ALLOWED}"
+        raise SpecError(message, code="bad_expression", mend=mend)
     return Expression(text, checked.names, where)
+
+
+def _in_python(text: str) -> str:
+    """How Python writes what the text has in C's way; empty where it has nothing of that."""
+    return "; ".join(
+        f"{wrong.strip()} is written {right}"
+        for pattern, wrong, right in _OF_C
+        if re.search(pattern, text)
+    )
 
 
 @dataclass(frozen=True)
@@ -197,13 +228,14 @@ def computed_size(
     if default.text.strip(" ()") in default.names or any(name in each.names for each in conditions):
         return None
     condition = expression(f"{name} == ({default.text})", default.where)
-    return condition, f"{name}={{{name}}} does not follow from {default.text}; leave {name} out"
+    return condition, f"{name}={{{name}}} must be {default.text}; a workload may leave {name} out"
 
 
 def _refusal(node: ast.AST) -> str:
     """The reason why an expression must not contain this node; empty when it may."""
     if not isinstance(node, _NODES):
-        return f"{type(node).__name__} is not allowed"
+        name = type(node).__name__
+        return f"{_SIGNS.get(name, name)} is not allowed"
     if isinstance(node, ast.Call) and (
         not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTIONS or node.keywords
     ):

@@ -235,7 +235,7 @@ def _check_consistent(kernel: KernelSpec, where: str) -> None:
     try:
         kernel.preset(kernel.baseline)
     except UsageError as error:
-        raise SpecError(f"{where}: the baseline: {error}", code="bad_spec") from error
+        raise SpecError(f"{where}, baseline: {error}", code="bad_spec") from error
 
 
 def _options(table: Table, mistakes: Mistakes) -> tuple[Option, ...]:

@@ -21,6 +21,7 @@ _PLACE = re.compile(r"(?P<file>[\w.-]+/[\w.-]+\.toml)(?P<rest>[,:].*)\Z", re.DOT
 _TABLE = re.compile(r", (?:\[\[(?P<array>\w+)\]\] (?P<number>\d+)|\[(?P<name>[\w.]+)\])")
 _WORD = re.compile(r"(?:, |: | )'?(?P<word>\w+)'?")
 _UNKNOWN = re.compile(r": unknown (?:key|dim|option) '?(?P<word>\w+)")
+_MEANT = re.compile(r"mean it by '(?P<word>\w+)'")  # in the place of a key that is missing
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"""'
     r"|'''.*?'''"
@@ -44,7 +45,10 @@ def located(error: SpecError, folder: Path) -> SpecError:
         text = read_author_file(folder / match["file"].split("/")[1], match["file"])
     except GreenfastError:
         return error
-    line = _line(match["rest"], key_lines(text))
+    lines = key_lines(text)
+    line = _line(match["rest"], lines)
+    if line is None and (meant := _MEANT.search(error.mend)):
+        line = lines.get((meant["word"],))
     if line is None:
         return error
     located_error = SpecError(
@@ -66,9 +70,12 @@ def _line(rest: str, lines: dict[Key, int]) -> int | None:
         )
     for pattern in (_UNKNOWN, _WORD):
         while word := pattern.match(rest):
-            if (*key, word["word"]) not in lines:
+            here = (*key, word["word"])
+            if here not in lines:
+                if (*here, 0) in lines:  # an array of tables
+                    key = (*here, 0)
                 break
-            key, rest = (*key, word["word"]), rest[word.end() :]
+            key, rest = here, rest[word.end() :]
     while key and key not in lines:
         key = key[:-1]
     return lines[key] if key else None

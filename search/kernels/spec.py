@@ -359,7 +359,14 @@ class KernelSpec:
             raise UsageError(
                 f"{reference!r} does not name a preset",
                 code="bad_preset",
-                mend="write template:preset, for example " + self.baseline,
+                mend="write TEMPLATE:PRESET, for example "
+                + next(
+                    f"{template.name}:{preset.name}"
+                    for template in self.templates
+                    for preset in template.presets[:1]
+                )
+                if any(template.presets for template in self.templates)
+                else "no template has a preset",
             )
         template = self.template(template_name)
         return template, template.preset(preset_name)

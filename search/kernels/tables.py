@@ -10,6 +10,7 @@ from typing import Any
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.author_files import parsed_toml, read_author_file
 from greenfast.search.kernels.expressions import SM_COUNT, Expression, expression
+from greenfast.search.text import shortened
 
 # Begins the names that `greenfast check` gives to kernels of any spelling (ns::foo<float, 4>). They
 # are references to functions, so that the emulator does not compare them with a symbol.
@@ -95,7 +96,13 @@ class Table:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             names = " or ".join(each.__name__ for each in kinds)
-            raise SpecError(f"{self.where}: {key} must be {names}, not {value!r}", code="bad_spec")
+            is_table = isinstance(value, dict)
+            shown = "a table" if is_table else shortened(repr(value), 60)
+            raise SpecError(
+                f"{self.where}: {key} must be {names}, not {shown}",
+                code="bad_spec",
+                mend=f"write [[{key}]] for a list of tables" if is_table and list in kinds else "",
+            )
         return value
 
     def one_of(self, key: str, choices: tuple[str, ...], default: Any = _REQUIRED) -> str:
@@ -152,8 +159,10 @@ class Table:
         """Refuse unread keys, so that a misspelt key does not go unnoticed."""
         extra = sorted(set(self._data) - self._read)
         if extra:
+            close = get_close_matches(extra[0], self._read, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
             raise SpecError(
                 f"{self.where}: unknown key {extra[0]!r}",
                 code="unknown_key",
-                mend="known: " + ", ".join(sorted(self._read)),
+                mend=f"{hint}known: " + ", ".join(sorted(self._read)),
             )

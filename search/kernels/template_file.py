@@ -36,6 +36,7 @@ from greenfast.search.kernels.tensor_map_spec import (
     read_tensor_maps,
 )
 from greenfast.search.kernels.workloads import Dim, Option
+from greenfast.search.text import shortened
 
 TMA_SM = 90  # PTX ISA, "cp.async.bulk.tensor" and ".target": both need sm_90 or later
 
@@ -368,9 +369,17 @@ def _preset(name: str, table: Table, parameters: tuple[Parameter, ...]) -> Prese
     given = dict(table.table("parameters").items())
     by_name = {parameter.name: parameter for parameter in parameters}
     for key, value in given.items():
-        if key not in by_name or value not in by_name[key].values:
+        if key not in by_name:
             raise SpecError(
-                f"{table.where}: {key} = {value!r} is not a value of this template", code="bad_spec"
+                f"{table.where}: {key!r} is not a parameter of this template",
+                code="bad_spec",
+                mend="known: " + ", ".join(by_name),
+            )
+        if value not in by_name[key].values:
+            raise SpecError(
+                f"{table.where}: {key} = {value!r} is not among the parameter's values",
+                code="bad_spec",
+                mend="known: " + shortened(", ".join(map(str, by_name[key].values)), 200),
             )
     preset = Preset(
         checked_name(name, table.where),

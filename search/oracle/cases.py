@@ -94,7 +94,8 @@ def _sized(
     for check in kernel.checks:
         if check.when is not None and not check.when(values):
             continue
-        where = f"{kernel.name}/kernel.toml, check {check.name}"
+        number = kernel.checks.index(check) + 1
+        where = f"{kernel.name}/kernel.toml, [[checks]] {number}, {check.name}"
         sizes = {name: size.whole(values) for name, size in check.dims}
         dims = complete_dims({**sizes, **baked}, kernel.dims, where)
         _require_possible(kernel, dims, options, where)
@@ -113,8 +114,13 @@ def _sized(
 
 
 def _require_possible(kernel: KernelSpec, dims: Items, options: Items, where: str) -> None:
-    if any(int(size) < 0 for _, size in dims):
-        raise SpecError(f"{where}: a negative size", code="bad_spec")
+    if negative := next(((name, size) for name, size in dims if int(size) < 0), None):
+        name, size = negative
+        raise SpecError(
+            f"{where}: the size {name} is negative, {size}, for a candidate with small tiles",
+            code="bad_spec",
+            mend="make it positive for every value of the tiles, for example with max(1, ...)",
+        )
     if (elements := _elements(kernel, dict(dims))) > MOST_CHECK_ELEMENTS:
         raise SpecError(
             f"{where}: tensors of {elements:,} elements; a check has at most "

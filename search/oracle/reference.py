@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 import types
 from collections import OrderedDict
@@ -369,7 +370,7 @@ def _checked(
         if argument.kind == "output":
             fields, fault = output_fields(argument, arrays, _shape(argument, case))
             if fault:
-                raise _failed(kernel, f"case {case.label}: {fault}")
+                raise _failed(kernel, "reference", f"case {case.label}: {fault}")
             outputs[argument.name] = Expected(**fields)  # type: ignore[arg-type]
     return CaseData(inputs, outputs)
 
@@ -381,7 +382,7 @@ def _require_inputs(kernel: KernelSpec, case: Case, inputs: Any) -> None:
             continue
         dtype = dict(case.options)["dtype"] if argument.dtype == "dtype" else argument.dtype
         if fault := input_fault(argument, inputs, _shape(argument, case), DTYPES[str(dtype)]):
-            raise _failed(kernel, f"case {case.label}: {fault}")
+            raise _failed(kernel, "make_inputs", f"case {case.label}: {fault}")
 
 
 def _shape(argument: Argument, case: Case) -> tuple[int, ...]:
@@ -389,8 +390,12 @@ def _shape(argument: Argument, case: Case) -> tuple[int, ...]:
     return tuple(int(dims[dim]) for dim in argument.shape)
 
 
-def _failed(kernel: KernelSpec, sentence: str) -> SpecError:
-    return SpecError(f"{kernel.name}/reference.py: {sentence}", code="reference_failed")
+def _failed(kernel: KernelSpec, function: str, sentence: str) -> SpecError:
+    """A fault of what a function of reference.py returns."""
+    place, text = f"{kernel.name}/reference.py", kernel.reference_text
+    if defined := re.search(rf"^def {function}\b", text, re.MULTILINE):
+        place += f":{text.count(chr(10), 0, defined.start()) + 1}"
+    return SpecError(f"{place}: {sentence}", code="reference_failed")
 
 
 def _raised(kernel: KernelSpec, case: Case, error: BaseException) -> SpecError:

@@ -53,9 +53,15 @@ def check_functions(module: types.ModuleType, file: str) -> None:
 def check_named_function(module: types.ModuleType, function: str, file: str) -> None:
     """SpecError when a module of the author's lacks the function that reference_uses names."""
     if not callable(getattr(module, function, None)):
+        known = [
+            name
+            for name, value in vars(module).items()
+            if inspect.isfunction(value) and value.__module__ == module.__name__
+        ]
         raise SpecError(
             f"{file} has no function {function}, which reference_uses in kernel.toml names",
             code="reference_failed",
+            mend="known: " + (", ".join(each for each in known if each[0] != "_") or "none"),
         )
 
 
@@ -85,12 +91,12 @@ def input_fault(argument: Argument, inputs: Any, shape: tuple[int, ...], dtype: 
         return f"make_inputs returns {_shown(array)} for {argument.name}, and it must be an array"
     if array.shape != shape:
         return (
-            f"make_inputs gives {argument.name} another shape: {array.shape}, and kernel.toml "
+            f"make_inputs gives {argument.name!r} another shape: {array.shape}, and kernel.toml "
             f"says [{', '.join(argument.shape)}], which is {shape} here"
         )
     if array.dtype != dtype:
         return (
-            f"make_inputs gives {argument.name} the type {array.dtype}, and kernel.toml says "
+            f"make_inputs gives {argument.name!r} the type {array.dtype}, and kernel.toml says "
             f"{dtype}: convert it with .astype"
         )
     return ""

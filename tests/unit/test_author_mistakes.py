@@ -68,6 +68,17 @@ A_SHAPE = 'shape = ["M", "N"]\ncontiguous = true                            # no
         ("kernel.toml", "N = { time", "N = { values = ['4'], time", "N = { time", "whole numbers"),
         ("kernel.toml", '"tile - 1" }', '"tiel - 1" }', 'M = "3"', "unknown name 'tiel'"),
         ("kernel.toml", ', N = "tile - 1" }', " }", "[[checks]]\nname = \"tile_less", "of N"),
+        ("kernel.toml", '"block:plain"', '"block:fast"', "baseline", "unknown preset 'fast'"),
+        ("kernel.toml", '"block:plain"', '"block"', "baseline", "for example block:plain"),
+        ("kernel.toml", "baseline =", "base_line =", "baseline", "'baseline' is missing"),
+        ("kernel.toml", '"2 * M * N"', '"M && N"', "flop =", "&& is written and"),
+        ("kernel.toml", '"2 * M * N"', '"M^2"', "flop =", "'M^2' (^ is written **"),
+        ("kernel.toml", "dims = { M = 256, N = 1024 }", "dims = { M = 256", "dims = { M = 256",
+         "not valid TOML"),
+        ("block.toml", "[[launches]]", "[[launchs]]", "[[launches]]", "did you mean 'launches'?"),
+        ("block.toml", "[[launches]]", "[launches]", "[[launches]]", "write [[launches]]"),
+        ("block.toml", "parameters = { }", "parameters = { thread = 64 }", "[presets.plain]",
+         "known: threads, unroll"),
         ("block.toml", "default = 128", "default = 100", "default = 128", "100 is not among"),
         ("block.toml", "warps = ", "threads = ", "warps = ", "has this name"),
         ("block.toml", 'grid = ["M"', 'grid = ["rows"', "grid = ", "unknown name 'rows'"),
@@ -81,7 +92,7 @@ def test_a_mistake_is_told_with_its_line(edited, file, old, new, line, sentence)
         0
     ]
     assert sentence in str(first)
-    number = int(first.message.removeprefix(f"vecsum/{file}:").partition(",")[0])
+    number = int(first.message.removeprefix(f"vecsum/{file}:").replace(":", ",").partition(",")[0])
     assert abs(number - line_of(file, line)) <= 4 and "\n" not in str(first)
 
 
@@ -140,7 +151,7 @@ def test_a_bad_workload_disables_no_other(edited, old, new, sentence):
         ("return {\n", "return [] and {\n", "must return a dict"),
         ('return {"a": stored', 'return {"A": stored', "make_inputs returns no a"),
         ('"a": stored(a, options["dtype"])', '"a": a', "the type float64"),
-        ('"a": stored(a, options["dtype"])', '"a": stored(a[:1], options["dtype"])', "gives a"),
+        ('"a": stored(a, options["dtype"])', '"a": stored(a[:1], options["dtype"])', "gives 'a'"),
         ("c, sizes = a + b", "c, sizes = a + b / nothing",
          "reference.py:27: case odd (M=37 N=1001): NameError"),
         ("import numpy as np", "import numpi as np", "reference.py:5 does not load: Mod"),

@@ -47,7 +47,7 @@ from greenfast.search.space.space import Space, device_refusal
             "right.toml",
             "parameters = {}",
             "parameters = { threads = 33 }",
-            "threads = 33 is not a value",
+            "threads = 33 is not among the parameter's values",
         ),
         ("right.toml", 'grid = ["ceil_div', 'grid = ["ceil', "unknown function"),
         ("right.toml", ', "1", "1"]\nblock', ', "1"]\nblock', "grid needs three expressions"),

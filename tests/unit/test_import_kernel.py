@@ -56,6 +56,8 @@ def run(tmp_path, monkeypatch, artifacts, capsys):
 
 
 def test_a_plain_file_becomes_a_kernel_with_its_defines_as_parameters(run):
+    text = SAXPY.replace("float a)", "float a = 1.0f)")  # a launch passes it all the same
+    Path("saxpy.cu").write_text(f"#include <cuda_fp16.h>\n{text}")
     code, out, _ = run("import", "saxpy.cu", *TUNE, *ARGUMENTS,
                        "--restrict", "block_size_x*per_thread<=256", "--json")  # fmt: skip
     assert code == 0 and len(json.loads(out)["files"]) == 4
@@ -68,7 +70,8 @@ def test_a_plain_file_becomes_a_kernel_with_its_defines_as_parameters(run):
         template, candidate.parameters, (), device("h200")
     ), Catalogue.from_environment().include_dirs)  # fmt: skip
     assert isinstance(source, RenderedSource)
-    assert "#define block_size_x 128\n#define per_thread 2\n" in source.text
+    assert "<cuda_fp16.h>\n#define block_size_x 128\n#define per_thread 2\n" in source.text
+    assert "float a)" in source.text and [name for name, _ in kernel.constants] == ["a"]
     assert 'extern "C" __global__ void saxpy(' in source.text
     assert "{{ not Jinja }} {% nor this %}" in source.text
     assert source.text.count("#define per_thread") == 2  # the second is in a comment
@@ -145,10 +148,11 @@ def test_an_imported_kernel_is_linted_searched_and_tells_its_truth(run):
         ((*TUNE, *ARGUMENTS, "--tune", "blok_size_x=64"), "did you mean block_size_x?"),
         ((*TUNE, *ARGUMENTS, "--restrict", "block_size_y < 3"), "which is not a parameter"),
         ((*TUNE, *ARGUMENTS, "--restrict", "__import__('os')"), "unknown function"),
-        ((*TUNE, *ARGUMENTS, "--grid", "(1).real"), "Attribute is not allowed"),
+        ((*TUNE, *ARGUMENTS, "--grid", "(1).real"), "a dot in a name is not allowed"),
         ((*TUNE, *ARGUMENTS, "--name", "../up"), "names are small letters"),
         ((*TUNE, *ARGUMENTS, "--entry", "other"), "known: saxpy"),
-        ((*TUNE, *ARGUMENTS, "--entry", "saxpy<float>"), "an instance of a C++ template"),
+        ((*TUNE, *ARGUMENTS, "--entry", "saxpy<float>"), "saxpy is not a template"),
+        ((*TUNE, *ARGUMENTS, "--entry", "sax py"), "is not the name of a kernel"),
         ((*TUNE, "--arg", "x:float32[m + 1]", *ARGUMENTS[2:]), "expression over scalars"),
         ((*TUNE, "--arg", "x:float32[n - 1000]", *ARGUMENTS[2:]), "the size n - 1000 is 0"),
         ((*TUNE, "--arg", "x:float32[2 * (n]", *ARGUMENTS[2:]), "is not an expression"),
@@ -181,7 +185,11 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(run, arguments, senten
         ("// __global__", "{% endraw %}", "which a template cannot hold"),
         ("// __global__", "// {%+  endraw %}{{ 7 * 7 }}{% raw %}", "which a template cannot hold"),
         ("// __global__", '{% include "gemm/wgmma/pipe.cu.j2" %}', "which a template cannot hold"),
-        ("__global__ void saxpy", "template <int N>\n__global__ void saxpy", "a template of C++"),
+        (
+            "__global__ void saxpy",
+            "template <int N>\n__global__ void saxpy",
+            "is a template <int N>",
+        ),
         ("__global__ void saxpy", "void saxpy", "has 0 __global__ functions"),
         ("float *y", "float **y", "a launch passes pointers to tensors and numbers"),
     ],

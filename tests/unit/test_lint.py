@@ -41,6 +41,12 @@ UNUSED = '[parameters.unused]\ntype = "bool"\ndefault = false\n\n# Values made o
     [
         ([], [], ""),
         ([("block.toml", "# Values made of", UNUSED)], ["unused_parameter"], "parameter unused"),
+        ([("block.toml", "{threads} threads", "{thread} threads")], ["unknown_name"], "is no val"),
+        (
+            [("block.toml", "# Values made of", '[supports]\ndtype = ["fp16", "half"]\n\n#')],
+            ["bad_spec"],
+            "'half' is no value of the option",
+        ),
         (
             [("block.toml", 'warps = "threads // 32"', 'warps = "threads // 32"\nidle = "1"')],
             ["unused_local"],

@@ -107,7 +107,7 @@ def test_a_text_without_end_is_stopped(broken_kernel):
 
 def test_an_unknown_header_is_the_authors_error(broken_kernel):
     with pytest.raises(
-        SpecError, match=r"axpy/right.cu.j2: line 5: the header 'gf/dtipe.cuh' does not exist"
+        SpecError, match=r"axpy/right.cu.j2:5: the header 'gf/dtipe.cuh' does not exist"
     ):
         _render(broken_kernel("right.cu.j2", "gf/dtype.cuh", "gf/dtipe.cuh"), "axpy", "right:plain")
 

@@ -321,6 +321,12 @@ def test_explain_tells_the_rule_the_measurement_and_the_way_back():
         greenfast.explain("attention", B=1, H=1, D=64)
     with pytest.raises(UsageError, match="unknown operation 'softmax'"):
         greenfast.explain("softmax")
+    for activation in ("relu", ["relu"]):
+        with pytest.raises(UsageError, match="activation") as refused:
+            greenfast.explain("linear", M=8, N=64, K=64, activation=activation)
+        assert refused.value.code == "bad_activation"
+    with pytest.raises(UsageError, match="attention has no mask 'left'"):
+        greenfast.explain("attention", B=1, H=1, S_q=8, D=64, mask="left")
 
 
 @pytest.mark.parametrize("gpu", ["h200", "h100"])

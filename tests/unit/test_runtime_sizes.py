@@ -9,7 +9,7 @@ import pytest
 
 from greenfast.app.cli.new import kernel_files_of
 from greenfast.runtime import cpp_header
-from greenfast.runtime.operation import read_operation
+from greenfast.runtime.operation import completed, read_operation
 from greenfast.runtime.program import TensorFacts, complete_sizes
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.catalogue import load_kernel
@@ -51,12 +51,25 @@ def test_a_size_that_kernel_toml_computes_is_not_another(tmp_path):
     operation = read_operation(files["kernel.toml"].encode())
     ((condition, because),) = operation.requirements
     assert condition({"M": 16, "N": 8}) and not condition({"M": 4, "N": 8})
-    assert because == "N={N} does not follow from M // 2; leave N out"
+    assert because == "N={N} must be M // 2; a workload may leave N out"
     assert "if (!((N == floor_div(M, 2LL))))\n        return false;" in cpp_header._fits(operation)
     for name, text in files.items():
         (tmp_path / "vecsum" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "vecsum" / name).write_text(text)
     kernel = load_kernel(tmp_path / "vecsum")
     assert dict(kernel.workload_form.workload({"M": 16}, where="it").dims)["N"] == 8
-    with pytest.raises(UsageError, match="N=9 does not follow from M // 2"):
+    with pytest.raises(UsageError, match="N=9 must be M // 2"):
         kernel.workload_form.workload({"M": 16, "N": 9}, where="it")
+
+
+@pytest.mark.parametrize(
+    ("default", "size", "rows"),
+    [("M + 1", 8, 7), ("M - 2", 8, 10), ("4 * M", 8, 2), ("M * 4", 8, 2), ("4 * M", 9, None)],
+)
+def test_a_size_follows_from_one_that_is_computed_from_it(default, size, rows):
+    """As the rows of a sparse matrix from its offsets."""
+    text = kernel_files_of("vecsum")["kernel.toml"].replace(
+        'N = { time = "run", ', f'N = {{ time = "run", default = "{default}", '
+    )
+    values = completed(read_operation(text.encode()), {"N": size})
+    assert values.get("M") == rows

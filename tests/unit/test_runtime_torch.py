@@ -532,3 +532,65 @@ def test_what_no_kernel_serves_falls_back_in_every_library_with_one_line(stub, m
     with pytest.raises(UsageError, match="out cannot be written"):
         greenfast.attention(*arrays, out=tensors[0])
     assert stub.launches() == []
+
+
+def attention_of(**changed):
+    q, k, v = inputs()
+    return greenfast.attention(**{"q": q, "k": k, "v": v, **changed})
+
+
+def linear_of(**changed):
+    x, weight = torch.randn(4, 8), torch.randn(6, 8)
+    return greenfast.linear(**{"x": x, "weight": weight, **changed})
+
+
+def rms_norm_of(**changed):
+    return greenfast.rms_norm(**{"x": torch.ones(2, 8), "weight": torch.ones(8), **changed})
+
+
+@pytest.mark.parametrize(
+    ("call", "changed", "code"),
+    [
+        (attention_of, {"q": None}, "not_a_tensor"),
+        (attention_of, {"q": torch.Tensor}, "not_a_tensor"),
+        (attention_of, {"q": np.zeros((2, 3), "M8[D]")}, "not_a_tensor"),
+        (attention_of, {"k": [[1.0]]}, "not_a_tensor"),
+        (attention_of, {"v": np.zeros((2, 8, 256, 64), "float32")}, "bad_call"),  # of NumPy alone
+        # PyTorch 2.13 ends the process on an array with negative strides.
+        (attention_of, {"q": np.zeros((2, 3, 4, 8), "float32")[::-1]}, "bad_strides"),
+        (attention_of, {"attn_mask": "causal"}, "not_a_tensor"),
+        (attention_of, {"scale": [0.5]}, "bad_call"),
+        (attention_of, {"scale": 10**400}, "bad_call"),
+        (attention_of, {"is_causal": torch.tensor([True, False])}, "bad_call"),
+        (attention_of, {"mask": ["none"]}, "bad_mask"),
+        (linear_of, {"activation": ["relu"]}, "bad_activation"),
+        (linear_of, {"activation": "relu"}, "bad_activation"),
+        (linear_of, {"weight": None}, "not_a_tensor"),
+        (rms_norm_of, {"eps": "small"}, "bad_call"),
+        (rms_norm_of, {"residual": "x"}, "not_a_tensor"),
+    ],
+)
+def test_an_argument_of_a_wrong_kind_is_named_with_a_code(stub, call, changed, code):
+    with pytest.raises(UsageError) as refused:
+        call(**changed)
+    assert refused.value.code == code and len(str(refused.value)) < 200
+    names = ("q", "k", "v") if call is attention_of else ("x", "weight")
+    given = dict.fromkeys(names, torch.ones(2, 2, 4, 8))
+    with pytest.raises(UsageError) as explained:
+        greenfast.explain(call.__name__.removesuffix("_of"), **{**given, **changed})
+    assert explained.value.code in (code, "bad_call")
+
+
+def test_a_scale_that_can_change_is_pytorchs(stub):
+    """A kept signature would not see the change."""
+    q, k, v = inputs()
+    scale = torch.tensor(0.5)
+    first = greenfast.attention(q, k, v, scale=scale)
+    scale.fill_(0.1)
+    second = greenfast.attention(q, k, v, scale=scale)
+    assert not stub.launches() and not torch.equal(first, second)
+
+
+def test_nested_tensors_are_pytorchs(stub):
+    nested = torch.nested.nested_tensor([torch.ones(2, 3, 8), torch.ones(2, 5, 8)])
+    assert greenfast.attention(nested, nested, nested).is_nested

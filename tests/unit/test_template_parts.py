@@ -301,7 +301,7 @@ def test_a_header_that_does_not_exist_is_placed_in_its_part(parted):
     where = line_of(catalogue, "gf/none.cuh")
     with pytest.raises(
         SpecError,
-        match=f"{where.file}: line {where.number}: the header 'gf/none.cuh' does not exist",
+        match=f"{where.file}:{where.number}: the header 'gf/none.cuh' does not exist",
     ):
         rendered(catalogue)
 
