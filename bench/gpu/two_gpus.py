@@ -1,15 +1,17 @@
 """The same search on one GPU and on several GPUs of a machine: rates, idle shares, a killed child.
 
-    python -m bench.gpu.two_gpus OUT.json [--seconds 120] [--gpus 0,1] [--strategy evolution]
+    python -m bench.gpu.two_gpus OUT.json [--seconds 120] [--gpus 0,1] [--also all]
+                                 [--strategy evolution]
                                  [--workload mission] [--long-workload VALUES] [--no-killed]
                                  [--switch-ms 5]
 
 Each search has the same plan, seed and window, and compiles into a folder of its own. The search on
 several GPUs runs before the one on a single GPU, so caches of the operating system favour the
-latter. In a third search SIGKILL ends the measuring child of the last GPU half-way. The result's
-`long` holds two more searches, of a workload that keeps a GPU busy for so long that it is the limit
-and not the processors (`--long-workload ""`: none). Preparing the emulator and the children takes
-up to a minute more than --seconds. The file is written after each workload.
+latter. `--also` adds a search on other GPUs of the machine. In one more search SIGKILL ends the
+measuring child of the last GPU half-way. The result's `long` holds searches of a workload that
+keeps a GPU busy for so long that it is the limit and not the processors (`--long-workload ""`:
+none). Preparing the emulator and the children takes up to a minute more than --seconds. The file
+is written after each workload.
 """
 
 from __future__ import annotations
@@ -90,13 +92,13 @@ def main() -> None:
         setting = with_checker(catalogue, request, 2 * usable_cores(), Path(folder))
         part_s = options.seconds / _parts(options)
         try:
-            result = measured(setting, options.gpus, part_s, killed=options.killed)
+            result = measured(setting, options.gpus, options.also, part_s, killed=options.killed)
             write_json(options.out, result)
             if options.long_workload:
                 long = replace(
                     setting, request={**setting.request, "workloads": (options.long_workload,)}
                 )
-                result["long"] = measured(long, options.gpus, part_s, killed=False)
+                result["long"] = measured(long, options.gpus, options.also, part_s, killed=False)
                 del result["long"]["environment"]
         finally:
             if setting.checker is not None:
@@ -114,6 +116,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("--seconds", type=float, default=120.0, help="of all searches together")
     parser.add_argument("--gpus", default="0,1", help="numbers, or `all`")
+    parser.add_argument("--also", metavar="GPUS", help="of one more search on each workload")
     parser.add_argument("--strategy", default="evolution")
     parser.add_argument("--workload", default="mission")
     parser.add_argument("--long-workload", default=LONG_WORKLOAD, metavar="VALUES")
@@ -128,7 +131,7 @@ def _options() -> argparse.Namespace:
 
 def _parts(options: argparse.Namespace) -> float:
     """Parts of --seconds that all searches take together."""
-    whole = sum(SHARES.values())
+    whole = sum(SHARES.values()) + (SHARES["several"] if options.also else 0.0)
     return (
         whole
         - (0.0 if options.killed else SHARES["killed"])
@@ -154,7 +157,9 @@ def with_checker(
     return Setting(catalogue, request, checker, window)
 
 
-def measured(setting: Setting, gpus: str, part_s: float, *, killed: bool = True) -> Row:
+def measured(
+    setting: Setting, gpus: str, also: str | None, part_s: float, *, killed: bool = True
+) -> Row:
     """The result of all searches of a workload; `part_s`: of a part of SHARES."""
     one, several = f"cuda:{_first(gpus)}", f"cuda:{gpus}"
     share = {name: parts * part_s for name, parts in SHARES.items()}
@@ -162,14 +167,25 @@ def measured(setting: Setting, gpus: str, part_s: float, *, killed: bool = True)
     with_several = searched(setting, several, share["several"])
     alone = searched(setting, one, share["one"])
     searches = {"several": with_several, "one": alone}
+    if also:
+        searches["also"] = searched(setting, f"cuda:{also}", share["several"])
     if killed:
         searches["killed"] = searched(setting, several, share["killed"], kills=True)
-    rate, alone_rate = (each.row["trials_per_minute"] for each in (with_several, alone))
+
+    def gain(search: Searched) -> float | None:
+        alone_rate = alone.row["trials_per_minute"]
+        return round(search.row["trials_per_minute"] / alone_rate, 3) if alone_rate else None
+
     return {
         "environment": {**with_several.environment, "cores": usable_cores()},
         "plan": {**setting.request, "window": setting.window},
         "switch_ms": round(1e3 * sys.getswitchinterval(), 3),
-        "gain": round(rate / alone_rate, 3) if alone_rate else None,
+        "gain": gain(with_several),
+        "gains": {
+            search.row["target"]: gain(search)
+            for name, search in searches.items()
+            if name != "killed"
+        },
         "ratios": ratios_compared(with_several.trials, alone.trials),
         "rows": [{"search": name, **search.row} for name, search in searches.items()],
     }

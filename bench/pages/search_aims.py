@@ -11,13 +11,16 @@ from bench.pages.sections import rows, source_of, table
 from bench.results import Row, find_result
 
 QUALITY, RATE, TWO = "search_quality", "h200/search_rate", "h200/two_gpus"
-TWO_RESULTS = (TWO, "h100/two_gpus")
+TWO_RESULTS = (TWO, "h100/two_gpus", "h100/four_gpus")
 BOOKS = "bookkeeping"
-# Kernel Tuner's rate was measured on these templates, as far as there are results.
+# Kernel Tuner's rate was measured on these templates, as far as there are results. The first three
+# searches of ours had 75 candidates, so half of their time was the start.
 TUNER_RATES = (
     "h200/kernel_tuner_rate",
     "h200/kernel_tuner_rate_mma",
     "h200/kernel_tuner_rate_wmma",
+    "h100/kernel_tuner_rate_mma",
+    "h100/kernel_tuner_rate_wmma",
 )
 OURS, OTHERS = "evolution", "kernel_tuner "
 RECORDED = "-h200"  # ending of this repository's recordings
@@ -81,14 +84,18 @@ def _rates() -> Iterable[Line]:
     name = f"trials a minute, one H200, {_cores(RATE)} cores, first search of a process"
     yield _line(name, 1000.0, _fastest()["trials_per_minute"], RATE, least=True)
     for source, run in _two():
-        name = f"two GPUs against one, {_workload(run)}"
+        name = f"two GPUs against one, {_cores(source)} cores, {_workload(run)}"
         yield _line(name, 1.8, run["gain"], source, least=True)
 
 
 def _tuner() -> Iterable[Line]:
     for result in TUNER_RATES:
         if stored := find_result(result):
-            name = f"candidates a minute over Kernel Tuner's, template `{stored['template']}`"
+            ours = stored["rows"][1]["candidates"]
+            name = (
+                f"candidates a minute over Kernel Tuner's, template `{stored['template']}`, "
+                f"{_cores(result)} cores, {ours} candidates of ours"
+            )
             yield _line(name, 10.0, stored["ratio"], result, least=True)
 
 
@@ -96,7 +103,7 @@ def _idle() -> Iterable[Line]:
     yield _line("idle share of one GPU", 0.2, _largest_idle(_fastest()), RATE, least=False)
     for source, run in _two():
         (row,) = (row for row in run["rows"] if row["search"] == "several")
-        name = f"idle share of each of two GPUs, {_workload(run)}"
+        name = f"idle share of each of two GPUs, {_cores(source)} cores, {_workload(run)}"
         yield _line(name, 0.2, _largest_idle(row), source, least=False)
 
 
