@@ -25,7 +25,7 @@ from greenfast.search.oracle.reference_children import (
     ReferenceChildren,
     Work,
 )
-from greenfast.search.shipped import KERNEL_TEMPLATES
+from greenfast.search.shipped import ALBUM, KERNEL_TEMPLATES
 
 DEADLINE_VARIABLE = "GREENFAST_REFERENCE_DEADLINE_S"
 CHILDREN = 2  # as many as may compute in Python at once: search/compute_turns.py
@@ -127,8 +127,9 @@ def _memory() -> str:
 
 def _is_shipped(kernel: KernelSpec) -> bool:
     """Whether greenfast brings this text; also where a stored search has frozen it."""
-    try:
-        shipped = (KERNEL_TEMPLATES / kernel.folder.name / "reference.py").read_text("utf-8")
-    except OSError:
-        return False
-    return shipped == kernel.reference_text
+    for folder in (KERNEL_TEMPLATES, ALBUM):
+        with suppress(OSError):
+            path = folder / kernel.folder.name / "reference.py"
+            if path.read_text("utf-8") == kernel.reference_text:
+                return True
+    return False

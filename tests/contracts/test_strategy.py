@@ -18,6 +18,7 @@ from greenfast.search.strategies.base import Infeasible, Objective, Past, Propos
 from greenfast.search.strategies.nsga2 import POPULATION, OrderedParents
 
 DRIVEN_SEED = 11
+DRIVEN = 70  # proposals, more than the first generation of nsga2
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +39,11 @@ def large_spaces(catalogue):
 
 @pytest.fixture(scope="module")
 def driven(large_spaces):
-    """Strategy -> its first 120 proposals with the seed `DRIVEN_SEED`, which several tests read."""
+    """Strategy -> its first `DRIVEN` proposals with `DRIVEN_SEED`, which several tests read."""
 
     @cache
     def proposals(strategy_type):
-        return tuple(_drive(strategy_type("attention", large_spaces, [], DRIVEN_SEED), 120))
+        return tuple(_drive(strategy_type("attention", large_spaces, [], DRIVEN_SEED), DRIVEN))
 
     return proposals
 
@@ -83,7 +84,7 @@ def test_a_small_space_is_exhausted_without_repetition(strategy_type, small_spac
 
 def test_proposals_are_valid_new_and_from_all_templates(strategy_type, large_spaces, driven):
     proposals = driven(strategy_type)
-    assert len({proposal.candidate.digest for proposal in proposals}) == 120
+    assert len({proposal.candidate.digest for proposal in proposals}) == DRIVEN
     assert all(
         large_spaces[proposal.candidate.template].why_not(proposal.candidate.parameters) is None
         for proposal in proposals
@@ -296,13 +297,13 @@ def test_nsga2_names_parents_from_before_it_was_restored(large_spaces):
 
 def test_nsga2_chooses_as_optunas_own_sampler_does(large_spaces, monkeypatch):
     spaces = {"wmma": large_spaces["wmma"]}
-    ours = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 8), 120)
+    ours = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 8), DRIVEN)
     monkeypatch.setattr(
         STRATEGIES["nsga2"],
         "sampler",
         lambda self, seed: OrderedParents(seed=seed, population_size=POPULATION),
     )
-    optunas = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 8), 120)
+    optunas = _drive(STRATEGIES["nsga2"]("attention", spaces, [], 8), DRIVEN)
     assert [proposal.candidate.digest for proposal in ours] == [
         proposal.candidate.digest for proposal in optunas
     ]
