@@ -252,6 +252,7 @@ class TestCompletion:
         assert all("\t" not in text and "\n" not in text for _, text in completions(["s"]))
 
     def test_no_database_is_made_for_a_completion(self, here):
+        (here.data / "greenfast.sqlite3").unlink()
         assert completions(["show", ""]) == []
         assert not (here.data / "greenfast.sqlite3").exists()
 
