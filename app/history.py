@@ -114,7 +114,7 @@ def todays_checks(catalogue: Catalogue, kernel: KernelSpec) -> tuple[Check, ...]
 
 
 def kernel_today(catalogue: Catalogue, name: str) -> KernelSpec | None:
-    """The kernel on disk; None where it is gone or broken, which does not affect old searches."""
+    """The kernel on disk; None if it is gone or broken, which does not affect old searches."""
     try:
         return catalogue.kernel(name) if name in catalogue.names() else None
     except GreenfastError:
@@ -124,7 +124,7 @@ def kernel_today(catalogue: Catalogue, name: str) -> KernelSpec | None:
 def recheck_of(row: ChampionRow, kernel: KernelSpec | None) -> str:
     """Why a champion should be confirmed again, or that its last recheck failed.
 
-    Empty where it has passed all of today's checks.
+    Empty if it has passed all of today's checks.
     """
     if row.replaced_at is not None:
         return ""

@@ -79,7 +79,7 @@ class Settings:
     """Read once from the environment; command-line options override single settings."""
 
     data: Path = _setting(  # noqa: RUF009 (the call makes a dataclass field)
-        "GREENFAST_DATA", Path("greenfast-data"), Path, "folder that holds everything that is kept"
+        "GREENFAST_DATA", Path("greenfast-data"), Path, "folder for the database and the caches"
     )
     database_url: str = _setting(
         "GREENFAST_DATABASE_URL",
@@ -97,7 +97,7 @@ class Settings:
         "GREENFAST_DATABASE_CONNECT_S",
         DEFAULT_TIMEOUTS.connect_s,
         _seconds,
-        "seconds to wait for a connection to PostgreSQL, in whole seconds and at least 2",
+        "seconds to wait for a connection to PostgreSQL; whole seconds, at least 2",
     )
     database_statement_s: float = _setting(
         "GREENFAST_DATABASE_STATEMENT_S",
@@ -119,14 +119,14 @@ class Settings:
         "GREENFAST_SUBMIT_TOKEN",
         "",
         str,
-        "secret of clients that may submit sources, other than GREENFAST_TOKEN; without it, only a "
-        "service without tokens takes sources",
+        "secret of clients that may submit sources, not the same as GREENFAST_TOKEN; without it, "
+        "only a service without tokens takes sources",
     )
     accept_weak_sandbox: bool = _setting(
         "GREENFAST_ACCEPT_WEAK_SANDBOX",
         False,
         _yes,
-        "1: serve others also where the kernel lacks seccomp or Landlock",
+        "1: serve other people even if the Linux kernel lacks seccomp or Landlock",
     )
     allowed_hosts: tuple[str, ...] = _setting(
         "GREENFAST_ALLOWED_HOSTS",
@@ -141,7 +141,7 @@ class Settings:
         "GREENFAST_WINDOW",
         DEFAULT_WINDOW,
         _at_least_one,
-        "candidates that one search evaluates at a time",
+        "candidates that a search evaluates at a time",
     )
     executor: str = _setting(
         "GREENFAST_EXECUTOR",
@@ -159,10 +159,10 @@ class Settings:
         "GREENFAST_LEASE_S",
         30.0,
         _seconds,
-        "seconds without a sign of life after which a worker's search goes to another",
+        "seconds of silence after which a worker's search goes to another worker",
     )
     poll_s: float = _setting(
-        "GREENFAST_POLL_S", 0.5, _seconds, "seconds between two looks for a queued search"
+        "GREENFAST_POLL_S", 0.5, _seconds, "seconds between two checks for a queued search"
     )
     ablation_s: float = _setting(
         "GREENFAST_ABLATION_S",
@@ -180,8 +180,8 @@ class Settings:
         "GREENFAST_RUN_DEADLINE_S",
         RUN_DEADLINE_S,
         _seconds,
-        "seconds of processor time for one run of a candidate on the emulator, four times as many "
-        "under checks; on a GPU, of wall time, and one wait takes 10 at most",
+        "seconds of processor time for one emulated run, four times as many with checks; on a GPU "
+        "seconds of wall time, at most 10 for one wait",
     )
     reference_deadline_s: float = _setting(
         "GREENFAST_REFERENCE_DEADLINE_S",
@@ -193,8 +193,8 @@ class Settings:
         "GREENFAST_CONNECTIONS",
         4096,
         _connections,
-        "connections at a time, as far as file descriptors allow; a new connection replaces the "
-        "one that has been idle longest",
+        "open connections, as far as file descriptors allow; a new connection replaces the one "
+        "that has been idle longest",
     )
     request_timeout_s: float = _setting(
         "GREENFAST_REQUEST_TIMEOUT_S",
@@ -231,9 +231,9 @@ class Settings:
         _check_token("GREENFAST_SUBMIT_TOKEN", self.submit_token)
         if self.token and self.token == self.submit_token:
             raise UsageError(
-                "GREENFAST_SUBMIT_TOKEN is GREENFAST_TOKEN",
+                "GREENFAST_SUBMIT_TOKEN and GREENFAST_TOKEN are the same",
                 code="weak_token",
-                mend="a role needs a token of its own",
+                mend="give GREENFAST_SUBMIT_TOKEN another secret",
             )
         return self
 
@@ -274,7 +274,7 @@ def _check_token(variable: str, token: str) -> None:
         raise UsageError(
             f"{variable} has {len(token)} characters",
             code="weak_token",
-            mend=f"{SHORTEST_TOKEN} or more, for example from `openssl rand -hex 16`",
+            mend=f"use {SHORTEST_TOKEN} or more, for example from `openssl rand -hex 16`",
         )
     if not token.isascii() or any(character.isspace() for character in token):
         raise UsageError(

@@ -176,7 +176,7 @@ class Services:
         return self.store.submit(plan, self.files_of(plan, catalogue))
 
     def submit_held(self, request: SearchRequest, worker: str) -> Claim:
-        """As `submit`, for a search that `worker` holds from the start."""
+        """Like `submit`, for a search that `worker` holds from the start."""
         catalogue = Catalogue.from_environment()
         plan = self.plan(request, catalogue)
         files = self.files_of(plan, catalogue)
@@ -278,7 +278,7 @@ class Services:
         workloads = tuple(kernel.workload(name) for name in plan.workloads)
         target = self.target(plan.target, include_dirs=files.include_dirs)
         if isinstance(target, Runner):  # a recording compiles nothing
-            self.toolchain.require_right()
+            self.toolchain.require_correct_code()
         measures = target.measures
         return EvaluationContext(
             kernel,

@@ -47,7 +47,7 @@ def write_result(name: str, value: Row, folder: Path = RESULTS) -> Path:
 
 
 def result_path(name: str, folder: Path = RESULTS) -> Path:
-    """The file that holds a result; where there is none, the path of a plain file."""
+    """The file that holds a result; if there is none, the path of a plain file."""
     compressed = folder / f"{name}{COMPRESSED}"
     return compressed if compressed.is_file() else folder / f"{name}{PLAIN}"
 

@@ -46,7 +46,7 @@ def search_key(session: Session, search_id: str) -> int:
 
 
 def check_name(kind: str, name: str | None, known: Iterable[Any]) -> str | None:
-    """`name` as plain text; UsageError that lists the known names where it is none of them."""
+    """`name` as plain text; UsageError that lists the known names for any other."""
     names = [str(value) for value in known]
     if name is not None and str(name) not in names:
         raise unknown_name(kind, name, names)

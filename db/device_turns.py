@@ -110,7 +110,7 @@ class DeviceTurns:
         try:
             is_awaited = self._store.renew_device(lease, self._lease_s)
         except DeviceLost:
-            del self._held[uuid]  # it can be leased anew
+            del self._held[uuid]  # it can be leased again
             return
         self._held[uuid] = lease, now
         if is_awaited:

@@ -57,7 +57,7 @@ def insert_once(session: Session, table: Any, values: Mapping[str, Any]) -> None
 
 @cache
 def once(dialect: str, table: Any) -> Any:
-    """The statement that inserts a row unless its key is there; its `rowcount` tells which."""
+    """The statement that inserts a row unless its key is there; its `rowcount` shows which."""
     family = {"sqlite": sqlite, "postgresql": postgresql}[dialect]
     return family.insert(table).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
 
@@ -278,7 +278,7 @@ def _damage(connection: sqlite3.Connection, path: Path) -> str | None:
 
 
 def sqlite_use_wal(engine: Engine, busy_s: float) -> None:
-    """Turn write-ahead logging on; UsageError where the file system cannot."""
+    """Turn write-ahead logging on; UsageError if the file system cannot."""
     deadline = time.monotonic() + busy_s
     while True:  # SQLite does not wait by itself when two processes switch at once
         raw = engine.raw_connection()

@@ -70,7 +70,7 @@ def _damaged(path: Path, why: str) -> Fault:
 def upgrade(connection: Connection, to: str = REVISION) -> None:
     """Run the migrations inside the connection's transaction.
 
-    Does nothing where another process has just run them.
+    Does nothing if another process has just run them.
     """
     from alembic import command
 

@@ -34,7 +34,7 @@ IS_REJECTED = text(f"trials.{REJECTED_SQL}")
 
 
 def sql_list(names: Iterable[str]) -> str:
-    """`'a', 'b'`: our own names, as literals."""
+    """`'a', 'b'`: names from the code, as literals."""
     return ", ".join(f"'{name}'" for name in names)
 
 

@@ -12,7 +12,7 @@ MOST = 4  # that are tried first
 
 
 def neighbours_of(store: Store, plan: SearchPlan, device: str) -> tuple[Neighbour, ...]:
-    """Up to four champions of the kernel elsewhere: those of the same GPU first, then the newest.
+    """Up to four champions of the kernel's other scopes: of the same GPU first, then the newest.
 
     A champion whose template is not searched is left out, and so is a repeated point.
     """

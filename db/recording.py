@@ -181,7 +181,7 @@ def _columns(session: Session, key: int, baseline: str, trial: Trial) -> dict[st
 
 @lru_cache(maxsize=SEARCHES_KEPT)
 def _baseline_name(plan: str) -> str:
-    """Of a stored plan: every trial of its search asks for it."""
+    """The name in a stored plan, kept because every trial of its search needs it."""
     return convert.plan_of(plan).baseline
 
 

@@ -41,7 +41,7 @@ Named = tuple[str, int | None]  # a search, or a trial of one
 
 @dataclass(frozen=True)
 class Removal:
-    """What goes, in numbers, and what stays because a champion refers to it."""
+    """The numbers of removed rows, and of those that stay because a champion refers to them."""
 
     tunings: int = 0
     searches: int = 0
@@ -64,7 +64,7 @@ class Removals(Part):
     """The part of the store that removes searches and trials."""
 
     def rehearse_removal(self, names: Sequence[Named]) -> Removal:
-        """What `remove` would do. UsageErrors as there."""
+        """The result that `remove` would have; raises the same UsageErrors."""
         removal = Removal()
         try:
             with self._database.writing() as session:
@@ -105,7 +105,7 @@ def _remove(session: Session, names: Sequence[Named]) -> Removal:
 def _remove_tunings(
     session: Session, records: Mapping[str, SearchRecord], whole: Collection[str]
 ) -> int:
-    """Remove the tunings of these searches; UsageError where one would lose a part of them."""
+    """Remove the tunings of these searches; UsageError if one would lose a part of them."""
     keys = [record.key for record in records.values()]
     tuning_keys: set[int] = set()
     for part in parts_of(keys):

@@ -253,7 +253,7 @@ def beats(best: TrialRow | None, baseline: TrialRow | None, band: float, min_gai
 
     A measured time counts only if the performance gate found FASTER, which `accepted` implies. Any
     other time only orders candidates, so it must also be faster by more than `band`, the factor
-    within which times are not told apart.
+    within which times cannot be distinguished.
     """
     if best is None or baseline is None or best.is_baseline or best.time_kind != baseline.time_kind:
         return False

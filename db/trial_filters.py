@@ -63,7 +63,7 @@ def parameter_filters(written: Iterable[str]) -> tuple[ParameterFilter, ...]:
 
 
 def conditions(parameters: Sequence[ParameterFilter], text: str | None) -> list[Any]:
-    """What a trial must fulfil. `text` is looked for in sentences, reasons, presets, templates."""
+    """The conditions. `text` is looked for in sentences, reasons, presets, templates."""
     result: list[Any] = [_has_value(parameter) for parameter in parameters]
     for word in storable(text or "").split():
         result.append(

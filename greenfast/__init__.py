@@ -3,13 +3,13 @@
 This is the public API:
 
     load                the kernels of a bundle, ready to be called
-    attention           scaled dot-product attention by the fastest kernel that is known here
+    attention           scaled dot-product attention by the fastest kernel known for the GPU
     linear              a linear layer with its activation and residual add, likewise
     rms_norm            RMS normalisation with a fused residual add, likewise
     explain             which kernel a call runs, and why
     Client              talks to a running service (`greenfast serve`)
-    trace               records which shapes a PyTorch program calls
-    GreenfastError      base of all errors: `code`, `message`, `mend`
+    trace               records the shapes that a PyTorch program uses
+    GreenfastError      base of all errors: `code`, `message`, and `mend`, the remedy
       SpecError         a kernel's files are invalid
       UsageError        the caller's mistake
       Fault             a failure of greenfast or of its machine

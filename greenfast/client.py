@@ -20,7 +20,7 @@ LOOK_S = 0.5  # between two looks at a search
 class ServiceError(GreenfastError):
     """The service refused a request.
 
-    `status` is the HTTP status; `code`, `message` and `mend` are those of the response.
+    `status` is the HTTP status; `code`, `message` and `mend` come from the response.
     """
 
     def __init__(self, status: int, problem: JSON) -> None:
@@ -104,7 +104,7 @@ class Client:
         """The search once it is completed, cancelled or failed.
 
         `on_progress` receives the search when its status or number of trials has changed. Raises
-        UsageError after `deadline_s` seconds; the search goes on.
+        UsageError after `deadline_s` seconds; the search continues.
         """
         end = None if deadline_s is None else time.monotonic() + deadline_s
         seen = None

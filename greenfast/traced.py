@@ -38,7 +38,7 @@ class NotCovered:
 
 @dataclass(frozen=True)
 class TraceResult:
-    """What was seen: workloads, heaviest first, and calls that no kernel covers."""
+    """The traced calls: workloads, heaviest first, and calls that no kernel covers."""
 
     workloads: tuple[TracedWorkload, ...]
     not_covered: tuple[NotCovered, ...]

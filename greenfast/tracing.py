@@ -1,4 +1,4 @@
-"""Which shapes, types, masks and strides a PyTorch program calls an operation with.
+"""Records the shapes, types, masks and strides of the operations that a PyTorch program calls.
 
     with greenfast.trace("mine.toml"):
         model(tokens)
@@ -36,7 +36,7 @@ STRIDE_ELEMENTS = 8  # of every dim but the last
 
 @dataclass(frozen=True)
 class Shape:
-    """What identifies a call: the kernel with its values, or why no kernel covers it."""
+    """The identity of a call: the kernel with its values, or why no kernel covers it."""
 
     kernel: str
     dims: tuple[tuple[str, int], ...]
@@ -57,7 +57,7 @@ class Calls:
 
     @property
     def device_total_us(self) -> float | None:
-        """Of all calls, at the mean of the timed ones; None without a device time.
+        """The time of all calls, at the mean of the timed ones; None without a device time.
 
         The first timed call includes loading the kernel, so it counts only where it is alone.
         """
@@ -261,7 +261,7 @@ def _tensor(arguments: Mapping[str, Any], name: str) -> Any:
 
 
 def _dtype(tensor: Any, *, lowered: bool = False) -> str:
-    """The type that the operation computes with; autocast lowers that of some operations."""
+    """The type that the operation computes with; autocast lowers it for some operations."""
     import torch
 
     dtype = tensor.dtype
@@ -309,7 +309,7 @@ def _functions() -> dict[Any, str]:
 class _Wrappers:
     """Replaces built-in functions of `torch.nn.functional` while a block runs.
 
-    TorchScript knows built-in functions by their identity, so it is told of the replacements.
+    TorchScript knows built-in functions by their identity, so it needs to know the replacements.
     `rms_norm` is Python, which TorchScript compiles, so it stays.
     """
 
@@ -372,7 +372,7 @@ def _recording(traced: Traced) -> Iterator[None]:
 
 
 def _uncompiled() -> contextlib.AbstractContextManager[Any]:
-    """What torch.compile made runs as it was written; needs PyTorch 2.6."""
+    """Run the code that torch.compile made uncompiled; needs PyTorch 2.6."""
     import torch
 
     set_stance = getattr(torch.compiler, "set_stance", None)
@@ -425,7 +425,7 @@ def _is_compiling() -> bool:
 
 
 def _recorded(traced: Traced, name: str, func: Any, args: Any, kwargs: Any) -> Any:
-    """Call `func`, and record the call. Whatever fails here beside the call itself is no matter."""
+    """Call `func`, and record the call. Failures of the recording are ignored."""
     if getattr(traced.here, "inside", False):
         return func(*args, **kwargs)
     calls, before = None, None
@@ -461,7 +461,7 @@ def _read(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Shape:
 
 
 def _event(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """An event on the current stream; None where the call runs on no GPU, or is being captured."""
+    """An event on the current stream; None if the call runs on no GPU, or is being captured."""
     import torch
 
     first = next((each for each in (*args, *kwargs.values()) if torch.is_tensor(each)), None)
@@ -476,7 +476,7 @@ class trace:  # noqa: N801  used as a function: `with greenfast.trace("mine.toml
     """Record what a PyTorch program calls; write workloads files when the block ends.
 
     `path` ends in .toml, .json or .csv; without it nothing is written. The value of `with` is a
-    Traced. A block that ends with an exception writes what it had seen.
+    Traced. A block that ends with an exception writes the calls up to then.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -505,7 +505,7 @@ class trace:  # noqa: N801  used as a function: `with greenfast.trace("mine.toml
 
 
 def _run_traced(result: str, how: str, program: str, arguments: list[str]) -> None:
-    """Run a script, a module (`-m`) or code (`-c`) as __main__, and write what it called."""
+    """Run a script, a module (`-m`) or code (`-c`) as __main__, and write its calls."""
     import runpy
 
     try:

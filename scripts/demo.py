@@ -49,7 +49,7 @@ ON = {
         "templates": ["scalar", "wmma"],
     },
 }
-READY_S = 180.0  # a first start from a slow disk; a service that ends is told at once
+READY_S = 180.0  # a first start from a slow disk; a service that ends is reported at once
 PRINT_EVERY_S = 5.0
 
 
@@ -228,7 +228,7 @@ def conclusion(detail: dict[str, Any], best: dict[str, Any]) -> str:
         faster = (
             "beats the baseline"
             if best["beats_baseline"]
-            else "is not shown to be faster than the baseline"
+            else "has not been shown to be faster than the baseline"
         )
         return f"the winner {faster}, as measured in turns with it in one process"
     faster = (

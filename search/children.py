@@ -248,7 +248,7 @@ class Child:
         return WallWatch(time.monotonic() + deadline)
 
     def _receive(self, count: int, watch: Watch | WallWatch) -> bytes:
-        """That many bytes. It wakes up for nothing else before the deadline may be over."""
+        """Receive that many bytes. It wakes up for nothing else before the deadline may be over."""
         chunks, missing = [], count
         while missing:
             look_s = min(max(LOOK_S, watch.quiet_s), LONGEST_LOOK_S)
@@ -379,7 +379,7 @@ class Children:
         return bool(self._idle) or not (self._busy or self._starting)
 
     def _chosen(self, key: Hashable) -> Child | None:
-        """An idle child that runs, taken from the list; None where one must be started."""
+        """An idle child that runs, taken from the list; None if one must be started."""
         while self._idle:
             knowing = [each for each in self._idle if key in self._seen[each]]
             has_room = len(self._idle) + len(self._busy) + self._starting < self.count

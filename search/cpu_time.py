@@ -169,7 +169,7 @@ T = TypeVar("T")
 def beside_others(work: Callable[[], T], name: str) -> T:
     """Run `work`, which runs a child, beside other children; when starved, once more alone.
 
-    Raises Fault when it is starved again, because that tells nothing about the child. `name` is
+    Raises Fault when it is starved again, because that is not evidence about the child. `name` is
     the subject of that sentence. `work` must not call this function.
     """
     try:

@@ -1,6 +1,6 @@
 """The errors that greenfast raises, by who can correct them.
 
-    GreenfastError            code, message, mend
+    GreenfastError            code, message, mend (the remedy)
     ├── SpecError             the author: an invalid kernel.toml, template or reference.py
     ├── UsageError            the caller: an unknown name, a value out of range, a budget of 0
     └── Fault                 neither: no compiler, a child process died, the disk is full

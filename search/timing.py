@@ -23,7 +23,7 @@ from enum import StrEnum
 from statistics import NormalDist
 
 CONFIDENCE = 0.99
-LOOKS = (8, 16, 40)  # blocks after which what is clear by then ends; the last is the end
+LOOKS = (8, 16, 40)  # blocks after which a clear comparison ends; the last ends any
 ALONE_SAMPLES = 20  # of a kernel with nothing to compare
 SAME_BAND = 0.01
 NOISY_HALF_WIDTH = 0.05
@@ -70,7 +70,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def geometric_mean(values: Iterable[float], weights: Sequence[float] = ()) -> float:
-    """Of one or more positive values; a single value stays as it is, to the last bit."""
+    """The mean of one or more positive values; a single value is returned as it is, bit for bit."""
     first, *others = values
     if not others:
         return first

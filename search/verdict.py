@@ -178,7 +178,7 @@ class Timing:
     workload: str
     time_median_us: float
     time_kind: TimeKind
-    limited_by: str  # what the time goes into, when it is known
+    limited_by: str  # the resource that takes the time, if known
     detail: tuple[tuple[str, float], ...] = ()
     note: str = ""
     lines: tuple[LineCost, ...] = ()  # where the target counts by line
@@ -198,7 +198,7 @@ class Timing:
 
     @property
     def device_index(self) -> int | None:
-        """The number of the GPU that measured it; None where no GPU did, or it was not stored."""
+        """The number of the GPU that measured it; None if no GPU did, or it was not stored."""
         number = dict(self.detail).get(DEVICE_INDEX)
         return None if number is None else int(number)
 
@@ -402,7 +402,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Faulted:
-    """Our fault: retried, then reported as ours; no strategy is told."""
+    """A fault of greenfast or the machine: retried, then reported, and hidden from strategies."""
 
     stage: Stage
     code: str
@@ -442,19 +442,19 @@ def gate_result(verdict: Verdict, gate: str) -> GateResult | None:
 
 
 def evidence_of(results: Iterable[GateResult], kind: type[AnyEvidence]) -> AnyEvidence | None:
-    """The evidence of one type, and so of one gate; None where that gate left none."""
+    """The evidence of one type, and so of one gate; None if that gate left none."""
     return next((result.evidence for result in results if isinstance(result.evidence, kind)), None)
 
 
 def weak_tests_of(verdict: Verdict) -> tuple[str, ...]:
-    """What the kernel's test accepts and should not, as a correct candidate's evidence says."""
+    """Wrong outputs that the kernel's test accepts, from a correct candidate's evidence."""
     result = gate_result(verdict, Stage.CORRECTNESS)
     evidence = result.evidence if result is not None else None
     return evidence.weak_tests if isinstance(evidence, CorrectnessEvidence) else ()
 
 
 def performance_of(verdict: Verdict) -> PerformanceEvidence | None:
-    """The times by which the candidate is ranked; None where there are none."""
+    """The times by which the candidate is ranked; None if there are none."""
     evidence = evidence_of(verdict.gates, PerformanceEvidence)
     return evidence if evidence is not None and evidence.is_ranked else None
 

@@ -29,8 +29,8 @@ from greenfast.search.json_values import json_text
 from greenfast.search.kernels.spec import KernelSpec, TemplateScalar, TemplateSpec
 from greenfast.search.kernels.workloads import Workload
 from greenfast.search.oracle.cases import workload_case
+from greenfast.search.oracle.expected import CaseData
 from greenfast.search.oracle.problem import Problem, Scalar, Tensor, WorkspaceMemory, lay_out
-from greenfast.search.oracle.reference import CaseData
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
 from greenfast.search.targets import check_target_name

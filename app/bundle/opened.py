@@ -60,7 +60,7 @@ class OpenedBundle:
         }
 
     def _uses(self) -> list[str]:
-        """What kernel.toml names in reference_uses. A damaged kernel.toml is told when it loads."""
+        """The names in reference_uses of kernel.toml; loading it reports any damage."""
         try:
             uses = tomllib.loads(self.text("kernel.toml")).get("reference_uses", [])
         except (tomllib.TOMLDecodeError, RecursionError):
@@ -139,7 +139,7 @@ def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
 def require_digests(
     path: Path, files: Mapping[str, bytes], digests: Mapping[str, Any], listed_in: str
 ) -> None:
-    """UsageError `bad_bundle` where the digests in `listed_in` are not those of these files."""
+    """UsageError `bad_bundle` if the digests in `listed_in` do not match these files."""
     if odd := sorted(files.keys() ^ digests.keys()):
         raise bad_bundle(f"{path}: {listed_in} and the files do not match: {', '.join(odd[:5])}")
     changed = [

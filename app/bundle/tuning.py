@@ -92,7 +92,7 @@ def dispatch_table(
 def group_times(services: Services, search: SearchRow, weights: Mapping[str, float]) -> GroupTimes:
     """The times of a search's correct candidates that a bundle may hold.
 
-    `weights` are the tuning's: a search keeps none where those of its own workloads are equal.
+    `weights` are the tuning's: a search keeps none if its own workloads have equal weights.
     """
     kernel = services.catalogue_of(search.id).kernel(search.kernel)
     trials = [
@@ -260,7 +260,7 @@ def _manifest(
 
 
 def _operation(kernel: KernelSpec) -> dict[str, Any]:
-    """What a caller has to know of the operation."""
+    """The facts about the operation that a caller needs."""
     return {
         "name": kernel.name,
         "title": kernel.title,

@@ -119,7 +119,7 @@ def target_to_verify(given: str | None) -> str:
         raise UsageError(
             f"{name} runs nothing, so nothing can be verified on it",
             code="cannot_verify",
-            mend="--target cuda:0 or emulator:h200",
+            mend="use --target cuda:0 or emulator:h200",
         )
     return name
 
@@ -127,7 +127,7 @@ def target_to_verify(given: str | None) -> str:
 def vouching_catalogue(
     services: Services, bundle: OpenedBundle, *, rendered: bool, trust: bool
 ) -> Catalogue:
-    """The catalogue whose files are those of the bundle.
+    """A catalogue of the bundle's files.
 
     That is today's, or the one that the bundle's search ran with, if this database has that search.
     UsageError `untrusted_bundle` when neither matches, unless `trust` is set.
@@ -247,7 +247,7 @@ def _code_item(context: EvaluationContext, bundle: OpenedBundle, subject: Subjec
 
 
 def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -> Subject | Item:
-    """The source of the bundle, compiled; an item that tells why when that fails.
+    """The source of the bundle, compiled; if that fails, an item with the reason.
 
     A GPU gets the text itself. The emulator gets the rendered template, which must be that text.
     """

@@ -1,7 +1,7 @@
 """Whether launch.json has the launches that the bundle's kernel.toml and template.toml give.
 
 `greenfast.load` and the host examples launch what launch.json says, and the other checks of
-`greenfast verify` launch what the template says. Hashes tell nothing here: whoever changes a file
+`greenfast verify` launch what the template says. Hashes prove nothing here: whoever changes a file
 can write its new hash.
 """
 
@@ -28,7 +28,7 @@ ONE = ["1", "1", "1"]  # clusters of a launch that names none
 def wrong_launch(
     kernel: KernelSpec, launch: Mapping[str, Any], compiled: Items, device: Device
 ) -> str:
-    """What of launch.json differs from the kernel's files; empty when nothing does."""
+    """The differences of launch.json from the kernel's files; empty if there are none."""
     count = launch.get("sm_count")
     if type(count) is not int or not 0 < count <= MOST_MULTIPROCESSORS:
         return "launch.json has no sm_count of 1 or more"
@@ -38,7 +38,7 @@ def wrong_launch(
         ran_on = replace(device, multiprocessors=count)
         values = resolve(template, parameters, compiled, ran_on).values
         expected = {"tensor_maps": None, **launch_texts(template, values)}
-        if "entries" in launch:  # that of a tuning
+        if "entries" in launch:  # of a tuning bundle
             expected |= launch_numbers(kernel, template, values, dict(compiled))
         else:
             expected["workloads"] = [

@@ -43,5 +43,10 @@ def changed_callers(files: Mapping[str, bytes]) -> tuple[str, ...]:
 def _header(bundle: OpenedBundle) -> bytes:
     try:
         return launch_header(bundle.launch).encode()
-    except (KeyError, TypeError, ValueError, AttributeError):  # `launch` tells what is wrong there
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ):  # the item `launch` reports what is wrong there
         return b""

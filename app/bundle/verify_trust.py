@@ -1,4 +1,4 @@
-"""What of a bundle is run when it is verified, and what decides how it is judged.
+"""The files of a bundle that verification runs, or that decide how it is judged.
 
 Its reference.py and its template are code. kernel.toml and template.toml choose the sizes on which
 it is checked and the arguments that are compared: with tiles of 1 and a workload of 64 elements, a
@@ -20,9 +20,9 @@ from greenfast.search.kernels.spec import KernelSpec
 def foreign_files(
     catalogue: Catalogue, bundle: OpenedBundle, stated: KernelSpec, *, rendered: bool
 ) -> str:
-    """What would be done with files of the bundle that differ from those of the catalogue.
+    """How files of the bundle that differ from the catalogue's would be used.
 
-    `stated` is the kernel of the bundle's files. Empty where none differs.
+    `stated` is the kernel of the bundle's files. Empty if none differs.
     """
     own = _own(catalogue, stated.name)
     template = str(bundle.launch["template"])

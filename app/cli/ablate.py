@@ -1,4 +1,4 @@
-"""`greenfast ablate`: what each feature and each number of a winner is worth."""
+"""`greenfast ablate`: the effect of each feature and each number of a winner."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import console, print_json, table, text
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.terminal import say
-from greenfast.app.views.trial_names import trial_named
+from greenfast.app.views.trial_names import TrialName, trial_named
 from greenfast.search.diagnose.defaults import RETUNED
 from greenfast.search.errors import UsageError
 from greenfast.search.text import written
 
 if TYPE_CHECKING:
     from greenfast.app.views.ablation_schemas import AblationOut, FindingOut
+    from greenfast.db.store import Store
 
 
 def ablate(
@@ -55,27 +56,16 @@ def ablate(
 
     Each result is stored at once, so the same command continues after an interruption.
     """
-    from greenfast.app.views.ablations import run_ablation, stored_ablation
+    from greenfast.app.views.ablations import run_ablation
 
     with opened_services() as services:
         subject = trial_named(services.store, name)
-        if stored:
-            ablation = stored_ablation(services.store, subject.search_id, subject.number)
-            if ablation is None:
-                raise UsageError(
-                    f"there is no ablation of {subject}",
-                    code="no_ablation",
-                    mend=f"`greenfast ablate {subject}` makes it",
-                )
-        else:
-            ablation = run_ablation(
-                services,
-                subject.search_id,
-                subject.number,
-                retune=retune,
-                fresh=fresh,
-                say=say,
-            )
+        search_id, number = subject.search_id, subject.number
+        ablation = (
+            _stored(services.store, subject)
+            if stored
+            else run_ablation(services, search_id, number, retune=retune, fresh=fresh, say=say)
+        )
     if as_json:
         print_json(ablation.model_dump())
     else:
@@ -83,8 +73,22 @@ def ablate(
     return 0
 
 
+def _stored(store: Store, subject: TrialName) -> AblationOut:
+    """The stored results; UsageError without any."""
+    from greenfast.app.views.ablations import stored_ablation
+
+    ablation = stored_ablation(store, subject.search_id, subject.number)
+    if ablation is None:
+        raise UsageError(
+            f"there is no ablation of {subject}",
+            code="no_ablation",
+            mend=f"`greenfast ablate {subject}` makes it",
+        )
+    return ablation
+
+
 def show(ablation: AblationOut) -> None:
-    """Print a row for each change, then what the ablation cannot say."""
+    """Print a row for each change, then the summary and its caveats."""
     out = console()
     title = f"ablation of {ablation.search_id}/{ablation.number}, {ablation.time_kind} times"
     out.print(

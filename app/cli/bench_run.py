@@ -23,7 +23,7 @@ JSON = dict[str, Any]
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What to time, as the command line names it."""
+    """The candidates to time, as the command line names them."""
 
     names: tuple[str, ...]  # KERNEL/TEMPLATE:PRESET, SEARCH/NUMBER or SEARCH
     workloads: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Bench:
 
 
 def prepare_bench(services: Services, request: BenchRequest) -> Bench:
-    """Resolve all names; UsageError where they are of different kernels or kernel files."""
+    """Resolve all names; UsageError if they are of different kernels or kernel files."""
     stored = {name: _stored(services, name) for name in request.names if not _is_preset(name)}
     presets = [name for name in request.names if name not in stored]
     kernels = {trial.plan.kernel for trial in stored.values()}

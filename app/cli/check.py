@@ -169,7 +169,6 @@ def check(
     from greenfast.search.diagnose.plain import PlainOptions
 
     require_folder(output)
-    form = Format.JSON if as_json else form
     services = Services(Settings.from_environment())
     try:
         if launch is not None or entry is not None or Path(subject).suffix in CUDA_ENDINGS:
@@ -180,19 +179,13 @@ def check(
             options = PlainOptions(tuple(defines or ()), includes, seed or 0, timeout)
             outcome = check_file(services, Path(subject), given, target, options, is_strict=strict)
         else:
-            request = TrialRequest(
-                subject,
-                _required_template(subject, template),
-                preset,
-                tuple(settings or ()),
-                tuple(workload or ()),
-                target,
-                seed,
-            )
+            named, values = _required_template(subject, template), tuple(settings or ())
+            shapes = tuple(workload or ())
+            request = TrialRequest(subject, named, preset, values, shapes, target, seed)
             outcome = check_candidate(services, request, is_strict=strict)
     finally:
         services.close()
-    show(outcome, form, output)
+    show(outcome, Format.JSON if as_json else form, output)
     return EXIT_FINDINGS if outcome.report.findings else EXIT_CLEAN
 
 
@@ -226,7 +219,7 @@ def _launch_of(cuda_file: str, launch: Path | None, flags: LaunchFlags) -> Path 
     if any(vars(flags).values()):
         raise UsageError(
             "--launch and --entry, --grid, --block, --smem, --cluster, --arg or --data "
-            "are two ways to say the same; give one of them",
+            "exclude each other; give one of them",
             code="bad_command_line",
         )
     return launch
@@ -257,7 +250,7 @@ def _sizes(option: str, text: str | None) -> tuple[int, int, int]:
     parts = (text or "1").replace("x", ",").split(",")
     if not 1 <= len(parts) <= 3 or not all(part.strip().isdecimal() for part in parts):
         raise UsageError(
-            f"--{option} {text!r} is one to three whole numbers from 1",
+            f"--{option} {text!r} must be one to three whole numbers above 0",
             code="bad_command_line",
             mend=f"--{option} 64 or --{option} 8,4,1",
         )

@@ -128,7 +128,7 @@ def _check_plain(
         raise UsageError(
             f"{target.name} has no safety checks",
             code="cannot_check",
-            mend=f"--target {DEFAULT_TARGET}",
+            mend=f"use --target {DEFAULT_TARGET}",
         )
     plain = read_plain(cuda_file, launch, options, target)
     if isinstance(launch, Path):
@@ -159,7 +159,7 @@ def _refuse_device(device: Device, brought: BroughtKernel, launch_file: Path) ->
             f"{launch_file.name} has tensor maps or arch_specific = true; they need sm_{FIRST_SM}, "
             f"and {device.name} is {device.arch}",
             code="unsupported_device",
-            mend=f"--target {DEFAULT_TARGET}",
+            mend=f"use --target {DEFAULT_TARGET}",
         )
 
 

@@ -47,14 +47,14 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     "Choose what to search": (
         Command("templates", "lists", "List templates with their parameters and presets."),
         Command("workloads", "workloads", "List a kernel's workloads, or check your own."),
-        Command("trace", "trace", "Write the workloads that a PyTorch program calls."),
+        Command("trace", "trace", "Record the shapes that a PyTorch program uses."),
         Command("targets", "lists", "List the targets that candidates can run on."),
     ),
     "Write a kernel": (
         Command("new", "new", "Write a kernel or a template to start from."),
         Command("lint", "lint", "Check a kernel's files without running a candidate."),
         Command(
-            "import", "import_kernel", "Make a kernel of a CUDA file with #defines.", "import_"
+            "import", "import_kernel", "Convert a CUDA file with #defines into a kernel.", "import_"
         ),
     ),
     "Follow and control searches": (
@@ -70,7 +70,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
         Command("pause", "control", "Pause a search."),
         Command("resume", "control", "Queue a paused search again, for a worker."),
         Command("cancel", "control", "End a search; its trials are kept."),
-        Command("rm", "remove", "Remove searches or trials for good."),
+        Command("rm", "remove", "Delete searches or trials."),
         Command("worker", "service", "Run queued searches, one after another."),
     ),
     "Use the result": (
@@ -89,10 +89,10 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     "Examine one candidate": (
         Command("trial", "trial", "Take one candidate through all gates."),
         Command("evolve", "evolve", "Let a program write sources; keep the fastest correct one."),
-        Command("mcp", "mcp", "Serve judging and reading to an agent over MCP."),
+        Command("mcp", "mcp", "Let an agent submit and read sources over MCP."),
         Command("judge", "judge", "Test your own source with all gates of a kernel."),
         Command("check", "check", "Look for races and bad memory accesses, also in your own .cu."),
-        Command("explain", "explain", "Tell why a trial is wrong: stage, step, and error."),
+        Command("explain", "explain", "Explain why a trial is wrong: stage, step and error."),
         Command("probe", "probe", "Find the stage at which a candidate's values go wrong."),
         Command("profile", "profile", "Run a trial under Nsight Compute or compute-sanitizer."),
     ),
@@ -105,7 +105,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     ),
     "Record a GPU": (
         Command("record", "record", "Measure a whole space on a GPU and keep it as a file."),
-        Command("recording", "recording", "Show what a recording holds."),
+        Command("recording", "recording", "Show the contents of a recording."),
         Command(
             "import-space",
             "import_space",

@@ -1,4 +1,4 @@
-"""What can stand at the end of an unfinished command line.
+"""The words that can complete an unfinished command line.
 
 Shells insert a completion as it is, and would run what a name such as `$(reboot)` says. Only words
 of harmless characters are therefore offered.

@@ -56,7 +56,7 @@ def config(as_json: AsJson = False) -> int:
 
 
 def unread_variables(environment: Iterable[str]) -> Iterator[str]:
-    """A sentence for each variable that looks like a setting and is none."""
+    """A sentence for each variable that looks like a setting but is not one."""
     known = {*(variable for variable, _, _ in setting_table()), *(name for name, _ in FURTHER)}
     known |= set(READ_ELSEWHERE)
     for name in sorted(set(environment) - known):

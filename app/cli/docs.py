@@ -84,7 +84,7 @@ def docs(
 
 
 def pages() -> list[Page]:
-    """Every page, those of the top folder first."""
+    """Every page, the top folder's first."""
     folder = _folder()
     found = []
     for path in folder.rglob("*.md"):

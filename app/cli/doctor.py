@@ -1,4 +1,4 @@
-"""`greenfast doctor`: what this machine has, what it lacks, and what to do about that."""
+"""`greenfast doctor`: what this machine has and lacks, and how to fix it."""
 
 from __future__ import annotations
 

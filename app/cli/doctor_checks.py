@@ -114,7 +114,7 @@ def _least_python() -> str:
 
 def _toolchain(services: Services) -> str:
     identity = dict(services.toolchain.identity)
-    services.toolchain.require_right()
+    services.toolchain.require_correct_code()
     return ", ".join(f"{name} {version}" for name, version in identity.items() if name != "options")
 
 
@@ -186,7 +186,7 @@ def _database(services: Services) -> str:
 
 
 def _driver(services: Services) -> Check:
-    """The driver, and whether it loads NVRTC's cubins: not those of a newer major version.
+    """The driver, and whether it loads NVRTC's cubins: not cubins of a newer major version.
 
     A toolkit that is missing has a row of its own.
     """
@@ -315,7 +315,7 @@ def _peers() -> Check:
 
 
 def _problem_of(interpreter: str) -> tuple[str, str]:
-    """Why peers cannot run in this Python, and the remedy; both empty where they can."""
+    """Why peers cannot run in this Python, and the remedy; both empty if they can."""
     try:
         probe = subprocess.run(
             [interpreter, "-c", PEERS_PROBE],

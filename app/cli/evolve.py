@@ -118,8 +118,8 @@ def _order(
 
 
 def _best(evolution: Evolution) -> Individual | None:
-    right = [each for each in evolution.individuals if each.is_right]
-    return min(right, key=lambda each: each.time_us, default=None)
+    correct = [each for each in evolution.individuals if each.is_correct]
+    return min(correct, key=lambda each: each.time_us, default=None)
 
 
 def _line(event: Event, order: Order) -> str:

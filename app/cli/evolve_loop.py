@@ -1,7 +1,7 @@
 """The loop of `greenfast evolve`: population, parents, budget and memory.
 
-The store is the memory. The submissions of a run have its name, so a run that was interrupted goes
-on with them. The choice of parents follows from the seed and the number of the proposal.
+The store is the memory. The submissions of a run have its name, so an interrupted
+run continues with them. The choice of parents follows from the seed and the number of the proposal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MODELLED = "On an emulator times are modelled: those within the band cannot be d
 
 @dataclass(frozen=True)
 class Order:
-    """What a run is asked for."""
+    """The request for a run."""
 
     kernel: str
     run: str
@@ -59,7 +59,7 @@ class Individual:
     report: JSON
 
     @property
-    def is_right(self) -> bool:
+    def is_correct(self) -> bool:
         return self.report["verdict"] in CORRECT
 
     @property
@@ -82,9 +82,9 @@ class Individual:
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to a proposal: a judged trial, or the reason why there is none."""
+    """The outcome of a proposal: a judged trial, or the reason why there is none."""
 
-    number: int  # of the trial, from 1; of a failure that of the next one
+    number: int  # of the trial, from 1; for a failure, of the next trial
     individual: Individual | None
     failure: str = ""
 
@@ -220,20 +220,20 @@ class Evolution:
         return Event(len(self.individuals) + 1, None, reason)
 
     def _parents(self, attempt: int) -> list[Individual]:
-        """Winners of tournaments among the right ones by time; without any, the latest ones."""
+        """Winners of tournaments among the correct ones by time; without any, the latest ones."""
         rng = random.Random(f"{self.order.seed}/{len(self.individuals)}/{attempt}")
-        right = [each for each in self.individuals if each.is_right]
-        if not right:
+        correct = [each for each in self.individuals if each.is_correct]
+        if not correct:
             return self.individuals[-PARENTS:][::-1]
         parents: list[Individual] = []
-        for _ in range(min(PARENTS, len(right))):
-            rivals = [each for each in right if each not in parents]
+        for _ in range(min(PARENTS, len(correct))):
+            rivals = [each for each in correct if each not in parents]
             drawn = rng.sample(rivals, min(TOURNAMENT, len(rivals)))
             parents.append(min(drawn, key=lambda each: each.time_us))
         return parents
 
     def prompt(self, parents: list[Individual], attempt: int) -> JSON:
-        """What a proposer reads."""
+        """The input of a proposer."""
         services, order = self.services, self.order
         return {
             "format": 1,

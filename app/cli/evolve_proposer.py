@@ -56,7 +56,7 @@ class Proposer:
     def __init__(
         self, command: str, deadline_s: float, is_stopped: Callable[[], bool] = lambda: False
     ) -> None:
-        """UsageError for a command that is none."""
+        """UsageError for an invalid command."""
         try:
             self._words = shlex.split(command)
         except ValueError as error:
@@ -122,7 +122,7 @@ class Proposer:
     def _outcome(
         self, outcome: IO[bytes], reply: IO[bytes], log: IO[bytes]
     ) -> Proposed | NotProposed:
-        """What the keeper says of the command, and the command of a source."""
+        """The keeper's report on the command, and the command's source."""
         try:
             ended = json.loads(_head(outcome))
         except ValueError:

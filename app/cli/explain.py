@@ -49,7 +49,7 @@ def explain(
 
 
 def show(explanation: ExplanationOut) -> None:
-    """Print the conclusion, then what it rests on."""
+    """Print the conclusion, then its evidence."""
     out = console()
     out.print(text(f"{explanation.search_id}/{explanation.number}: {explanation.conclusion}"))
     out.print()

@@ -19,7 +19,7 @@ from greenfast.search.recordings.shelf import find_recording
 
 
 class Originals:
-    """What each parameter is called in the file, and what its values are."""
+    """The name and the values of each parameter in the original file."""
 
     def __init__(self, parameters: Sequence[Parameter] = ()) -> None:
         self._names = {each.name: each.doc for each in parameters}
@@ -47,7 +47,7 @@ def _number(text: object) -> int | float | None:
 
 
 def originals_of(target: str) -> Originals:
-    """Of `replay:NAME`, if it is an imported space that is still there."""
+    """The originals of `replay:NAME`, if it is an imported space that still exists."""
     if not target.startswith(PREFIX):
         return Originals()
     try:

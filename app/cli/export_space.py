@@ -20,7 +20,7 @@ ERRORS = {"compile": "CompilationFailedConfig", "constraints": "InvalidConfig"}
 
 
 def t4_document(rows: Sequence[ExportedRow], originals: Originals | None = None) -> dict[str, Any]:
-    """The trials as T4 results; a faulted trial says nothing and is left out."""
+    """The trials as T4 results; faulted trials are left out."""
     configurations = _configurations(rows, originals or Originals())
     return {
         "schema_version": T4_VERSION,

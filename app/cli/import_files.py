@@ -1,4 +1,4 @@
-"""The files of an imported kernel: its texts from what the command line says."""
+"""The texts of an imported kernel's files, from the options of the command."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _kernel_toml(imported: Imported) -> str:
 
 
 def _is_fixed(name: str) -> bool:
-    """Whether a dim stands for a number in a shape."""
+    """Whether a dim names a number of a shape."""
     return name.startswith("size_") and name[5:].isdigit()
 
 
@@ -137,7 +137,7 @@ def _check_dims(imported: Imported) -> dict[str, int]:
 
 
 def _elements(imported: Imported, dims: Mapping[str, int]) -> int:
-    """Of all tensors together."""
+    """The number of elements of all tensors together."""
     scalars = {each.name: int(each.value) for each in imported.arguments if each.is_size}
     known = {**scalars, **dims}
     return sum(

@@ -126,7 +126,7 @@ def _entry_of(tune_file: Path | None, text: str) -> str | None:
 
 
 def _told_by(tune_file: Path | None, entry: Entry, text: str, given: list[str]) -> list[str]:
-    """--arg texts that the tuning script tells, for the parameters that `given` does not name."""
+    """--arg texts from the tuning script, for the parameters that `given` does not name."""
     if tune_file is None:
         return []
     named = {each.partition(":")[0] for each in given}
@@ -185,7 +185,7 @@ def _report(imported: Imported, written: Path, told: list[str], root: Path, as_j
     for path in files:
         print(shown(path))
     if told:
-        print("\nThe script tells these arguments; correct a wrong one with --arg:")
+        print("\nThe script has these arguments; correct a wrong one with --arg:")
         print("  " + " ".join(f"--arg {each}" for each in told))
     for copy in copied(imported.arguments):
         print(

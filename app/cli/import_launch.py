@@ -1,4 +1,4 @@
-"""What `greenfast import` takes from a tuning script: names of parameters, and the grid.
+"""Names of parameters and the grid, as `greenfast import` takes them from a tuning script.
 
 Parameters are in small letters here, and often in capitals in a CUDA file. A grid is the problem's
 size along each axis over the product of that axis's divisors (Kernel Tuner, "Grid dimensions").
@@ -56,7 +56,7 @@ def respelt(text: str, defines: Mapping[str, str]) -> str:
 
 
 def default_grid(tuning: Tuning, arguments: Sequence[ImportedArgument]) -> list[str]:
-    """Blocks along x, y, z where the script tells the problem's size; else none."""
+    """Blocks along x, y, z if the script has the problem's size; else none."""
     grid = []
     for axis, size in enumerate(tuning.problem_size):
         divisors = tuning.grid_divisors[axis]

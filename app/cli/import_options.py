@@ -1,4 +1,4 @@
-"""The options of `greenfast import`, with what their help says."""
+"""The options of `greenfast import` with their help."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 CudaFile = Annotated[
-    Path, typer.Argument(metavar="FILE.cu", help="The plain kernel, or a Kernel Tuner script.")
+    Path,
+    typer.Argument(metavar="FILE.cu", help="The plain kernel, or a Kernel Tuner script (.py)."),
 ]
 Name = Annotated[
     str | None,

@@ -13,7 +13,7 @@ MOST_STEPS = 200_000
 def first_point(
     values: Mapping[str, Sequence[Value]], restrictions: Sequence[Any]
 ) -> dict[str, Value] | None:
-    """A point made of the earliest values that the restrictions leave; None when there is none.
+    """The point of the earliest values that satisfy the restrictions; None if none do.
 
     A restriction is checked as soon as all its names have values, so that a wrong choice ends a
     whole branch.

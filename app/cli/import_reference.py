@@ -43,7 +43,7 @@ def reference_text(imported: Imported, plain_text: str) -> str:
         "OUTPUTS": _outputs(imported),
         "PASSED": ", ".join(_passed(imported, argument) for argument in imported.arguments),
     }
-    # In one pass: a value may itself contain what looks like a place.
+    # In one pass, since a value may itself look like a placeholder.
     return re.sub(r"@([A-Z]+)@", lambda match: places[match[1]], _TEXT.read_text("utf-8"))
 
 

@@ -21,7 +21,7 @@ _ENDINGS = (".cu", ".cuh", ".cpp", ".cc", ".c", ".h")
 
 @dataclass(frozen=True)
 class ScriptKernel:
-    """What a script tunes."""
+    """The kernel that a script tunes."""
 
     entry: str | None
     source: CudaText
@@ -60,7 +60,7 @@ def script_kernel(path: Path) -> ScriptKernel:
 
 
 def script_entry(path: Path) -> str | None:
-    """The name of the kernel that a script tunes, where it tells one."""
+    """The name of the kernel that a script tunes, if the script has it."""
     tree = parsed_script(path)
     call = tuning_call(tree)
     return None if call is None else _argument(call, "kernel_name", _texts(tree))

@@ -1,6 +1,6 @@
 """The arguments that a Kernel Tuner script passes, as --arg texts for `greenfast import`.
 
-The script is parsed and never run. Understood are arrays and numbers that NumPy makes of constants:
+The script is parsed and never run. It reads arrays and numbers that NumPy makes of constants:
 zeros, ones, random numbers, `astype`, `reshape`, `np.int32(n)`. Whatever else it passes stays to be
 given by --arg.
 """
@@ -52,7 +52,7 @@ class _Scalar:
 
 
 def script_arguments(tree: ast.Module, entry: Entry, text: str) -> dict[str, str]:
-    """--arg texts by the entry's parameters; only those that the script tells."""
+    """--arg texts by the entry's parameters, as far as the script has them."""
     call = tuning_call(tree)
     if call is None:
         return {}
@@ -94,7 +94,7 @@ def _role(parameter: Declared, array: _Array, text: str, is_answer: bool | None)
 
 
 class _Values:
-    """What the names of a script stand for; a name that is assigned twice has its last value."""
+    """The values of the names in a script; a name that is assigned twice has its last value."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._assigned: dict[str, ast.expr] = {}
@@ -164,7 +164,7 @@ class _Values:
         return _ARITHMETIC[type(op)](left, right)
 
     def _called(self, call: ast.Call, whole: ast.expr, name: str) -> Any:
-        """What a function of NumPy, or a method of an array, returns."""
+        """The result of a function of NumPy, or of a method of an array."""
         words = {word.arg: word.value for word in call.keywords if word.arg}
         if name == "astype" and call.args:
             return replace(self._array(whole), dtype=self._dtype(call.args[0]))

@@ -71,7 +71,7 @@ C_TYPES = {
     "double": "float64",
     "bool": "bool",
 }
-# As --arg may spell them, besides C's names and those of kernel.toml. An unsigned number is stored
+# Spellings for --arg besides C's names and kernel.toml's. An unsigned number is stored
 # as the signed one of its width: only the bits are compared.
 SPELLINGS = {
     "uint16": "int16",
@@ -80,7 +80,7 @@ SPELLINGS = {
     "float16": "fp16",
     "bfloat16": "bf16",
 }
-# A name without parameters, with `__global__` in what it stands for.
+# A macro without parameters whose text contains `__global__`.
 _ENTRY_MACRO = re.compile(
     r"(?m)^[ \t]*#[ \t]*define[ \t]+(?P<name>[A-Za-z_]\w*)(?P<body>[ \t](?:[^\n]|\\\n)*?"
     r"\b__global__\b(?:[^\\\n]|\\\n|\\.)*)$"
@@ -160,7 +160,7 @@ class ImportedArgument:
 
 @dataclass(frozen=True)
 class ProblemSize:
-    """A problem's size along an axis: a number, a name, or a name that stands for a number."""
+    """A problem's size along an axis: a number, a name, or the name of a number."""
 
     name: str = ""
     value: int | None = None
@@ -232,9 +232,9 @@ def _with_include(line: str, place: str, path: Path, known: list[Path]) -> list[
         )
     if included.suffix not in SOURCE_SUFFIXES:
         raise UsageError(
-            f"{sentence}, which is no source file by its name",
+            f"{sentence}, whose name is not that of a source file",
             code="local_include",
-            mend="the template would hold its text; paste it yourself if you want that",
+            mend="a template would contain its text; paste it in if you want that",
         )
     if included in known:
         return [(f"// {line.strip()}  (above)", place)]
@@ -256,7 +256,7 @@ def without_comments(text: str) -> str:
 
 
 def _without_host_blocks(bare: str) -> str:
-    """The text without what it keeps from NVRTC: #ifndef __CUDACC_RTC__ ... #endif."""
+    """The text without the blocks that NVRTC skips: #ifndef __CUDACC_RTC__ ... #endif."""
     pattern = r"(?ms)^[ \t]*#[ \t]*ifndef[ \t]+__CUDACC_RTC__\b.*?^[ \t]*#[ \t]*endif\b"
     return re.sub(pattern, lambda match: "\n" * match[0].count("\n"), bare)
 
@@ -349,7 +349,7 @@ def _declared(text: str, bare: str, file: str) -> Declared:
 
 
 def _is_record(kind: str, bare: str) -> bool:
-    """Whether a type's name is that of a struct in the text, or of a vector such as float4."""
+    """Whether a type is a struct of the text, or a vector such as float4."""
     name = re.escape(kind)
     return bool(
         re.fullmatch(r"u?(?:char|short|int|long|longlong)[1-4]|(?:float|double)[1-4]|half2", kind)

@@ -45,49 +45,57 @@ ENDINGS = (
 )
 
 
+FileArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A T4 result file, a Kernel Tuner cache, JSON of KTT or CLTune, or a table (CSV), "
+        "plain or compressed (gzip, bz2, xz).",
+    ),
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--name", metavar="NAME", help="The name of kernel and target. [default: the file's]"
+    ),
+]
+ObjectiveOption = Annotated[
+    str | None,
+    typer.Option(
+        "--objective",
+        metavar="NAME",
+        help="The measurement to minimise; a rate such as GFLOP/s is maximised. "
+        "[default: the time, else the file's own objective]",
+    ),
+]
+DirectionOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--higher-is-better/--lower-is-better",
+        help="The objective's direction. [default: higher for rates and scores]",
+    ),
+]
+ParametersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--parameters",
+        metavar="NAME,...",
+        help="The columns of a table that are parameters. [default: all that do not describe "
+        "the run]",
+    ),
+]
+ReplaceOption = Annotated[
+    bool, typer.Option("--replace", help="Replace an imported space of this name.")
+]
+
+
 def import_space(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="A T4 result file, a Kernel Tuner cache, JSON of KTT or CLTune, or a table (CSV), "
-            "plain or compressed (gzip, bz2, xz).",
-        ),
-    ],
-    name: Annotated[
-        str | None,
-        typer.Option(
-            "--name", metavar="NAME", help="The name of kernel and target. [default: the file's]"
-        ),
-    ] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            "--objective",
-            metavar="NAME",
-            help="The measurement to minimise; a rate such as GFLOP/s is maximised. "
-            "[default: the time, else the file's own objective]",
-        ),
-    ] = None,
-    higher_is_better: Annotated[
-        bool | None,
-        typer.Option(
-            "--higher-is-better/--lower-is-better",
-            help="The objective's direction. [default: higher for rates and scores]",
-        ),
-    ] = None,
-    parameters: Annotated[
-        str | None,
-        typer.Option(
-            "--parameters",
-            metavar="NAME,...",
-            help="The columns of a table that are parameters. [default: all that do not describe "
-            "the run]",
-        ),
-    ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace an imported space of this name.")
-    ] = False,
+    file: FileArgument,
+    name: NameOption = None,
+    objective: ObjectiveOption = None,
+    higher_is_better: DirectionOption = None,
+    parameters: ParametersOption = None,
+    replace: ReplaceOption = False,
     as_json: AsJson = False,
 ) -> int:
     """Make a target from a space that another tuner measured.
@@ -122,7 +130,7 @@ def import_space(
 def put(made: Path, folder: Path, made_recording: Path, recording: Path) -> None:
     """Move a finished space to its place, or leave the one that was there before.
 
-    All that takes long is done, so a process that is killed hardly ever leaves a part.
+    Only renames remain to be done, so a killed process hardly ever leaves half of a space.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     recording.parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +166,7 @@ def own_name(file: Path, name: str | None) -> str:
 
 
 def require_free(name: str, folder: Path, replace: bool) -> None:
-    """UsageError for a name that a kernel or recording has already."""
+    """UsageError for a name that a kernel or recording already has."""
     imported = folder.is_dir()
     if imported and replace:
         return
@@ -171,7 +179,7 @@ def require_free(name: str, folder: Path, replace: bool) -> None:
 
 
 def report(name: str, space: ForeignSpace, as_json: bool) -> None:
-    """Tell what was imported."""
+    """Print what was imported."""
     valid = [result.figure for result in space.results if result.figure is not None]
     failed = len(space.results) - len(valid)
     if as_json:

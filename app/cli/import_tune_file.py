@@ -46,7 +46,7 @@ _PROBLEM_SIZE_PLACE, _TUNE_PARAMS_PLACE = 2, 4  # among the arguments of tune_ke
 def read_tune_file(path: Path, *, has_grid: bool = False) -> Tuning:
     """Parameters, restrictions and the launch of a Python file, which is not run.
 
-    With `has_grid` the caller knows the grid, and what the script tells of it is not read.
+    With `has_grid` the caller knows the grid, and the script's is not read.
     """
     file = visible(path)
     tree = parsed_script(path)
@@ -65,7 +65,7 @@ def read_tune_file(path: Path, *, has_grid: bool = False) -> Tuning:
 
 
 def _before_the_first_tuning(tree: ast.Module) -> Iterator[ast.AST]:
-    """All nodes but those of another kernel's tuning: in its function, or behind the first call."""
+    """All nodes except another kernel's tuning: in its function, or after the first call."""
     calls = tuning_calls(tree)
     if not calls:
         return ast.walk(tree)
@@ -82,7 +82,7 @@ def _before_the_first_tuning(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _tuned_names(tree: ast.Module) -> frozenset[str]:
-    """The names of the dictionary of parameters: that of the call of tune_kernel, or the usual."""
+    """Names of the parameters' dictionary: as in the call of tune_kernel, or the usual ones."""
     names = {"tune_params"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _called(node) == "tune_kernel":
@@ -98,7 +98,7 @@ def _called(call: ast.Call) -> str:
 
 
 class _Script:
-    """What the lines of a script say, one after the other."""
+    """The statements of a script, one after the other."""
 
     def __init__(self, file: str, tuned: frozenset[str]) -> None:
         self._file, self._tuned = file, tuned
@@ -154,7 +154,7 @@ class _Script:
             self._given["problem_size"] = self._resolved(size) if is_list or is_usual else size
 
     def _resolved(self, value: ast.expr) -> ast.expr:
-        """The list that a name stands for."""
+        """The list that a name is assigned."""
         if not isinstance(value, ast.Name):
             return value
         if value.id in _ASSIGNED and _ASSIGNED[value.id] in self._given:

@@ -13,7 +13,7 @@ def ended_by_interrupts() -> Iterator[None]:
     """A block in which Ctrl-C ends the process at once. Nothing is open in it.
 
     Python's own handler raises an exception instead. Where that happens in a callback of the import
-    system, Python prints it, drops it, and goes on.
+    system, Python prints it, drops it, and continues.
     """
     python_handles = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not python_handles or threading.current_thread() is not threading.main_thread():

@@ -46,7 +46,7 @@ Start with these three:
 {FIRST_COMMANDS}
 
 `greenfast --help` lists every command, and `greenfast completion SHELL` completes them."""
-# Nobody's bug: the machine lacks something, and the sentence tells what to do about it.
+# Not a bug: the machine lacks something, and the sentence states what to do.
 MACHINE_FAULTS = (
     "host_compiler_missing",
     "toolchain_missing",

@@ -66,7 +66,7 @@ def _in_a_thread(
     @functools.wraps(tool)
     async def called(**arguments: Any) -> dict[str, Any]:
         try:
-            # When the client is gone, nobody waits for the answer: `drain` ends the work.
+            # When the client is gone, no one needs the answer: `drain` ends the work.
             answer = await anyio.to_thread.run_sync(
                 lambda: tool(**arguments), abandon_on_cancel=True
             )

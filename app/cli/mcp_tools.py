@@ -84,7 +84,7 @@ class Tools:
         return report
 
     def explain(self, trial: str) -> JSON:
-        """A stored submission or trial (an id, or SEARCH/NUMBER) with its feedback again."""
+        """Return a stored submission or trial (an id, or SEARCH/NUMBER) with its feedback."""
         store, name = self._services.store, named(self._services.store, trial)
         if name.number is None:
             return submission_report(self._services, name.search_id)

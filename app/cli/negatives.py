@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from greenfast.app.views.negatives import ThemeOut
     from greenfast.app.views.schemas import NegativeOut
 
-KernelOption = Annotated[str | None, typer.Option("--kernel", metavar="KERNEL")]
+KernelOption = Annotated[
+    str | None, typer.Option("--kernel", metavar="KERNEL", help="Only negatives of this kernel.")
+]
 SearchOption = Annotated[
     str | None,
     typer.Option(
@@ -23,23 +25,44 @@ SearchOption = Annotated[
     ),
 ]
 ReasonOption = Annotated[
-    str | None, typer.Option("--reason", metavar="REASON", help="Such as slower or race.")
+    str | None,
+    typer.Option("--reason", metavar="REASON", help="Only this reason, such as slower or race."),
 ]
 FeatureOption = Annotated[
     str | None,
-    typer.Option("--feature", metavar="NAME", help="A parameter that differs from the baseline's."),
+    typer.Option(
+        "--feature",
+        metavar="NAME",
+        help="Only candidates that differ from the baseline in this parameter.",
+    ),
 ]
 SettingsOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A parameter's value; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Only candidates with this parameter value; may be repeated.",
+    ),
 ]
-DeviceOption = Annotated[str | None, typer.Option("--device", metavar="GPU", help="Such as h200.")]
-DtypeOption = Annotated[str | None, typer.Option("--dtype", metavar="TYPE")]
-WorkloadOption = Annotated[str | None, typer.Option("--workload", metavar="NAME")]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option("--device", metavar="GPU", help="Only negatives of this GPU, such as h200."),
+]
+DtypeOption = Annotated[
+    str | None,
+    typer.Option("--dtype", metavar="TYPE", help="Only negatives of this type, such as bf16."),
+]
+WorkloadOption = Annotated[
+    str | None,
+    typer.Option("--workload", metavar="NAME", help="Only negatives of this workload."),
+]
 TextOption = Annotated[
-    str | None, typer.Option("--text", metavar="WORDS", help="Words of the sentence.")
+    str | None,
+    typer.Option("--text", metavar="WORDS", help="Only negatives whose sentence has WORDS."),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500)]
+LimitOption = Annotated[
+    int, typer.Option("--limit", metavar="N", min=1, max=500, help="List at most N.")
+]
 
 
 def negatives(

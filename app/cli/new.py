@@ -51,12 +51,13 @@ Folder = Annotated[
 
 def new(
     kind: Annotated[
-        str, typer.Argument(metavar="kernel|template", help="What to write: a kernel, a template.")
+        str, typer.Argument(metavar="kernel|template", help="Write a kernel, or a template of one.")
     ],
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="[KERNEL] NAME", help="The new name; for a template, after the kernel's name."
+            metavar="[KERNEL] NAME",
+            help="The new name. For a template, first the kernel that it belongs to.",
         ),
     ],
     folder: Folder = None,

@@ -49,7 +49,7 @@ def checked_kernel_name(name: str) -> str:
 
 
 def target_root(given: Path | None) -> Path:
-    """Where new kernels go: the given folder, the first on the template path, or ./kernels."""
+    """The folder for new kernels: the given one, the first on the template path, or ./kernels."""
     if given is not None:
         return given
     return next(iter(listed_roots()), Path(HERE))
@@ -58,7 +58,7 @@ def target_root(given: Path | None) -> Path:
 def write_kernel(root: Path, name: str, files: Mapping[str, str]) -> Path:
     """Write the files of a new kernel and return its folder; UsageError when it exists.
 
-    They are written beside their place and renamed, so that nobody sees a part of them.
+    They are written beside their place and renamed, so that no one sees half of them.
     """
     folder = root / name
     if os.path.lexists(folder):

@@ -85,7 +85,7 @@ Address = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", metavar="N", help="The seed of the inputs and of the choices."),
+    typer.Option("--seed", metavar="N", help="The seed of random inputs and choices."),
 ]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")

@@ -136,11 +136,11 @@ def microseconds(value: float | None, kind: object = None, mode: str | None = No
 
 
 def ratio_in_band(ratio: float | None, kind: object, band: float | None) -> str:
-    """A ratio to the baseline. Other than measured times are told apart beyond a factor `band`."""
+    """A ratio to the baseline, marked as a tie if it was not measured and lies within `band`."""
     if ratio is None:
         return "-"
     told_apart = str(kind) == "measured" or not band or not 1 / band < ratio < band
-    return f"{ratio:.3f}" + ("" if told_apart else f" (a tie: within a factor {band:g})")
+    return f"{ratio:.3f}" + ("" if told_apart else f" (a tie: within a factor of {band:g})")
 
 
 def duration(seconds: float | None) -> str:

@@ -61,7 +61,7 @@ def pareto(search: SearchName, objectives: ObjectivesOption = None, as_json: AsJ
 
 
 def names_of(objectives: str | None) -> tuple[str, ...] | None:
-    """The names of `--objectives`; None where it was not given."""
+    """The names of `--objectives`; None if it was not given."""
     if objectives is None:
         return None
     return tuple(name.strip() for name in objectives.split(","))

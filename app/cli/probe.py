@@ -106,7 +106,7 @@ def probe_requested(
         raise UsageError(
             f"{plan.target} runs nothing, so there is nothing to probe",
             code="cannot_probe",
-            mend="--target emulator:h200",
+            mend="use --target emulator:h200",
         )
     context = services.context(plan)
     candidate = requested_candidate(context, template, request)

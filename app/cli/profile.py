@@ -132,7 +132,7 @@ def _check_request(trial: int | None, best: bool, target: str) -> None:
     family, _ = check_target_name(target)
     if family != "cuda":
         raise UsageError(
-            f"{target} has no hardware counters", code="cannot_profile", mend="--target cuda:0"
+            f"{target} has no hardware counters", code="cannot_profile", mend="use --target cuda:0"
         )
     require_one_device(target, "greenfast profile")
 

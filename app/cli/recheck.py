@@ -91,7 +91,7 @@ def show(results: list[RecheckOut]) -> None:
             f"{result.search_id}/{result.number}",
             result.before,
             result.now or result.verdict,
-            "holds" if result.holds else "does not hold any more",
+            "holds" if result.holds else "no longer holds",
             result.sentence,
         )
         for result in results

@@ -22,7 +22,7 @@ from greenfast.search.status import SearchStatus
 from greenfast.search.text import one_line, written
 from greenfast.search.verdict import VerdictName
 
-NOT_FASTER = "The best is not shown to be faster than the baseline."
+NOT_FASTER = "The best candidate has not been shown to be faster than the baseline."
 NOT_SAFE = (
     "The best was measured faster than the baseline. Its safety could not be checked here, so it "
     "is not accepted."
@@ -94,7 +94,7 @@ def show_search(detail: SearchDetailOut, designs: Designs | None = None) -> None
 
 
 def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
-    """What the figures do not show; `closing` is the sentence of the confirmation, if any."""
+    """Remarks beside the figures; `closing` is the sentence of the confirmation, if any."""
     best, remarks = detail.best, []
     compared = detail.baseline_trial is not None
     if best is not None and compared and not best.is_baseline and not best.beats_baseline:

@@ -123,7 +123,7 @@ def run_here(
         if isinstance(followed, RunReport):
             return followed
         claim = followed
-        say(f"nobody works on {search_id} any more; it continues here")
+        say(f"no worker runs {search_id} any more; it continues here")
     report = run_claim(
         services,
         claim,
@@ -148,7 +148,7 @@ def run_here(
 
 
 def say_who_works(silence: Silence | None, search_id: str) -> None:
-    """Tell which worker holds the search, and when its lease would end if that worker has died."""
+    """Print which worker holds the search, and when its lease ends if that worker has died."""
     if silence is None:
         say(
             f"another worker runs {search_id}; following it "
@@ -166,7 +166,7 @@ def say_who_works(silence: Silence | None, search_id: str) -> None:
 def follow(services: Services, search_id: str, name: str, stop: Stop) -> RunReport | Claim:
     """Print another worker's progress until the search ends or `stop` is requested.
 
-    Returns a claim instead as soon as nobody else holds the search.
+    Returns a claim instead as soon as the search is free.
     """
     seen = -1
     while not stop.requested:

@@ -38,6 +38,7 @@ def toolkit(
         Path | None,
         typer.Option(
             "--wheels",
+            metavar="FOLDER",
             exists=True,
             file_okay=False,
             help="With install: a folder of wheel files to use, without a network.",
@@ -59,7 +60,7 @@ def toolkit(
     with opened_services() as services:
         in_use, refusal = services.toolchain.toolkit, None
         try:
-            services.toolchain.require_right()
+            services.toolchain.require_correct_code()
         except Fault as fault:
             refusal = fault
     _show(in_use, refusal, as_json)

@@ -77,7 +77,7 @@ def trace(
     else:
         show_trace(traced)
     if code:
-        what = "; what it had called is written" if paths else ""
+        what = "; the calls up to then are written" if paths else ""
         say(f"greenfast: the program ended with {code}{what}")
     return 1 if code or not paths else 0
 
@@ -97,20 +97,28 @@ def traced_command(program: list[str], result: Path) -> list[str]:
     while at < len(words) and words[at].startswith("-") and words[at][:2] not in ("-m", "-c"):
         at += 2 if words[at] in WITH_VALUE else 1
     if at >= len(words):
-        raise UsageError("no program is named", code="bad_program", mend="python PROGRAM.py")
+        raise UsageError(
+            "no program is named",
+            code="bad_program",
+            mend="write `greenfast trace -- python PROGRAM.py`",
+        )
     how, rest = "path", words[at:]
     if words[at][:2] in ("-m", "-c"):
         how = words[at][:2]
         rest = [words[at][2:], *words[at + 1 :]] if len(words[at]) > 2 else words[at + 1 :]
     if not rest:
-        raise UsageError(f"nothing follows {how}", code="bad_program", mend="python PROGRAM.py")
+        raise UsageError(
+            f"nothing follows {how}",
+            code="bad_program",
+            mend="write `greenfast trace -- python PROGRAM.py`",
+        )
     if how == "path" and not Path(rest[0]).exists():
         raise UsageError(f"there is no file {visible(rest[0])}", code="bad_program")
     return [*words[:at], str(TRACER), str(result), how, *rest]
 
 
 def _calls(result: Path, code: int) -> Any:
-    """What the tracer wrote when the program ended."""
+    """The tracer's output when the program ended."""
     try:
         return json.loads(result.read_text("utf-8"))
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""`greenfast trials`: the trials of a search, selected, sorted, with the columns that one wants."""
+"""`greenfast trials`: the trials of a search, selected and sorted, in chosen columns."""
 
 from __future__ import annotations
 
@@ -95,7 +95,10 @@ LimitOption = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, help="At most N trials. [default: all]")
 ]
 FormOption = Annotated[
-    Format, typer.Option("--format", help="A table, or all digits for programs.")
+    Format,
+    typer.Option(
+        "--format", help="A table for people, or CSV or JSON with all digits for programs."
+    ),
 ]
 
 

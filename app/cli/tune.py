@@ -126,7 +126,7 @@ def tune(
 def given_workloads(
     kernel_name: str, texts: list[str] | None, file: Path | None, catalogue: Catalogue
 ) -> tuple[tuple[str, float], ...]:
-    """Those of --workload, then those of the file; the kernel's first without either."""
+    """The workloads of --workload, then of the file; without either, the kernel's first."""
     from greenfast.search.loop.plan import default_workloads
 
     kernel = catalogue.kernel(kernel_name)

@@ -62,7 +62,7 @@ async def start_explanation(request: Request, search_id: str, number: int) -> Re
 
 
 def known_of(services: Services, trial: TrialRow) -> dict[str, Any]:
-    """What the ledger knows about a trial beside its own record."""
+    """The ledger's knowledge about a trial, apart from its own record."""
     store, search = services.store, trial.search_id
     repeated = reused_trials(store, search).get(trial.number)
     return {
@@ -75,7 +75,7 @@ def known_of(services: Services, trial: TrialRow) -> dict[str, Any]:
 def explanation_of(services: Services, search: SearchRow, trial: TrialRow) -> dict[str, Any]:
     """The explanation of a trial for its page.
 
-    Where there is none, the page asks for it by itself, unless this service runs no work.
+    If there is none, the page asks for it by itself, unless this service runs no work.
     """
     if not can_explain(search, trial):
         return {"explains": False, "explanation": None, "explaining": None}

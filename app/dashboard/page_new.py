@@ -243,7 +243,7 @@ def typed(form: FormData) -> dict[str, Any]:
 
 
 def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
-    """The form as a request; FieldError for a value that is missing or no number."""
+    """The form as a request; FieldError for a value that is missing or not a number."""
     _refuse_unknown(kernel, form)
     given = typed(form)
     named = given["shape"] != OWN

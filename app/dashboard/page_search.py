@@ -234,7 +234,7 @@ def timed_again(services: Services, row: SearchRow) -> dict[str, Any]:
 
 
 def overtaken(best: TrialRow, points: Sequence[Point]) -> str:
-    """Why the best is not the fastest of the search; empty where it is."""
+    """Why the best is not the fastest of the search; empty if it is."""
     if best.time_kind != "measured" or best.time_median_us is None:
         return ""
     faster = sum(point.time_median_us < best.time_median_us for point in points)
@@ -278,7 +278,7 @@ def comparison(
     beats, kind = beats_baseline(store, row, best), best.time_kind
     if kind != "measured" and best.time_band:
         source = "model" if kind == "modelled" else "recording"
-        within = f"the {source}'s band of a factor {best.time_band:g}"
+        within = f"the {source}'s band of a factor of {best.time_band:g}"
         if beats:
             return f"Faster by more than {within}. The time is {kind}, not measured."
         return (
@@ -297,7 +297,7 @@ def comparison(
 
 
 def designs_of(services: Services, row: SearchRow) -> Designs:
-    """The kernel's presets, from which the differences of candidates are told."""
+    """The kernel's presets, from which candidates' differences are computed."""
     plan = services.store.plan(row.id)
     return Designs(services.catalogue, plan.kernel, plan.compiled)
 

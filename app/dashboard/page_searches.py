@@ -33,7 +33,7 @@ router = APIRouter(route_class=PageRoute)
 
 @dataclass(frozen=True)
 class Filters:
-    """Which searches are listed; each choice has its own URL."""
+    """The filters of the list of searches; each choice has its own URL."""
 
     status: str | None
     kernel: str | None
@@ -121,7 +121,7 @@ def searches_page(
 
 @dataclass(frozen=True)
 class FirstSearch:
-    """A small search that one click starts; `fields` are those of the form."""
+    """A small search that one click starts; `fields` are the form's."""
 
     kernel: str
     workload: str

@@ -118,7 +118,7 @@ def parents(store: Store, trial: TrialDetail) -> list[tuple[str, int | None]]:
 
 
 def waited_s(trial: TrialRow) -> float | None:
-    """How long the trial waited; None where that is too short to show."""
+    """How long the trial waited; None if that is too short to show."""
     seconds = (trial.stage_seconds or {}).get(str(Wait.WAITING), 0.0)
     return seconds if seconds >= SHOWN_FROM_S else None
 

@@ -123,7 +123,7 @@ def _source_of(champion: ChampionRow) -> str:
 
 
 def _negatives(services: Services, search_ids: list[str]) -> list[NegativeRow]:
-    """Those of the published searches, newest first."""
+    """The negatives of the published searches, newest first."""
     published = set(search_ids)
     rows: list[NegativeRow] = []
     cursor: str | None = None

@@ -54,7 +54,7 @@ def templates(services: TheServices, kernel: str | None = None) -> Page[Template
 
 @router.get("/targets")
 def targets() -> Page[TargetOut]:
-    """The targets where candidates can run on this machine; `why` tells what others lack."""
+    """The targets where candidates can run on this machine; `why` explains what others lack."""
     return Page(items=list_targets(), next_cursor=None)
 
 

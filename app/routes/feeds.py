@@ -45,7 +45,7 @@ class State:
     """The search at one moment."""
 
     progress: str  # SearchDetailOut as JSON
-    end: str | None  # its end as JSON; None while it goes on
+    end: str | None  # its end as JSON; None while it continues
 
 
 class Feed:

@@ -64,7 +64,7 @@ def start_ablation(
 
 @router.get("/searches/{search}/trials/{trial}/explanation")
 def explanation(search: str, trial: TrialNumber, store: TheStore) -> ExplanationOut:
-    """Why a trial is wrong; 404 `no_explanation` while nobody has looked into it."""
+    """Why a trial is wrong; 404 `no_explanation` if it has not been explained."""
     search_id = search_named(store, search)
     stored = stored_explanation(store, search_id, store.trial(search_id, trial).number)
     if stored is None:
@@ -96,7 +96,7 @@ def start_explanation(
 
 @router.get("/searches/{search}/themes")
 def themes(search: str, store: TheStore) -> list[ThemeOut]:
-    """Values that were tried together and never helped, those of the most trials first."""
+    """Values that were tried together and never helped, those with the most trials first."""
     return themes_of(store, search_named(store, search))
 
 

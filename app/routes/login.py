@@ -15,7 +15,7 @@ from greenfast.app.routes.auth import COOKIE, cookie_value
 router = APIRouter(include_in_schema=False)
 WRONG_TOKEN_DELAY_S = 0.5
 COOKIE_AGE_S = 30 * 24 * 3600
-# The page stands alone: without the token, browsers get no static files.
+# The page is self-contained: without the token, browsers get no static files.
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>greenfast: log in</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">

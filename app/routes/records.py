@@ -31,7 +31,7 @@ def negatives(
 ) -> Page[NegativeOut]:
     """Ideas that were tried and did not help, newest first, each with its scope.
 
-    `expired` says where the kernel's files, the toolchain or the driver have changed since.
+    `expired` names which of the kernel's files, the toolchain and the driver have changed since.
     """
     page = services.store.negatives(
         kernel=query.kernel,

@@ -18,7 +18,7 @@ DryRun = Annotated[bool, Query(description="only count what would be removed")]
 
 
 class RemovedOut(BaseModel):
-    """What was removed, in numbers, with what only it referred to."""
+    """The numbers of removed rows, with those that only they referred to."""
 
     model_config = ConfigDict(from_attributes=True)
 

@@ -38,7 +38,7 @@ class Admission:
                 503,
                 "busy",
                 f"{self._most_waiting} requests or more are waiting already",
-                f"try again in {RETRY_AFTER_S} s; /readyz tells whether the database answers",
+                f"try again in {RETRY_AFTER_S} s; /readyz shows whether the database answers",
             )
             response.headers["retry-after"] = str(RETRY_AFTER_S)
             await response(scope, receive, send)

@@ -122,7 +122,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As in uvicorn, without raising the signal again, which would skip our clean-up."""
+        """As in uvicorn, but the signal is not raised again: that would skip the clean-up."""
         before = {
             number: signal.signal(number, self.handle_exit)
             for number in (signal.SIGINT, signal.SIGTERM)

@@ -180,7 +180,7 @@ def run_claim(
             return RunReport(Left.LOST, why=str(error))
         if error.code.startswith(("database_", "disk_")):
             raise
-        if stop.requested:  # our own stop may have made it fail
+        if stop.requested:  # the stop itself may have made it fail
             return RunReport(Left.STOPPED, why="stopped")
         result = RunResult(Ended.FAILED, str(error))
         if isinstance(error, SpecError):

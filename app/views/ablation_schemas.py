@@ -63,7 +63,7 @@ class FindingOut(Output):
 
 
 class AblationOut(Output):
-    """What each feature and each number of a winner is worth."""
+    """The effect of each feature and each number of a winner."""
 
     search_id: str
     number: int
@@ -71,7 +71,7 @@ class AblationOut(Output):
     band: float = Field(description="a factor within which modelled or replayed times are silent")
     comparisons: int = Field(description="arms over which the intervals hold together")
     confidence: float
-    complete: bool = Field(description="false: it was interrupted; the command goes on with it")
+    complete: bool = Field(description="false: it was interrupted; the command continues it")
     environment: dict[str, str]
     caveats: list[str] = Field(description="limits of this ablation")
     summary: str

@@ -56,7 +56,7 @@ MOST_POINTS = 20_000
 
 @dataclass(frozen=True)
 class AblationHead:
-    """What an ablation was begun with."""
+    """The facts at the start of an ablation."""
 
     candidate_digest: str
     arms: tuple[str, ...]  # names, in order
@@ -83,7 +83,7 @@ def run_ablation(
 ) -> AblationOut:
     """Measure what is missing of a winner's ablation, and return all of it.
 
-    Each arm is stored when it is measured, so an interrupted ablation goes on where it ended.
+    Each arm is stored when it is measured, so an interrupted ablation continues where it stopped.
     Features come before numbers; none begins after `go_on` was false.
     """
     store = services.store
@@ -241,7 +241,7 @@ def stored_ablation(store: Store, search_id: str, number: int | None = None) -> 
 def caveats(
     store: Store, search_id: str, number: int, head: AblationHead, plan: SearchPlan
 ) -> list[str]:
-    """What the ablation cannot say."""
+    """The limits of what the ablation shows."""
     sentences = []
     if head.time_kind != "measured":
         sentences.append(

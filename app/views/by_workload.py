@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def results_by_workload(store: Store, row: SearchRow, best: int | None) -> list[WorkloadResultOut]:
-    """One row a workload; [] for a single workload, whose figures are those of the search."""
+    """A row per workload; [] for a single workload, whose figures the search has."""
     if best is None or len(row.workloads) < 2:
         return []
     timings, baseline = _timings(store, row, best), _timings(store, row, 0)

@@ -42,7 +42,7 @@ def time_verdict(a: Side, b: Side, confirmation: ConfirmationRow | None) -> Time
 
 
 def _differences(a: Side, b: Side) -> str:
-    """What two times must share to be compared, where they do not."""
+    """The conditions in which two times differ, so that they cannot be compared."""
     facts = [
         ("workloads", _shapes(a), _shapes(b)),
         ("kernel", a[1].kernel, b[1].kernel),
@@ -86,9 +86,9 @@ def _by_band(ratio: float, a: TrialDetail, b: TrialDetail) -> TimeVerdictOut:
     decision = ("faster" if ratio < 1 else "slower") if told_apart else "not_told_apart"
     kind = (a.time_kind or "").capitalize()
     sentence = (
-        f"{kind} times, which differ by more than a factor {band:g}."
+        f"{kind} times, which differ by more than a factor of {band:g}."
         if told_apart
-        else f"{kind} times within a factor {band:g} cannot be told apart."
+        else f"{kind} times within a factor of {band:g} cannot be distinguished."
     )
     return TimeVerdictOut(
         ratio=ratio, ratio_low=None, ratio_high=None, decision=decision, sentence=sentence

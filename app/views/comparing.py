@@ -139,7 +139,7 @@ def _workloads(left: Side, right: Side) -> list[WorkloadTimesOut]:
 
 
 def _counters(left: Side, right: Side) -> Iterator[FigureOut]:
-    """What the time goes into, and the instructions by class, the larger differences first."""
+    """Resources that take the time, and instructions by class, the largest differences first."""
     a, b = left.timings, right.timings
     for workload in dict.fromkeys((*a, *b)):
         for key, unit in (("limits", "us alone"), ("mix", "warp instructions")):

@@ -65,7 +65,7 @@ def comparison_out(comparison: Comparison, *, samples: bool = False) -> Comparis
 
 
 def champion_out(row: ChampionRow, catalogue: Catalogue) -> ChampionOut:
-    """A champion; `catalogue`, today's kernels, tells which checks it has not passed."""
+    """A champion, with the checks of today's kernels (`catalogue`) that it has not passed."""
     peers = [peer_out(peer) for peer in row.peers]
     return ChampionOut(
         scope=_scope_out(row.scope),

@@ -1,4 +1,4 @@
-"""What a person expected of a search, beside what came out."""
+"""The expectation of a person for a search, beside its result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from greenfast.search.loop.plan import SearchPlan
 
 
 def expectation_of(plan: SearchPlan, best: BestOut | TrialRow | None) -> ExpectationOut | None:
-    """None where nothing was said at submit."""
+    """None if nothing was stated at submission."""
     if not plan.hypothesis and plan.expected_gain is None and not plan.cost:
         return None
     ratio = best.ratio_to_baseline if best is not None else None

@@ -93,7 +93,7 @@ def can_explain(search: SearchRow, trial: TrialRow) -> bool:
 def explained(
     services: Services, search_id: str, number: int, *, fresh: bool = False
 ) -> ExplanationOut:
-    """The stored explanation of a trial, made now where there is none."""
+    """The stored explanation of a trial, made now if there is none."""
     store = services.store
     stored = None if fresh else stored_explanation(store, search_id, number)
     if stored is not None:
@@ -127,7 +127,7 @@ def explained(
 
 
 def stored_explanation(store: Store, search_id: str, number: int) -> ExplanationOut | None:
-    """None where nobody has looked into the trial yet."""
+    """None if the trial has not been explained yet."""
     notes = store.notes(search_id, NoteKind.EXPLANATION, number)
     if not notes:
         return None

@@ -1,4 +1,4 @@
-"""Which parameters a search's times depend on.
+"""The parameters that a search's times depend on.
 
 An additive model is fitted to the logarithm of the times of the correct, timed trials of each
 template: one term for each value of each parameter, held back by a small penalty (ridge). A

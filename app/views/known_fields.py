@@ -26,7 +26,7 @@ def known_fields(route: object, place: Sequence[str]) -> list[str]:
 
 
 def query_names(route: APIRoute) -> list[str]:
-    """The names of a route's query parameters; a model stands for its fields."""
+    """The names of a route's query parameters; for a model, the names of its fields."""
     names: list[str] = []
     for field in route.dependant.query_params:
         models = list(_models(_type(field)))

@@ -95,7 +95,7 @@ class LedgerRecord(BaseModel):
     @model_validator(mode="after")
     def claims_no_more_than_its_evidence(self) -> LedgerRecord:
         if self.verdict is VerdictName.FAULTED:
-            raise ValueError("a faulted trial says nothing of its candidate")
+            raise ValueError("a faulted trial is no evidence about its candidate")
         if (self.verdict is VerdictName.REJECTED) != (self.reason is not None):
             raise ValueError("a rejected trial has a reason, and only a rejected one")
         if (self.reason is None) != (self.stage is None):
@@ -228,7 +228,7 @@ def import_file(store: Store, path: Path) -> tuple[int, int]:
             "tampered", 1, f"it announces {header.records} records, and {len(records)} follow"
         )
     if _digest_of_lines(lines[1:]) != header.digest:
-        raise _refused("tampered", 1, "its digest is not that of the records that follow")
+        raise _refused("tampered", 1, "its digest does not match the records that follow")
     _require_each_once(records)
     rows = ((digest, record.kernel, _canonical(content)) for digest, record, content in records)
     return len(records), store.import_foreign(header.digest, rows)
@@ -289,7 +289,7 @@ def _record(line: str, number: int) -> tuple[str, LedgerRecord, dict[str, Any]]:
     except ValueError as error:
         raise _refused("invalid", number, str(error)) from error
     if digest != content["digest"]:
-        raise _refused("tampered", number, "its digest is not that of its record")
+        raise _refused("tampered", number, "its digest does not match its record")
     try:
         checked = LedgerRecord.model_validate_json(_canonical(record), strict=True)
         return digest, checked, record

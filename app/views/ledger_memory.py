@@ -1,4 +1,4 @@
-"""What the database knows of a search's scope, so that nothing is evaluated twice."""
+"""The database's knowledge about a search's scope, so that nothing is evaluated twice."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class StoreMemory:
             self._learn(entry)
 
     def _learn(self, known: _Known) -> None:
-        """Count the trial as a neighbour of others, where its verdict says something here."""
+        """Count the trial as a neighbour of others, if its verdict holds here."""
         trial = known.trial
         negative = trial.verdict == VerdictName.REJECTED
         if trial.reason in NEVER_REPEATED:
@@ -113,7 +113,7 @@ class StoreMemory:
 
     @property
     def opening(self) -> str:
-        """What is known, for the beginning of the search; empty for nothing."""
+        """A sentence about what is known, for the start of the search; empty for nothing."""
         if not self.trials:
             return ""
         searches = "1 search" if self.searches == 1 else f"{self.searches} searches"
@@ -125,7 +125,7 @@ class StoreMemory:
 
     @property
     def closing(self) -> str:
-        """What that saved, for the end of the search; empty for nothing."""
+        """A sentence about what that saved, for the end of the search; empty for nothing."""
         parts = []
         if self.reused:
             trials = "1 trial was" if self.reused == 1 else f"{self.reused} trials were"

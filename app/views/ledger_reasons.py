@@ -1,4 +1,4 @@
-"""Which reasons each stage can reject for, and which figures a rejection can have by then."""
+"""The reasons for which each stage can reject, and the figures that a rejection has by then."""
 
 from __future__ import annotations
 

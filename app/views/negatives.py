@@ -118,7 +118,7 @@ def _themes(trials: Sequence[TrialRow], band: float) -> Iterator[Theme]:
     helped = any(_is_faster(trial, band) for trial in trials)
 
     def is_useful(trial: TrialRow) -> bool:
-        """Where nothing helped at all, only values that were never correct stand out."""
+        """If nothing helped at all, only values that were never correct are worth listing."""
         return _is_faster(trial, band) if helped else _is_correct(trial)
 
     def is_theme(group: Sequence[TrialRow]) -> bool:
@@ -200,7 +200,7 @@ def _theme_sentence(theme: ThemeOut, band: float, kind: str) -> str:
         return f"{values}: {theme.trials} trials, none correct ({why})"
     sentence = f"{values}: {theme.trials} trials, none faster"
     if band > 1:
-        sentence += f" by more than the band of a factor {band:g}"
+        sentence += f" by more than the band, a factor of {band:g}"
     if theme.best_ratio is not None:
         times = f" {kind}" if kind and kind != "measured" else ""
         sentence += f" (the best took {theme.best_ratio:.3f} of the baseline's{times} time)"

@@ -38,7 +38,7 @@ def check_command(
 
 
 def check_of_trial(search: SearchRow, trial: TrialRow | TrialOut, design: Design) -> str:
-    """The `greenfast check` of a stored trial; empty where it shows nothing."""
+    """The `greenfast check` of a stored trial; empty if it shows nothing."""
     if not can_check(trial.verdict, trial.stage) or is_submitted(design.template):
         return ""
     changed = {name: value for name, value, _ in design.changes}

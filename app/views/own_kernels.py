@@ -1,4 +1,4 @@
-"""Which folders of the user's own kernels are in use, and what is wrong there."""
+"""The folders of the user's own kernels that are in use, and what is wrong there."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 
 
 def allowed_methods(request: Request) -> list[str]:
-    """The methods of all routes at this path. Starlette names those of the first route only."""
+    """The methods of all routes at this path. Starlette names only the first route's."""
     path = request.scope["path"]
     methods = []
     for method in METHODS:

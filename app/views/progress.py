@@ -114,8 +114,8 @@ def band_sentence(best: TrialRow | BestOut, not_told_apart: int) -> str:
         return f"The lowest {best.time_kind} time."
     if not not_told_apart:
         return (
-            f"The lowest {best.time_kind} time; no other correct candidate lies within its band "
-            f"of a factor {best.time_band:g}."
+            f"The lowest {best.time_kind} time; no other correct candidate lies within a factor of "
+            f"{best.time_band:g} of it."
         )
     others = (
         "1 other correct candidate lies"
@@ -123,8 +123,8 @@ def band_sentence(best: TrialRow | BestOut, not_told_apart: int) -> str:
         else f"{not_told_apart} other correct candidates lie"
     )
     return (
-        f"The lowest {best.time_kind} time, which ranks nothing closer than a factor "
-        f"{best.time_band:g}: {others} within that factor and cannot be distinguished from it."
+        f"The lowest {best.time_kind} time. {others} within a factor of {best.time_band:g} of it, "
+        "and cannot be distinguished from it."
     )
 
 

@@ -42,7 +42,7 @@ class Recheck:
 
 
 class RecheckOut(Output):
-    """What came out when an old negative was evaluated again."""
+    """The result of evaluating an old negative again."""
 
     search_id: str
     number: int
@@ -108,7 +108,7 @@ def recheck(
 
 
 def stored_recheck(store: Store, search_id: str, number: int) -> RecheckOut | None:
-    """The newest recheck of a trial; None where there is none."""
+    """The newest recheck of a trial; None if there is none."""
     notes = store.notes(search_id, NoteKind.RECHECK, number)
     if not notes:
         return None

@@ -62,7 +62,7 @@ def report_of(services: Services, name: str) -> ReportOut:
 
 
 def search_report(services: Services, search_id: str) -> SearchReportOut:
-    """One search. All that it says is read from the store now."""
+    """The report of one search, read from the store now."""
     store = services.store
     row, plan = store.search(search_id), store.plan(search_id)
     trials = [trial for trial in each_trial(store, search_id) if trial.verdict is not None]
@@ -150,11 +150,12 @@ def _answer(
     kind = best.time_kind or ""
     if not beats_baseline(store, row, best):
         close = (
-            f" {kind.capitalize()} times within a factor {best.time_band:g} are too close to tell."
+            f" {kind.capitalize()} times within a factor of {best.time_band:g} cannot be "
+            "distinguished."
             if kind != "measured" and best.time_band
             else ""
         )
-        answer = f"No candidate is shown to be faster than the baseline.{close}"
+        answer = f"No candidate has been shown to be faster than the baseline.{close}"
     else:
         answer = f"Trial {best.number} gains {gain} of the baseline's {kind} time."
     if plan.expected_gain is not None:
@@ -261,7 +262,7 @@ def next_steps(
     ablation: AblationOut | None,
     themes: list[ThemeOut],
 ) -> Iterator[str]:
-    """What to try next, each with its reason."""
+    """Ideas to try next, each with its reason."""
     if best is None:
         yield from _without_a_correct_candidate(row, trials)
         yield from _going_on(row)
@@ -274,7 +275,7 @@ def next_steps(
     elif services.store.confirmation(row.id) is None:
         yield f"Time the winner again in fresh processes: `greenfast confirm {row.id}`."
     if ablation is None:
-        yield f"See what the winner's values are worth: `greenfast ablate {row.id}`."
+        yield f"Measure the effect of each value of the winner: `greenfast ablate {row.id}`."
     else:
         for finding in ablation.findings:
             if finding.effect == "hurts":
@@ -291,7 +292,7 @@ def next_steps(
     if row.status == SearchStatus.COMPLETED and is_budget_spent(row.cause):
         yield (
             f"The space has untried points: `greenfast search --resume {row.id} --extend "
-            f"{max(10, len(trials) // 2)}` goes on."
+            f"{max(10, len(trials) // 2)}` continues it."
         )
     yield from _going_on(row)
 
@@ -313,7 +314,7 @@ def _without_a_correct_candidate(row: SearchRow, trials: list[TrialRow]) -> Iter
 def _going_on(row: SearchRow) -> Iterator[str]:
     """A search that stopped before its end can continue."""
     if row.status in (SearchStatus.PAUSED, SearchStatus.FAILED):
-        yield f"The search stopped before its end: `greenfast search --resume {row.id}` goes on."
+        yield f"The search stopped early: `greenfast search --resume {row.id}` continues it."
 
 
 def compared_trials(confirmation: ConfirmationRow | None) -> set[int]:
@@ -359,5 +360,7 @@ def require_report(services: Services, name: str) -> ReportOut:
     """The report; UsageError `no_trials` for a search that has none yet."""
     report = report_of(services, name)
     if not any(search.trials for search in report.searches):
-        raise UsageError(f"{name} has no recorded trial yet", code="no_trials", mend="wait for it")
+        raise UsageError(
+            f"{name} has no recorded trial yet", code="no_trials", mend="wait for the first"
+        )
     return report

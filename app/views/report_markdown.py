@@ -205,7 +205,7 @@ def _ratio(comparison: ComparisonOut) -> tuple[str, str]:
 
 
 def _ablation(search: SearchReportOut) -> Iterator[str]:
-    yield from ("### What the winner's values are worth", "")
+    yield from ("### The effect of each value of the winner", "")
     ablation = search.ablation
     if ablation is None:
         yield from ("No ablation is stored.", "")

@@ -13,7 +13,7 @@ from greenfast.app.views.schemas import FunnelStep
 
 
 class QuestionOut(Output):
-    """What was asked, and what a person expected."""
+    """The question of a search, and what a person expected."""
 
     sentence: str
     hypothesis: str

@@ -1,4 +1,4 @@
-"""What keeps a report from being the last word: a search that has not ended well, and faults."""
+"""Why a report may not be final: a search that has not ended well, and faults."""
 
 from __future__ import annotations
 
@@ -45,4 +45,4 @@ def faults_sentence(faulted: dict[str, int]) -> str:
     count = sum(faulted.values())
     codes = ", ".join(f"{code} ({number})" for code, number in faulted.items())
     trials = "1 trial" if count == 1 else f"{count} trials"
-    return f"{trials} ended in a fault that says nothing of the candidate: {codes}."
+    return f"{trials} ended in a fault, which is no evidence about the candidate: {codes}."

@@ -187,12 +187,12 @@ class WorkloadResultOut(Output):
     ratio: float | None = Field(description="time / the baseline's time, if there is a baseline")
     ratio_low: float | None = Field(description="null: the time was not measured")
     ratio_high: float | None
-    confirmed: bool = Field(description="the ratio is that of fresh processes")
+    confirmed: bool = Field(description="the ratio was measured in fresh processes")
     peers: list[PeerOut]
 
 
 class ExpectationOut(Output):
-    """What a person expected at submit, beside what came out."""
+    """The expectation at submission, beside the result."""
 
     hypothesis: str
     expected_gain: float | None = Field(description="a share of the baseline's time")

@@ -19,7 +19,7 @@ def stage_time(seconds: float) -> str:
 
 
 def stage_words(seconds: Mapping[str, float] | None) -> str:
-    """`compile 12 ms, correctness 1.24 s`; empty where nothing is known."""
+    """`compile 12 ms, correctness 1.24 s`; empty if nothing is known."""
     return ", ".join(
         f"{stage} {stage_time(value)}"
         for stage, value in (seconds or {}).items()

@@ -1,4 +1,4 @@
-"""What a search begins with: every figure of its efficiency depends on it."""
+"""The candidates that a search begins with, on which its efficiency depends."""
 
 from __future__ import annotations
 

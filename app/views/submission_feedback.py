@@ -41,7 +41,7 @@ TRY = {
 
 
 def feedback(trial: TrialDetail, text: str) -> list[JSON]:
-    """What a trial's evidence tells its author, the reason of its verdict first."""
+    """Feedback for the author from a trial's evidence, the reason of the verdict first."""
     lines = text.split("\n")
     items = [
         *_verdict(trial),

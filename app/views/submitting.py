@@ -47,7 +47,7 @@ LOCK = "submissions.lock"
 LOOK_S = 0.05  # between two looks at its lock
 MOST_REPEATS = 20  # earlier searches of one source that are compared
 WAITING = (SearchStatus.QUEUED, SearchStatus.RUNNING)
-# What decides a verdict beside the source and its launches. A seed decides where it is asked for.
+# What decides a verdict beside the source and its launches; and a seed, if one is given.
 DECIDING = (
     "kernel_digest",
     "compiled",
@@ -63,7 +63,7 @@ DECIDING = (
 
 @dataclass(frozen=True)
 class JudgeRequest:
-    """A submission, and what it is judged on; None: the defaults of a search."""
+    """A submission, and the settings of its judgement; None: the defaults of a search."""
 
     submission: Submission
     workloads: tuple[str, ...] | None = None
@@ -154,7 +154,7 @@ def _busy(wait_s: float) -> Fault:
 
 
 def _with_parent(services: Services, submission: Submission) -> Submission:
-    """The submission with the whole digest of its parent; UsageError where that is not stored."""
+    """The submission with the whole digest of its parent; UsageError if that is not stored."""
     if not submission.parent:
         return submission
     try:
@@ -207,7 +207,7 @@ def _judged_before(
     services: Services, plan: SearchPlan, files: KernelFiles, seed: int | None
 ) -> str | None:
     """An earlier search that judges the same under the same conditions, or None."""
-    assert plan.submitted is not None, "the plan is that of a submission"
+    assert plan.submitted is not None, "the plan is a submission's"
     store = services.store
     earlier = store.submissions(plan.kernel, plan.submitted.template, limit=MOST_REPEATS).items
     for row in earlier:
@@ -260,7 +260,7 @@ def judged_trial(services: Services, row: SearchRow) -> TrialDetail | None:
 
 
 def author_record(store: Store, search_id: str, template: str) -> dict[str, str]:
-    """What the author of a submission said about it; empty for any other template."""
+    """The author's statements about a submission; empty for any other template."""
     files = store.frozen_files(search_id) if is_submitted(template) else None
     return record_in(files, template) if files is not None else {}
 

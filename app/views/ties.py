@@ -1,4 +1,4 @@
-"""The ties of a search's winner: trials whose measured times are not told apart from its own.
+"""The ties of a search's winner: trials whose measured times cannot be distinguished from its own.
 
 They are correct by all gates, or were rejected only because they were not shown to be faster than
 the baseline: another search may accept such a trial. Each trial was timed in turns with the
@@ -44,7 +44,7 @@ def ties_of(store: Store, best: TrialRow) -> tuple[int, ...]:
 
 
 def ties_sentence(ties: tuple[int, ...] | list[int], subject: str = "It") -> str:
-    """The tie in words; empty where there is none."""
+    """The tie in words; empty if there is none."""
     if not ties:
         return ""
     names = ", ".join(map(str, ties[:MOST_NAMED])) + (", ..." if len(ties) > MOST_NAMED else "")
@@ -76,7 +76,7 @@ def _ties(own: Interval | None, other: Interval | None) -> bool:
 
 
 def _interval(store: Store, trial: TrialRow) -> Interval | None:
-    """The interval of the trial's time against the baseline's; None where none is stored."""
+    """The interval of the trial's time against the baseline's; None if none is stored."""
     if trial.is_baseline:
         return Interval(0.0, 0.0, 0.0)
     gate = store.trial(trial.search_id, trial.number).gates.get("performance", {})

@@ -47,7 +47,7 @@ def search_named(store: Store, written: str) -> str:
         raise UsageError(
             f"{written!r} begins more than one search id",
             code="ambiguous_search",
-            mend=f"write more of it: {', '.join(search_id for search_id, _ in matches)}",
+            mend=f"write more characters of it: {', '.join(search_id for search_id, _ in matches)}",
         )
     return matches[0][0] if matches else store.search(written).id
 
@@ -75,7 +75,7 @@ def named(store: Store, written: str) -> TrialName:
 
 
 def trial_named(store: Store, written: str) -> TrialName:
-    """A trial; a search alone stands for its best one."""
+    """A trial; a search alone means its best trial."""
     name = named(store, written)
     if name.number is not None:
         return name

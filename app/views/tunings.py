@@ -62,7 +62,7 @@ class TuningOut(Output):
     kernel: str
     target: str
     status: SearchStatus = Field(
-        description="completed once all its searches are; else that of a search which is not"
+        description="completed once all its searches are; else the status of one that is not"
     )
     within_percent: float
     workloads: list[str]

@@ -22,7 +22,7 @@ class Refusal(NamedTuple):
 
 
 def refusal_of(error: RequestValidationError, route: object) -> Refusal:
-    """The refusal for the first of the errors that says most."""
+    """The refusal for the most informative of the errors."""
     first = telling(error.errors())
     place = [str(part) for part in first["loc"]]
     kind, where = first["type"], place[0]
@@ -55,7 +55,7 @@ def json_words(message: str) -> str:
 
 
 def telling(errors: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The error to tell: the first, or the deepest beside it where its value may be several types.
+    """The error to report: the first, or the deepest at its place if several types are allowed.
 
     Pydantic tries each type. Of an object that is no text, the text's error says nothing.
     """

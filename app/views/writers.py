@@ -1,4 +1,4 @@
-"""What a writer of sources reads: a kernel's specification, the best source, what did not help."""
+"""Input for a writer of sources: a kernel's specification, the best source, what did not help."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def device_brief(target: str) -> JSON:
 
 
 def negatives_brief(services: Services, kernel: str, limit: int = MOST_NEGATIVES) -> list[JSON]:
-    """What was tried and did not help, newest first."""
+    """Ideas that were tried and did not help, newest first."""
     return [
         {
             "trial": f"{row.search_id}/{row.number}",

@@ -137,7 +137,7 @@ def _row(work: Work, kernel: KernelSpec, session: Session) -> Row:
 
 
 def gates(subject: Subject) -> tuple[str, str, str]:
-    """The rejecting gate with its reason and sentence; empty where both pass."""
+    """The rejecting gate with its reason and sentence; empty if both pass."""
     for gate in (CorrectnessGate(), SafetyGate()):
         result = gate.judge(subject)
         if result.outcome is Outcome.FAILED:

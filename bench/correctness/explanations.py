@@ -1,11 +1,12 @@
-"""How often wrong attention kernels are explained by the right stage: the album's, and mutants.
+"""How often wrong attention kernels, the album's and mutants, are explained by the correct stage.
 
     python -m bench.correctness.explanations [WORD ...] [--save] [--mutants 100] [--seed 0]
                                              [--seconds 3600] [--progress FILE]
 
-The right stages of an entry follow from what it changes; where the changed line serves two stages,
-both count. `probes` is the stage that probes alone name, `explained` the one that the whole
-explanation names, with what safety found. With WORDs, only the entries whose name contains one.
+The correct stages of an entry follow from its change; if the changed line serves two stages, both
+count. `probes` is the stage that probes alone name, and `explained` is the one that the whole
+explanation names, which includes the findings of safety. With WORDs, only the entries whose name
+contains one.
 
 A mutant changes one line of a template (stage_mutants.py), so that neither the explanation's rules
 nor its authors knew it before. Mutants that no gate rejects, or that do not compile, are replaced
@@ -183,7 +184,7 @@ def mutant_row(number: int, seed: int, session: Session) -> Row:
 
 
 def explained_mutant(mutant: StageMutant, folder: Path, session: Session) -> Row | None:
-    """None where the line is not part of the preset, where it is not C++, and for survivors."""
+    """None if the line is not part of the preset or not C++, and for survivors."""
     catalogue = mutant.catalogue(folder)
     kernel = catalogue.kernel("attention")
     workload = kernel.workload(WORKLOAD)

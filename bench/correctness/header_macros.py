@@ -69,7 +69,7 @@ class Nvrtc:
         return int(status) == 0, log.decode(errors="replace"), ptx.decode(errors="replace")
 
     def macros(self, header: str, names: Iterable[str], arch: str) -> set[str] | None:
-        """Which of the names are macros behind a header; None where NVRTC cannot include it."""
+        """Which of the names are macros behind a header; None if NVRTC cannot include it."""
         lines = [f"#include <{header}>"] if header else []
         lines += [f"#ifdef {name}\n#warning GF_IS {name}\n#endif" for name in names]
         is_compiled, log, _ = self.compiled("\n".join(lines) + "\n", arch)

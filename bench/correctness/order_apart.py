@@ -4,8 +4,8 @@
                                              [--templates attention/wgmma ...] [--progress FILE]
                                              [--save]
 
---album judges the album's entries of such kernels, right and wrong; --count candidates of each
-template are drawn at random. The two agree where both find something or both find nothing. Some
+--album judges the album's entries of such kernels, correct and wrong; --count candidates of each
+template are drawn at random. The two agree if both find something or both find nothing. Some
 disagreements are explained in EXPLAINED. Exits 1 on one that is not.
 """
 

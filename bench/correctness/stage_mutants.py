@@ -197,7 +197,7 @@ def stage_mutants(number: int, seed: int) -> Iterator[StageMutant]:
 
 
 def stages_of(template: str, lines: list[str], at: int) -> Stages:
-    """The stages that a line serves; empty where they are not known."""
+    """The stages that a line serves; empty if they are not known."""
     for pattern, stages in LINES[template]:
         if re.search(pattern, lines[at]):
             return stages

@@ -1,4 +1,4 @@
-"""Candidates rendered twice: with the templates of one folder, and with those of another."""
+"""Candidates rendered twice, with the templates of two folders."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def changed_templates(before: Path, after: Path) -> tuple[str, ...]:
 
 
 def rendered_pair(before: Catalogue, after: Catalogue, point: Point) -> Pair:
-    """Both texts of a point. ValueError where a template refuses it."""
+    """Both texts of a point. ValueError if a template refuses it."""
     return Pair(point, rendered_source(before, point), rendered_source(after, point))
 
 
 def rendered_source(catalogue: Catalogue, point: Point) -> RenderedSource:
-    """The text of a point. ValueError where its template refuses it."""
+    """The text of a point. ValueError if its template refuses it."""
     candidate = point.candidate
     kernel = catalogue.kernel(candidate.kernel)
     template = kernel.template(candidate.template)

@@ -93,7 +93,7 @@ def _against_baseline(confirmation: Confirmation | None) -> Comparison | None:
 
 
 def promoted(store: Store, search_id: str, winner: TrialRow) -> str | None:
-    """Make a confirmed winner champion and return its scope; None where safety was not judged."""
+    """Make a confirmed winner champion and return its scope; None if safety was not judged."""
     if winner.verdict != "accepted":
         return None
     return store.promote(search_id, winner.number, replace=True).scope_digest

@@ -130,7 +130,7 @@ def load_only(cupy: Any, module: Any, stream: Any, name: str) -> Row:
 
 
 def product() -> list[Row]:
-    """PyTorch's bf16 matrix product; nothing where PyTorch is not installed."""
+    """PyTorch's bf16 matrix product; nothing if PyTorch is not installed."""
     try:
         import torch
     except ImportError:

@@ -2,9 +2,9 @@
 
     python -m bench.gpu.checked_calls OUT.json [--calls 500] [--seed 1] [--first 0]
 
-A kernel that faults ends its process, so the calls run in child processes: the next one goes on
-behind the call that ended it, which is named with its kernel, sizes and strides. `died` says where:
-in greenfast's call, or in the float64 reference behind it.
+A kernel that faults ends its process, so the calls run in child processes: the next
+process continues after the call that ended the last one, which is named with its kernel, sizes and
+strides. `died` tells where it failed: in greenfast's call, or in the float64 reference after it.
 """
 
 from __future__ import annotations

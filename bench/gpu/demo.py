@@ -69,7 +69,7 @@ def shown(folder: Path, seconds: float) -> tuple[list[str], int]:
 
 
 def winner(bundle: Path) -> Row | None:
-    """The template, parameters and times in the downloaded bundle; None where there is none."""
+    """The template, parameters and times in the downloaded bundle; None if there is none."""
     if not bundle.is_file():
         return None
     with zipfile.ZipFile(bundle) as opened:

@@ -185,7 +185,7 @@ def correct_of(
 
 
 def _named(candidate: Candidate, context: EvaluationContext) -> tuple[str, Candidate]:
-    """The source's first digits; empty where the candidate is not correct."""
+    """The source's first digits; empty if the candidate is not correct."""
     subject = prepare(candidate, context)
     if isinstance(subject, Rejected):
         return "", candidate

@@ -6,8 +6,8 @@ A fast look for the choice of presets, in one process: sizes are arguments of th
 point is compiled once for a mask and a size of heads, and timed L2 hot on every row of it. Each
 output is compared with float32 attention on the same codes: `error` is the root mean square of the
 difference over that of the expected values; P is rounded to three fraction bits, so a few percent
-are right. The fastest five are timed again in turns with torch's attention on bf16 numbers, which
-is no peer but a yardstick. Published times come from searches, with confirmation.
+are expected. The fastest five are timed again in turns with torch's attention on bf16 numbers,
+which is no peer but a yardstick. Published times come from searches, with confirmation.
 """
 
 from __future__ import annotations
@@ -18,28 +18,32 @@ import math
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 from bench.command_line import require_gpu, script_parser
 from bench.environment import basic_environment
-from bench.gpu.gemm_sweep import DEADLINE_S, Point, _in_turns, _median, _warm_up, described
+from bench.gpu.gemm_sweep import (
+    DEADLINE_S,
+    Point,
+    _in_turns,
+    _median,
+    _warm_up,
+    compiled_without_spills,
+    described,
+)
 from bench.results import Row, write_json
-from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items
-from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import (
     complete_parameters,
     preset_candidate,
 )
-from greenfast.search.space.space import Space, resolve
-from greenfast.search.toolchain.nvrtc import Cubin, Toolchain
+from greenfast.search.space.space import Space
 from greenfast.search.toolchain.ptxas import parse_notes
 
 CAUSAL = ",mask=causal_top_left"
@@ -203,32 +207,12 @@ class Fp8Bench:
     def compiled_points(self, catalogue: Catalogue, sizes: Sizes, more: str | None) -> list[Point]:
         """The points that compile without spilling."""
         if sizes.compiled not in self._compiled:
-            self._compiled[sizes.compiled] = list(self._points(catalogue, sizes, more))
+            space = Space(self._template, sizes.compiled, device("h200"))
+            drawn = {item[1]: item for item in drawn_points(space, self._template, more)}
+            self._compiled[sizes.compiled] = compiled_without_spills(
+                self._kernel, self._template, catalogue, sizes.compiled, drawn.values()
+            )
         return self._compiled[sizes.compiled]
-
-    def _points(self, catalogue: Catalogue, sizes: Sizes, more: str | None) -> Iterator[Point]:
-        template, kernel = self._template, self._kernel
-        space = Space(template, sizes.compiled, device("h200"))
-        drawn = {item[1]: item for item in drawn_points(space, template, more)}
-        with tempfile.TemporaryDirectory(prefix="greenfast-sweep-") as folder:
-            toolchain = Toolchain(Path(folder), usable_cores())
-
-            def compiled_point(item: tuple[str, Items]) -> Point | None:
-                name, parameters = item
-                resolved = resolve(template, parameters, sizes.compiled, device("h200"))
-                source = render(kernel, template, resolved, catalogue.include_dirs)
-                if not isinstance(source, RenderedSource):
-                    return None
-                cubin = toolchain.compile(source, "sm_90a")
-                if not isinstance(cubin, Cubin) or any(e.spill_bytes for e in cubin.entries):
-                    return None
-                return Point(name, parameters, resolved, cubin)
-
-            try:
-                with ThreadPoolExecutor(usable_cores()) as threads:
-                    yield from filter(None, threads.map(compiled_point, drawn.values()))
-            finally:
-                toolchain.close()
 
     def row(self, text: str, sizes: Sizes, points: list[Point]) -> Row:
         torch = self._torch

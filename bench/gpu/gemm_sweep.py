@@ -20,7 +20,7 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
@@ -236,21 +236,32 @@ def compiled_points(
     tiles = {item[1]: item for item in grid_points(space, template)} if grid else {}
     points = {**tiles, **presets}.values()
     drawn = [item for item in points if any(suits(item[0], m) for m in tokens)]
+    return compiled_without_spills(kernel, template, catalogue, compiled, drawn)
+
+
+def compiled_without_spills(
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    catalogue: Catalogue,
+    compiled: Items,
+    drawn: Iterable[tuple[str, Items]],
+) -> list[Point]:
+    """The named parameter values that render and compile without spilling."""
     with tempfile.TemporaryDirectory(prefix="greenfast-sweep-") as folder:
         toolchain = Toolchain(Path(folder), usable_cores())
+
+        def compiled_point(item: tuple[str, Items]) -> Point | None:
+            name, parameters = item
+            resolved = resolve(template, parameters, compiled, device("h200"))
+            source = render(kernel, template, resolved, catalogue.include_dirs)
+            if not isinstance(source, RenderedSource):
+                return None
+            cubin = toolchain.compile(source, "sm_90a")
+            if not isinstance(cubin, Cubin) or any(e.spill_bytes for e in cubin.entries):
+                return None
+            return Point(name, parameters, resolved, cubin)
+
         try:
-
-            def compiled_point(item: tuple[str, Items]) -> Point | None:
-                name, parameters = item
-                resolved = resolve(template, parameters, compiled, device("h200"))
-                source = render(kernel, template, resolved, catalogue.include_dirs)
-                if not isinstance(source, RenderedSource):
-                    return None
-                cubin = toolchain.compile(source, "sm_90a")
-                if not isinstance(cubin, Cubin) or any(e.spill_bytes for e in cubin.entries):
-                    return None
-                return Point(name, parameters, resolved, cubin)
-
             with ThreadPoolExecutor(usable_cores()) as threads:
                 return [point for point in threads.map(compiled_point, drawn) if point]
         finally:

@@ -2,14 +2,15 @@
 
     python -m bench.gpu.grid_join FOLDER [--times]
 
-Needs no GPU. FOLDER is what `bench.gpu.runtime_set` wrote. A cell has the times of both runs: of a
-kernel that both timed the newer; one that only the older timed keeps its ratio to PyTorch's time.
-The set is made of these. The tables of the sixty shapes and the drawn shapes then have the rows
-whose kernel the new set uses, the newer before the older: a ratio is always of one run. A shape of
-the sixty that no run called with that kernel keeps its newest row, with `other_kernel`.
+Needs no GPU. FOLDER is the output of `bench.gpu.runtime_set`. A cell gets the times of both runs.
+For a kernel that both runs timed, the newer time counts; a kernel that only the older run timed
+keeps its ratio to PyTorch's time. The set is made from these times. The tables of the sixty shapes
+and the drawn shapes then get the rows whose kernel the new set uses, the newer row if there are
+two, so a ratio always comes from a single run. A shape of the sixty that no run called with the
+set's kernel keeps its newest row, marked `other_kernel`.
 
---times joins the times of cells alone, and leaves them in FOLDER: for a run of some cells
-(`grid_times --kind`), whose set is then made of FOLDER and called.
+--times joins only the times of cells, and leaves them in FOLDER. Use it after a run of some cells
+(`grid_times --kind`); then make the set from FOLDER and time its calls.
 """
 
 from __future__ import annotations

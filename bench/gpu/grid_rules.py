@@ -1,9 +1,9 @@
 """Which kernel serves which cell of the grids, judged by measured times (grid_times).
 
-A cell's kernel has to win by a margin on the cell's point, on the points beside it and on the drawn
-shapes inside of the cell, because what lies between them was not measured. Where every kernel loses
-on a side, one that loses there alone may serve the cell up to its point: twice as many heads can be
-another number of waves.
+A cell's kernel must win by a margin on the cell's point, on the neighbouring points and on the
+drawn shapes inside the cell, because the shapes in between were not measured. If every kernel loses
+towards one side, a kernel that loses only there may serve the cell up to its point: twice as many
+heads can need another number of waves.
 """
 
 from __future__ import annotations

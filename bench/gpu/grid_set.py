@@ -3,8 +3,8 @@
     python -m bench.gpu.grid_set [--dtype bf16] [--results FOLDER] [--out SET.zip] [--kept FOLDER]
                                  [--gpu h200]
 
-Needs no GPU. It reads h200/runtime_grid, runtime_between and runtime_pool (for fp16 those with
-_fp16 behind) of bench/results or another folder. bench.gpu.grid_rules gives cells of the grids a
+Needs no GPU. It reads h200/runtime_grid, runtime_between and runtime_pool (with the suffix _fp16
+for fp16) from bench/results or another folder. bench.gpu.grid_rules gives cells of the grids a
 kernel. Those of the sixty shapes that may be tuned on have a rule each. All other shapes go to the
 library. Kernels and rules of the other type stay in SET.zip as they are. --kept is a folder for
 compiled kernels.
@@ -160,7 +160,7 @@ def compiled_kernels(
     ):
         toolchain = Toolchain(kept or Path(folder), usable_cores())
         try:
-            toolchain.require_right()
+            toolchain.require_correct_code()
             kernels = threads.map(
                 lambda entry: built(catalogue, kernel, entry, device(gpu), toolchain), entries
             )
@@ -239,7 +239,7 @@ def peer_us(row: Row) -> float:
 
 
 def won_by(row: Row) -> str | None:
-    """The label of the fastest kernel on the shape; None where the library stays."""
+    """The label of the fastest kernel on the shape; None if the library stays."""
     times = own_times(row)
     label = min(times, key=lambda name: times[name], default=None)
     if label is None or times[label] > EXACTLY_WON * row["times"][FALLBACK]["us"]:

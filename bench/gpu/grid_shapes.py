@@ -1,7 +1,7 @@
-"""Shapes of attention on grids, to make a set from: each stands for the cell around it.
+"""Shapes of attention on grids, to make a set from: each represents the cell around it.
 
-The sixty shapes of runtime_shapes show what a set is worth. Those of them that are not tuned on are
-no points of a grid: a point with the same sizes moves down by a sixteenth.
+The sixty shapes of runtime_shapes evaluate a set. Half of them are not tuned on, and are not points
+of a grid: a point with the same sizes is moved down by a sixteenth.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ FAMILIES = (
 
 @dataclass(frozen=True)
 class Cell:
-    """A point of a grid, its place on the axes, and the sizes that it stands for."""
+    """A point of a grid, its place on the axes, and the sizes that it represents."""
 
     shape: Shape
     family: int

@@ -3,18 +3,19 @@
     python -m bench.gpu.grid_times FOLDER [--dtype bf16] [--after RESULT] [--between 200]
                                    [--seconds 200] [--seed 1] [--kind prefill] [--gpu h200]
 
-The pool (runtime_pool) has the presets, the winners of searches and the kernels that are shipped,
-compiled for one type. All of it is timed, beside PyTorch, on the shapes of the sixty that may be
-tuned on, and on an eighth of the cells of bench.gpu.grid_shapes. On the others it is the kernels
-that were close to the fastest on one of the nearest of these, or that were fastest on the cell by
-the stored results. --after takes those that another result, in FOLDER or stored, has as the
-fastest on the cell and beside it: bf16 before fp16, one GPU model before the next. --between N
-drawn shapes inside of cells tell how far a cell can be trusted.
+The pool (runtime_pool) has the presets, the winners of searches and the shipped kernels, compiled
+for one type. The whole pool is timed beside PyTorch on those of the sixty shapes that may be tuned
+on, and on an eighth of the cells of bench.gpu.grid_shapes. On the other cells, only kernels are
+timed that were close to the fastest on one of the nearest of these cells, or the fastest on the
+cell in the stored results. With --after, the kernels come from another result, in FOLDER or stored:
+those that were the fastest on the cell and beside it. Use it for fp16 after bf16, or for one GPU
+model after another. --between N times N drawn shapes inside cells, which show how far a cell can be
+trusted.
 
-FOLDER is laid out like bench/results: h200/runtime_pool, runtime_grid and runtime_between, for fp16
-with _fp16 behind, and h100/ for an H100. The files are written as it goes. A run that was cut short
-leaves gaps anywhere, since cells come in a shuffled order; the next one with the same FOLDER and
-pool goes on.
+FOLDER is laid out like bench/results: h200/runtime_pool, runtime_grid and runtime_between, with the
+suffix _fp16 for fp16, and h100/ for an H100. The files are written during the run. Cells come in a
+shuffled order, so an interrupted run leaves gaps anywhere; the next run with the same FOLDER and
+pool fills them.
 """
 
 from __future__ import annotations
@@ -235,7 +236,7 @@ def is_out_of_place(label: str, shape: Shape) -> bool:
 
 
 def measure_shapes(run: Run) -> None:
-    """The whole pool and the peers on those of the sixty shapes that may be tuned on."""
+    """The whole pool and the peers, on the thirty of the sixty shapes that may be tuned on."""
     rows: list[Row] = []
     for shape in shapes():
         if shape.tuned and run.has_time:

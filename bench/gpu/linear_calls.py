@@ -157,7 +157,7 @@ def _laid_out(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(form: Form, tensors: Mapping[str, Any]) -> tuple[str | None, float]:
-    """The kernel of a call, and its error over that of PyTorch's operations."""
+    """The kernel of a call, and the ratio of its error to PyTorch's."""
     import torch
 
     import greenfast

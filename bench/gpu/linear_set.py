@@ -2,10 +2,10 @@
 
     python -m bench.gpu.linear_set [--dtype bf16] [--results FOLDER] [--out SET.zip] [--gpu h200]
 
-Needs no GPU. A kernel serves a cell of the grid if it beats PyTorch's operations by a margin on the
-cell's sizes. Towards a side where it does not win, too, or was not timed, its rule ends at those
-sizes; and it ends where another wave of tiles would cost the gain. All other calls go to PyTorch.
-Kernels and rules of the other type stay in SET.zip as they are.
+Needs no GPU. A kernel serves a cell of the grid if it beats PyTorch's operations by a margin at the
+cell's sizes. On a side where it does not win as well, or was not timed, its rule ends at those
+sizes. A rule also ends where another wave of tiles would cost the gain. All other calls go to
+PyTorch. Kernels and rules of the other type stay in SET.zip as they are.
 """
 
 from __future__ import annotations

@@ -123,12 +123,12 @@ def built_rows(kept: Path | None) -> bytes:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The design that stands for a row, and where it was measured."""
+    """The design chosen for a row, and where it was measured."""
 
     source: str
     template: str
     parameters: Row
-    ratio: float  # of its time to that of PyTorch's best in the same run
+    ratio: float  # of its time to PyTorch's best time in the same run
 
 
 def chosen_designs() -> dict[str, Chosen]:

@@ -4,9 +4,9 @@
                                [--target cuda:0] [--only TEXT]
 
 Each preset is probed on each workload that it supports and that differs from the others in what is
-known at compile time. A preset is right, so a stage that a probe calls wrong has a bound that is
+known at compile time. A preset is correct, so a stage that a probe calls wrong has a bound that is
 too tight for this hardware. Rows hold, by stage, the outcome and the largest share of the bound
-that is known: that of a wrong element. Exits 1 where a stage is not right.
+that is known: that of a wrong element. Exits 1 if a stage is wrong.
 """
 
 from __future__ import annotations

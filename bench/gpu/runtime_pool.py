@@ -37,7 +37,7 @@ LARGEST_ERROR = {"torch.bfloat16": 0.02, "torch.float16": 0.004}  # of the norm,
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a template; its compile-time values are those of a shape."""
+    """A point of a template; its compile-time values come from a shape."""
 
     template: str
     parameters: Row
@@ -183,7 +183,7 @@ class Pool:
 def valid_entry(
     kernel: KernelSpec, point: Point, compiled: Row, label: str, gpu: str
 ) -> Entry | None:
-    """The point for these compile-time values; None where the template excludes it."""
+    """The point for these compile-time values; None if the template excludes it."""
     template = kernel.template(point.template)
     if any(compiled[name] not in values for name, values in template.supports):
         return None
@@ -230,7 +230,7 @@ def _wrong(o: Any, expected: Any) -> str:
 
 
 def own_times(row: Row) -> dict[str, float]:
-    """Of a row of times: those of our kernels, by label."""
+    """Times of our kernels in a row, by label."""
     return {
         name: item["us"] if isinstance(item, dict) else item
         for name, item in row["times"].items()

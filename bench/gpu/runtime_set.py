@@ -1,19 +1,20 @@
-"""Measures the pool of attention kernels, makes the shipped set of it, and times the set as called.
+"""Measures the pool of attention kernels, makes the shipped set from it, and times its calls.
 
     python -m bench.gpu.runtime_set FOLDER [--parts times,set,tables] [--seconds 420] [--gpu h200]
                                            [--after RESULT]
     python -m bench.gpu.runtime_set FOLDER --store [--gpu h200]
 
-The first runs on an H200 or H100, each part in a process of its own: `times` is grid_times for both
-types, `set` grid_set (it compiles), `tables` the sixty shapes beside their peers (runtime_calls),
-drawn shapes beside the fallback (drawn_calls) and the host's times (runtime_overhead), with the new
-set.
-FOLDER is laid out like bench/results, and has the set itself. A step that fails keeps none after it
-from running. --seconds are those of `times`, which goes on with what FOLDER has; the others take
-about 3 minutes.
+The first form needs an H200 or H100. Each part runs in its own process: `times` runs grid_times for
+both types, and `set` runs grid_set, which compiles. `tables` uses the new set for the sixty shapes
+beside their peers (runtime_calls), drawn shapes beside the fallback (drawn_calls) and the host's
+times (runtime_overhead).
 
---store needs no GPU: it takes the results and the set of FOLDER into the repository, and writes the
-regret (rule_regret) and the page.
+FOLDER is laid out like bench/results, and also receives the set. If a step fails, the later ones
+still run. --seconds limits `times`, which continues with the contents of FOLDER; the other parts
+take about 3 minutes.
+
+--store needs no GPU. It copies the results and the set from FOLDER into the repository, and writes
+the regret (rule_regret) and the page.
 """
 
 from __future__ import annotations

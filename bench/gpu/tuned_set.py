@@ -63,7 +63,7 @@ def recorded() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory(prefix="greenfast-set-") as folder:
         toolchain = Toolchain(Path(folder), usable_cores())
         try:
-            toolchain.require_right()
+            toolchain.require_correct_code()
             return {
                 f"attention-{GPU}.zip": attention_set(catalogue, toolchain),
                 **{

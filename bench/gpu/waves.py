@@ -1,7 +1,7 @@
 """How many waves of blocks a kernel needs, which limits how far a measured time holds.
 
-A GPU runs so many blocks of a kernel at a time. One block more begins another wave, which takes as
-long as the first, while the library, with tiles of its own, may need none.
+A GPU runs a certain number of blocks of a kernel at a time. One block more needs another wave,
+which takes as long as the first, while the library, with other tiles, may need none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Waves:
     def limit(self, point: Mapping[str, Value], farthest: Mapping[str, Value], ratio: float) -> Row:
         """The condition of a rule under which waves alone leave the kernel faster than the library.
 
-        `point`: dims that were measured, with `ratio` of the library's time, at most 1. Empty where
+        `point`: dims that were measured, with `ratio` of the library's time, at most 1. Empty if
         the `farthest` dims of the rule meet it, too.
         """
         waves = self.of(point)

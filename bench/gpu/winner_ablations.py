@@ -1,4 +1,4 @@
-"""Ablations of the published attention winners: what each of their values is worth.
+"""Ablations of the published attention winners: the effect of each of their values.
 
     python -m bench.gpu.winner_ablations OUT.json [--seconds-each 24] [--retune 2]
 

@@ -3,7 +3,7 @@
     python -m bench.model.gpu_check emulator OUT.json      here: verdicts and modelled times
     python -m bench.model.gpu_check gpu OUT.json           with CuPy and a GPU: results and times
     python -m bench.model.gpu_check merge EMULATOR.json GPU.json [--save]   prints the comparison
-    python -m bench.model.gpu_check remodel [--save]       the stored comparison, modelled anew
+    python -m bench.model.gpu_check remodel [--save]       the stored comparison, modelled again
 
 The GPU's part needs CuPy, NumPy, Jinja2 and ml_dtypes. Its times are a first look (one graph of
 launches, warm L2) and not taken by the protocol that accepts candidates.
@@ -152,7 +152,7 @@ def gpu_row(
 
 
 def remodel(*, save: bool) -> None:
-    """Model the stored candidates anew and keep their measurements."""
+    """Model the stored candidates again and keep their measurements."""
     stored = read_result("gpu_check")["rows"]
     rows = [row for row in stored if "candidate" in row]
     for row, timing in zip(rows, modelled(rows), strict=True):

@@ -82,7 +82,7 @@ def _pair_cells(row: Row | None, pair: str, emulated: list[Row]) -> tuple[str, .
 
 
 def _change(row: Row | None, value_of: Callable[[Row], float | None]) -> str:
-    """`before to after`; empty where either is missing."""
+    """`before to after`; empty if either is missing."""
     if row is None:
         return ""
     before, after = value_of(row["base_figures"]), value_of(row["changed_figures"])

@@ -377,9 +377,9 @@ def independent() -> str:
             "both reject",
             "only the gate",
             "only safety",
-            "both accept (equivalent, or right by luck)",
+            "both accept (equivalent, or correct by chance)",
             "wrong accepted",
-            "right rejected",
+            "correct rejected",
         ),
         lines,
     )

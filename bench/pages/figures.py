@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def interval(ends: list[float | None] | None, digits: int = 3) -> str:
-    """`[0.981, 1.002]`; empty where an end is open."""
+    """`[0.981, 1.002]`; empty if an end is open."""
     if not ends or None in ends:
         return ""
     return f"[{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"

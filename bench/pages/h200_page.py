@@ -225,7 +225,7 @@ def emulator() -> str:
         only_emulator = len(row["wrong_but_green_here"])
         lines += [
             (f"album on the GPU: entries, {row['date']}", row["entries"], name),
-            ("... right ones that the GPU rejects", len(row["right_but_not_green_here"]), name),
+            ("... correct ones that the GPU rejects", len(row["right_but_not_green_here"]), name),
             ("... wrong ones that only the emulator's checks reject", only_emulator, name),
         ]
     for row in rows("h200/emulator_against_gpu", "tally"):
@@ -233,7 +233,7 @@ def emulator() -> str:
         share = f"{judged} of {row['drawn']} (the others spill)"
         lines += [
             ("random candidates judged by both", share, name),
-            ("... right on both", row["right_on_both"], name),
+            ("... correct on both", row["right_on_both"], name),
             ("... that only the GPU rejects", f"**{row['only_the_gpu_refuses']}**", name),
             ("... that only the emulator rejects", row["only_the_emulator_refuses"], name),
         ]
@@ -271,7 +271,7 @@ def compiler() -> str:
     (candidate,) = candidates
     settings = " ".join(f"{name}={value}" for name, value in candidate["parameters"].items())
     outcomes = table(
-        ("NVRTC", "on the GPU", "what the gate said"),
+        ("NVRTC", "on the GPU", "report of the gate"),
         [
             (row["nvidia-cuda-nvrtc"], row["outcome"], row["sentence"])
             for row in rows("h200/compiler_fault", "compiled")
@@ -279,7 +279,7 @@ def compiler() -> str:
     )
     return (
         f"The candidate: `{candidate['template']}` on `{candidate['workload']}`, {settings}; "
-        f"the emulator says {candidate['emulator']}.\n\n{outcomes}"
+        f"on the emulator: {candidate['emulator']}.\n\n{outcomes}"
     )
 
 
@@ -419,7 +419,7 @@ def verified() -> str:
         for row in rows("h200/verify", "verify")
         for item in row["items"]
     ]
-    return table(("", "", "what `greenfast verify` said"), lines)
+    return table(("", "", "report of `greenfast verify`"), lines)
 
 
 SECTIONS = {

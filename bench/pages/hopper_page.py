@@ -137,7 +137,7 @@ def variants() -> str:
     return f"{table(titles, lines)}\n\nH200, L2 hot; {source_of(VARIANTS)}."
 
 
-STAY = {"persistent": "blocks that stay", "persistent_all": "blocks that walk all batches"}
+STAY = {"persistent": "persistent", "persistent_all": "persistent over all batches"}
 ORDERED = {"all": "ordered", "half": "half ordered", "maxima": "maxima ordered"}
 
 
@@ -246,7 +246,7 @@ def reads() -> str:
 
 
 def _source(name: str) -> str:
-    """The line below a table; empty where the result is missing."""
+    """The line below a table; empty if the result is missing."""
     result = find_result(name)
     return f"\n\nH200, {result['environment']['date']}; {source_of(name)}." if result else ""
 
@@ -341,7 +341,7 @@ def _flop(kernel: str, workload: str) -> float:
 def _design(parameters: Row) -> str:
     words = [f"{parameters['consumers']} by 64 rows, {parameters['tile_n']} keys"]
     words += [f"{parameters['stages']} stages"]
-    words += ["O left alone"] if parameters["skip_rescale"] else []
+    words += ["skip_rescale"] if parameters["skip_rescale"] else []
     words += ["turns"] if parameters["turns"] else []
     words += ["persistent"] if parameters["scheduler"] == "persistent" else []
     words += ["Q in registers"] if parameters["query"] == "registers" else []

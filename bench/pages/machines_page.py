@@ -70,7 +70,7 @@ def _process() -> Cost:
 
 
 def _bookkeeping() -> Mapping[str, float]:
-    """Of the latest version that was measured."""
+    """The bookkeeping costs of the latest measured version."""
     return [row for row in rows("bookkeeping") if row["trials"] == 10_000][-1]
 
 
@@ -80,7 +80,7 @@ def _store() -> Cost:
 
 
 def _sent() -> list[Cost]:
-    """Sending a trial's tasks; nothing where that was not measured."""
+    """The cost of sending a trial's tasks; nothing if it was not measured."""
     tasks, empty = rows("machines", "trial"), rows("machines", "empty task")
     if not tasks or not empty:
         return []
@@ -90,7 +90,7 @@ def _sent() -> list[Cost]:
 
 
 def _sent_bytes() -> float:
-    """Of a trial, to and from other machines; 0 where that was not measured."""
+    """Bytes of a trial to and from other machines; 0 if they were not measured."""
     keys = ("parcel_bytes", "new_array_bytes", "reply_bytes")
     return sum(float(row[key]) for row in rows("machines", "trial") for key in keys)
 
@@ -114,7 +114,7 @@ def costs() -> list[Cost]:
 def _evolution() -> list[Cost]:
     asked = [row for row in rows("search_quality", "strategy") if row["strategy"] == "evolution"]
     return [
-        Cost("`evolution`, a question", row["ask_ms"] / 1000, True, "search_quality")
+        Cost("`evolution`, a proposal", row["ask_ms"] / 1000, True, "search_quality")
         for row in asked
         if "ask_ms" in row
     ]
@@ -136,7 +136,7 @@ def costs_table() -> str:
 
 
 def limits_table() -> str:
-    """The things there are once in a search, the one that breaks first at the top."""
+    """What a search has only once, the tightest limit first."""
     gpu_s = _gpu().seconds
     lines = [
         (cost.name, figure(1 / cost.seconds), figure(gpu_s / cost.seconds))
@@ -185,7 +185,7 @@ def _ms(seconds: float) -> str:
 
 
 def drill_table() -> str:
-    """Searches of which parts were killed."""
+    """Searches in which machines or processes were killed."""
     lines = [
         (
             row["what"],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
+from enum import EnumType
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,21 @@ from greenfast.search.kernels.forms import TABLES, Form
 
 FOLDER = DOCS / "reference"
 NOTICE = "<!-- Generated: python -m bench.pages.reference_pages --save -->"
+FILES = {
+    "kernel": """A kernel is a folder with kernel.toml, [reference.py](reference-py.md), and for
+each template a [.toml](template-toml.md) and a .cu.j2. It lies in ./kernels of the folder that a
+command is run in, or in a folder on GREENFAST_TEMPLATE_PATH.""",
+    "template": """A template is two files: NAME.toml, described here, and NAME.cu.j2, CUDA C++ with
+[Jinja](https://jinja.palletsprojects.com) in it. The text sees parameters, locals, options,
+compile-time dims and `sm_count`, and includes [device primitives](gf.md) by name. Parts of a long
+text lie in a folder of the template's name and are included by `{% include "NAME/PART.cu.j2" %}`,
+alone on a line. Each entry is an `extern "C" __global__` function whose parameters are the
+`[[arguments]]` of kernel.toml, then the scalars, workspaces and tensor maps of the template.""",
+}
+PRIMITIVES = """A template includes a header by name, `#include "gf/reduce.cuh"`. Flattening puts
+its text into the source, so the source that is compiled and downloaded needs no other file. The
+emulator has its own form of each function. Templates should use these functions instead of inline
+PTX, of which the emulator supports only [the common instructions](../emulator.md#inline-ptx)."""
 SCHEMA_ADVICE = """Unknown keys are refused, so a misspelt key does not go unnoticed.
 `greenfast lint KERNEL` prints every problem. Editors complete and check the file with its JSON
 Schema: in VS Code with *Even Better TOML*, elsewhere with
@@ -60,25 +76,10 @@ def _page(title: str, *blocks: str) -> str:
 
 def form_page(kind: str, title: str) -> str:
     whole, *parts = TABLES[kind]
-    files = {
-        "kernel": "A kernel is a folder with kernel.toml, [reference.py](reference-py.md), and "
-        "for each template a "
-        "[.toml](template-toml.md) and a .cu.j2. It lies in ./kernels of the folder that a command "
-        "is run in, or in a folder on GREENFAST_TEMPLATE_PATH.",
-        "template": "A template is two files: NAME.toml, described here, and NAME.cu.j2, CUDA "
-        "C++ with "
-        "[Jinja](https://jinja.palletsprojects.com) in it. The text sees parameters, locals, "
-        "options, compile-time dims "
-        "and `sm_count`, and includes [device primitives](gf.md) by name. Parts of a long text "
-        "lie in a folder of the "
-        'template\'s name and are included by `{% include "NAME/PART.cu.j2" %}`, alone on a '
-        "line. Each entry is an "
-        '`extern "C" __global__` function whose parameters are the `[[arguments]]` of '
-        "kernel.toml, then the workspaces.",
-    }
     return _page(
         title,
-        whole.doc + " " + files[kind],
+        whole.doc,
+        FILES[kind],
         SCHEMA_ADVICE.format(kind=kind),
         "## Top level",
         _keys_table(whole),
@@ -134,13 +135,7 @@ def primitives_page() -> str:
     headers = sorted((REPOSITORY_TEMPLATES / "include" / "gf").glob("*.cuh"))
     return _page(
         "Device primitives: gf/",
-        'A template includes a header by name, `#include "gf/reduce.cuh"`. Flattening puts its '
-        "text into the source, "
-        "so the source that is compiled and downloaded needs no other file. The emulator has "
-        "its own form of each "
-        "function. These headers are the only place for inline PTX: a template with its own "
-        "`asm` is not checked for "
-        "races.",
+        PRIMITIVES,
         *(_header_section(path) for path in headers),
     )
 
@@ -226,14 +221,16 @@ def _command_section(name: str, command: Any) -> str:
         return "\n\n".join(_command_section(f"{name} {key}", each) for key, each in inner.items())
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [
-        each for each in command.params if each.param_type_name == "option" and each.name != "help"
+        each
+        for each in command.params
+        if each.param_type_name == "option" and each.name != "help" and not each.hidden
     ]
     usage = " ".join((name, *map(_in_usage, arguments), *(["[OPTIONS]"] if options else [])))
     blocks = [f"### {name}", f"Usage: `{usage}`", _help(command.help or "")]
     rows = [(f"`{_metavar(each)}`", each.help or "") for each in arguments]
     for option in options:
         words = ", ".join(f"`{word}`" for word in (*option.opts, *option.secondary_opts))
-        takes = "" if option.is_flag else f" `{option.metavar or 'VALUE'}`"
+        takes = "" if option.is_flag else f" `{_value(option)}`"
         rows.append((words + takes, option.help or ""))
     if rows:
         lines = [f"| {_cell(left)} | {_cell(right)} |" for left, right in rows]
@@ -241,6 +238,13 @@ def _command_section(name: str, command: Any) -> str:
             "\n".join(("| | |", "|---|---|", *(line.replace("| `", "| `") for line in lines)))
         )
     return "\n\n".join(filter(None, blocks))
+
+
+def _value(option: Any) -> str:
+    """The word for an option's value, or its choices."""
+    kind = option.type_descriptor.annotation
+    choices = "|".join(kind) if isinstance(kind, EnumType) else ""
+    return str(option.metavar or choices or "VALUE")
 
 
 def _in_usage(argument: Any) -> str:

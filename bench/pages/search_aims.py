@@ -35,7 +35,7 @@ def aims() -> str:
 def _line(name: str, wanted: float, measured: float, source: str, *, least: bool) -> Line:
     """An aim that is at least or at most the wanted figure."""
     met = measured >= wanted if least else measured <= wanted
-    word = "met" if met else f"missed, {figure(measured / wanted)} of the goal"
+    word = "met" if met else f"missed: {figure(measured / wanted)} times the goal"
     sign = "at least" if least else "at most"
     return name, f"{sign} {figure(wanted)}", figure(measured), word, source_of(source)
 
@@ -66,13 +66,13 @@ def _quality() -> Iterable[Line]:
         ]
         ratios.append(_middle(row, 5) / min(theirs))
     name = (
-        f"evaluations to 5 % over Kernel Tuner's best, the worst of {len(ratios)} spaces of others"
+        f"evaluations to 5 %, relative to Kernel Tuner's best, worst of {len(ratios)} other spaces"
     )
     yield _line(name, 0.7, max(ratios), QUALITY, least=False)
     scores = {row["strategy"]: row["score"] for row in rows(QUALITY, "strategy")}
     best = max(score for name, score in scores.items() if name.startswith(OTHERS))
     yield _line(
-        "score P over the best of Kernel Tuner's", 1.1, scores[OURS] / best, QUALITY, least=True
+        "score P, relative to Kernel Tuner's best", 1.1, scores[OURS] / best, QUALITY, least=True
     )
 
 
@@ -93,7 +93,7 @@ def _tuner() -> Iterable[Line]:
         if stored := find_result(result):
             ours = stored["rows"][1]["candidates"]
             name = (
-                f"candidates a minute over Kernel Tuner's, template `{stored['template']}`, "
+                f"candidates a minute, relative to Kernel Tuner, template `{stored['template']}`, "
                 f"{_cores(result)} cores, {ours} candidates of ours"
             )
             yield _line(name, 10.0, stored["ratio"], result, least=True)
@@ -137,8 +137,10 @@ def _cores(result: str) -> int:
 
 
 def _core_seconds(row: Row, result: str) -> Mapping[str, float]:
-    """Of a trial: the cores' time there is, and where it goes. Threads that compile wait for a
-    child each, which works all the time."""
+    """Core seconds of a trial: how many there are, and where they go.
+
+    Each compiling thread waits for a child that works all the time.
+    """
     stages: Mapping[str, Any] = row.get("stages", {})
     compiling = stages.get("compile: NVRTC", {}).get("thread_s", 0.0) / row["trials"]
     return {
@@ -179,7 +181,7 @@ def where_time_goes() -> str:
 
 
 def _tuner_stages(stored: Row) -> str:
-    """How Kernel Tuner spends its time, if it was asked."""
+    """How Kernel Tuner spends its time, if the result holds it."""
     (row,) = (row for row in stored["rows"] if row["tuner"].startswith("Kernel Tuner"))
     if "stages_s" not in row:
         return ""

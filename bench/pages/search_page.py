@@ -47,7 +47,7 @@ def strategies() -> str:
         )
         for row in _ranked()
     ]
-    text = table(("strategy", "score P, mean over the spaces", "ms a question"), lines)
+    text = table(("strategy", "score P, mean over the spaces", "ms per proposal"), lines)
     return f"{text}\n\n{_setting()}" if lines else text
 
 
@@ -56,8 +56,12 @@ def _setting() -> str:
     date = find_result(RESULT)["environment"]["date"]
     version, seeds = setting["kernel_tuner"], setting["seeds"]
     beside = f" Kernel Tuner {version} in its simulation mode." if version else ""
-    fewer = {row["searches"] for row in _of("strategy") if row.get("searches", seeds) < seeds}
-    less = f" (some of others: {min(fewer)})" if fewer else ""
+    fewer = [
+        f"{row['searches']} of {_name(row['strategy'])}"
+        for row in _of("strategy")
+        if row.get("searches", seeds) < seeds
+    ]
+    less = f" (but {', '.join(fewer)})" if fewer else ""
     return (
         f"{setting['evaluations']} evaluations, {seeds} searches for each space and "
         f"strategy{less}, {len(setting['spaces'])} spaces, {date}.{beside} {source_of(RESULT)}."

@@ -103,7 +103,7 @@ def main() -> None:
 
 
 def checked_over_plain(rows: Sequence[Row]) -> dict[str, float]:
-    """By preset, the processor time of a checked run over that of a plain one."""
+    """By preset, the ratio of a checked run's processor time to a plain run's."""
     cpu_s = {(row["preset"], row["build"]): row["cpu_s"] for row in rows if "preset" in row}
     return {
         preset: cpu_s[preset, "checked"] / cpu_s[preset, "plain"]

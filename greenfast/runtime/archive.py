@@ -152,7 +152,7 @@ def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _listed_sums(path: Path, files: Mapping[str, bytes]) -> tuple[str, dict[str, str]]:
-    """The file that lists checksums, and what it lists."""
+    """The file that lists checksums, and its entries."""
     if MANIFEST in files:
         listed = json_object(files, MANIFEST).get("files")
         if not isinstance(listed, dict):

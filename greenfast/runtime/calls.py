@@ -87,7 +87,7 @@ def _plan(program: Program, call: Call, facts: DeviceFacts) -> CudaPlan:
 
 
 def choose(kernels: KernelSet, call: Call) -> Choice:
-    """The program for a call; UsageError where shapes contradict each other."""
+    """The program for a call; UsageError if shapes contradict each other."""
     if why := untried_constant(kernels.operation.name, call.constants):
         return Choice(None, why)
     values = call_values(kernels.operation, call)

@@ -20,7 +20,7 @@ _CALLS = {
 
 
 def cpp(form: Expression, known: Mapping[str, Value]) -> str:
-    """C++ for `form`; names that are not in `known` are variables. SpecError where C++ has none."""
+    """C++ for `form`; names that are not in `known` are variables. SpecError if C++ has none."""
     return _text(ast.parse(form.text, mode="eval").body, known)
 
 

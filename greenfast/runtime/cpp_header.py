@@ -30,7 +30,7 @@ _SCALARS = {
     "float64": "double",
 }
 _BYTES_A_LINE = 24
-_FIXED = Path(__file__).parent / "cpp"  # what is the same for every bundle
+_FIXED = Path(__file__).parent / "cpp"  # the parts that are the same for every bundle
 BEGIN, LAUNCH, TVM_FFI = (
     (_FIXED / name).read_text("utf-8") for name in ("begin.h.in", "launch.h.in", "tvm_ffi.cc.in")
 )

@@ -62,7 +62,7 @@ def _numbers(program: Program, form: TensorMapForm, known: Mapping[str, Value]) 
 
 
 def _axis_stride(program: Program, form: TensorMapForm, axis: int) -> str:
-    """In elements; that of an axis of one element is never used, and may be anything."""
+    """In elements. The stride of an axis of one element is never used, and may be anything."""
     (argument,) = (
         item
         for item in program.operation.arguments

@@ -179,7 +179,7 @@ class Driver:
 
 @cache
 def driver() -> Driver:
-    """The driver of this machine; Fault `no_driver` where there is none."""
+    """The driver of this machine; Fault `no_driver` if there is none."""
     reasons = []
     for name in filter(None, (os.environ.get(LIBRARY_VARIABLE), *LIBRARIES)):
         try:

@@ -39,7 +39,7 @@ def emulate(
     constants: Mapping[str, Value],
     without: frozenset[str],
 ) -> dict[str, Any]:
-    """All tensors of the call, with its outputs; UsageError where no kernel takes it."""
+    """All tensors of the call, with its outputs; UsageError if no kernel takes it."""
     if why := _unfit(framework, tensors):
         raise UsageError(why, code="bad_call")
     call = _call(framework, tensors, options, constants, without)
@@ -80,7 +80,7 @@ def explained(
     constants: Mapping[str, Value],
     without: frozenset[str],
 ) -> Explanation:
-    """What `emulate` would run, and why."""
+    """The kernel that `emulate` would run, and why."""
     name = kernels.operation.name
     why = _unfit(framework, tensors)
     if not why:

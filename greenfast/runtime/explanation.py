@@ -1,4 +1,4 @@
-"""What `greenfast.explain` says of a call: which kernel runs and why, or why the fallback does."""
+"""The answer of `greenfast.explain`: which kernel runs and why, or why the fallback does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from greenfast.runtime.program import Launch, Measured
 
 @dataclass(frozen=True)
 class Explanation:
-    """`kernel` is None where the operation's own library runs, or nothing does."""
+    """`kernel` is None if the operation's own library runs, or nothing does."""
 
     operation: str
     kernel: str | None

@@ -123,7 +123,7 @@ def is_even(tensor: Any) -> bool:
 
 
 def bottom_right(rows: int, keys: int, device: Any) -> Any:
-    """Which keys a row sees when the diagonal ends in the last key of the last row."""
+    """The mask of keys that a row sees if the diagonal ends in the last key of the last row."""
     import torch
 
     return torch.ones(rows, keys, dtype=torch.bool, device=device).tril(keys - rows)

@@ -30,7 +30,7 @@ _NUMPY_DTYPES["bfloat16"] = "bf16"
 
 
 class Framework(Protocol):
-    """What a call needs to know of a library's tensors."""
+    """The functions that a call needs for a library's tensors."""
 
     name: str
 
@@ -167,7 +167,7 @@ def numpy_dtype(name: str) -> Any:
 
 
 def dense_array(empty: Any, facts: TensorFacts, dtype: Any) -> Any:
-    """A new array of these strides, which have to be those of a permuted contiguous one."""
+    """A new array of these strides, which must be a permuted contiguous array's."""
     order = sorted(range(len(facts.shape)), key=lambda axis: (-facts.strides[axis], axis))
     memory = empty(tuple(facts.shape[axis] for axis in order), dtype)
     back = [order.index(axis) for axis in range(len(order))]

@@ -55,7 +55,7 @@ def public(name: str) -> Callable[..., Any]:
 
 
 def _torch_module(name: str) -> ModuleType:
-    """Where an operation's form for PyTorch's tensors is."""
+    """The module with an operation's form for PyTorch's tensors."""
     home = "torch_linear" if name == "linear" else "torch_front"
     return importlib.import_module(f"greenfast.runtime.{home}")
 
@@ -272,7 +272,7 @@ def explain(operation: Any, *inputs: Any, **settings: Any) -> Explanation:
 
     `operation` is `greenfast.attention`, `linear`, `rms_norm` or a name of these; then the call's
     arguments. Without tensors, dims and options by name, and a GPU; by default it is the first of
-    this machine, or an H200 where there is none:
+    this machine, or an H200 if there is none:
     `explain("attention", gpu="NVIDIA H200", B=2, H=8, S_q=256, D=64, dtype="bf16")`.
     """
     name = operation if isinstance(operation, str) else getattr(operation, "__name__", "")
@@ -350,7 +350,7 @@ def _device_of(tensor: Any) -> int | None:
 
 
 def _gpu_here() -> str:
-    """The name of the first GPU; DEFAULT_GPU where there is none."""
+    """The name of the first GPU; DEFAULT_GPU if there is none."""
     try:
         return device_facts(0).name
     except Fault:

@@ -49,7 +49,7 @@ class Modules:
     ) -> ctypes.c_void_p:
         """The entry's function on the device, with consent to `smem_bytes` of shared memory.
 
-        UsageError where the device has less; Fault where no machine code can be had.
+        UsageError if the device has less; Fault if no machine code can be had.
         """
         if smem_bytes > facts.smem_per_block_bytes:
             raise UsageError(

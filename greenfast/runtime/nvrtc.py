@@ -30,7 +30,7 @@ def compiled(source: str, arch: str) -> bytes:
     kept = _kept(place)
     if kept is not None:
         return kept
-    _require_right(toolkit)
+    _require_correct_code(toolkit)
     image = _compile(toolkit, source, arch)
     _keep(place, image)
     return image
@@ -44,7 +44,7 @@ def cache_folder() -> Path:
 
 
 def _kept(place: Path) -> bytes | None:
-    """The cached image; None when there is none, or it is not what was written."""
+    """The cached image; None if it is missing or damaged."""
     try:
         data = place.read_bytes()
     except OSError:
@@ -81,7 +81,7 @@ def _library(paths: tuple[str, ...]) -> ctypes.CDLL:
 
 
 @cache
-def _require_right(toolkit: Toolkit) -> None:
+def _require_correct_code(toolkit: Toolkit) -> None:
     code = _compile(toolkit, known_answer.SOURCE.read_text("utf-8"), known_answer.ARCH)
     if wrong := known_answer.wrong_answer(code):
         raise Fault(

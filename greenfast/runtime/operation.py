@@ -89,7 +89,7 @@ class Operation:
 
     @cached_property
     def unseen_dims(self) -> tuple[Dim, ...]:
-        """Compile-time dims that no tensor's shape has: a kernel tells them, or the caller."""
+        """Compile-time dims that no tensor's shape has; they come from a kernel or the caller."""
         seen = {name for tensor in self.tensors for name in tensor.shape}
         return tuple(dim for dim in self.dims if dim.compiled and dim.name not in seen)
 
@@ -231,7 +231,7 @@ def _name_meant(node: ast.expr, values: Mapping[str, Value]) -> str:
 
 
 def sizes(operation: Operation, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """Dims by name, from the shapes of tensors; UsageError where they contradict each other."""
+    """Dims by name, from the shapes of tensors; UsageError if they contradict each other."""
     values: dict[str, int] = {}
     owners: dict[str, str] = {}
     for argument in operation.tensors:

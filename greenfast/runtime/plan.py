@@ -55,7 +55,7 @@ class Frame:
 
 
 def _slots(places: Sequence[int]) -> slice | tuple[int, ...]:
-    """Where addresses go: a slice, or each place where scalars lie between them."""
+    """The places of addresses: a slice, or a list if scalars lie between them."""
     if list(places) == list(range(len(places))):
         return slice(0, len(places))
     return tuple(places)

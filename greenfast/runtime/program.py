@@ -31,7 +31,7 @@ LARGEST_SCRATCH_BYTES = 16 * 2**30
 MOST_THREADS = 1024
 POINTER_BYTES = 8
 MAP_BYTES = 128  # and the alignment that is used here; the driver asks for 64
-LARGEST_SHARED_BYTES = 2**20  # above that of any GPU; the driver refuses what its GPU lacks
+LARGEST_SHARED_BYTES = 2**20  # more than any GPU has; the driver refuses what its GPU lacks
 
 Sizes = tuple[int, int, int]
 Strides = tuple[int, ...]
@@ -65,7 +65,7 @@ class TensorMapForm:
     tensor: str
     dtype: str
     sizes: tuple[Expression, ...]  # elements
-    axes: tuple[int, ...]  # of the tensor, whose strides they have; empty where `strides` are given
+    axes: tuple[int, ...]  # of the tensor, whose strides they have; empty if `strides` are given
     strides: tuple[Expression, ...]  # elements, of the axes after the first
     box: tuple[Expression, ...]
     swizzle_bytes: Expression
@@ -305,7 +305,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> Strides:
 
 
 def _require_layout(operation: Operation, argument: TensorArgument, facts: TensorFacts) -> None:
-    """UsageError when strides are not those that the kernel can be told of."""
+    """UsageError for strides that cannot be passed to the kernel."""
     step = 1
     for axis in range(len(facts.shape) - 1, -1, -1):
         stride, size = facts.strides[axis], facts.shape[axis]
@@ -439,7 +439,7 @@ def _tensor_maps(
 
 
 def _map_strides(facts: TensorFacts, axes: tuple[int, ...], item_bytes: int) -> list[int]:
-    """Strides in elements; that of an axis of one element is never used, and may be anything."""
+    """Strides in elements. An axis of one element never uses its stride; it may be anything."""
     unused = max(UNIT_BYTES // item_bytes, 1)
     return [facts.strides[axis] if facts.shape[axis] > 1 else unused for axis in axes]
 

@@ -1,4 +1,4 @@
-"""Which kind of bundle a set of files is, and the kernels in it."""
+"""Reads a set of files as a bundle of its kind, with the kernels in it."""
 
 from __future__ import annotations
 

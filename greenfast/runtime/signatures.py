@@ -18,7 +18,7 @@ ACTIVATIONS = {"none": "none", "gelu_tanh": "gelu", "silu": "silu"}  # of linear
 
 
 class AttentionArguments(NamedTuple):
-    """What `attention` was called with, in the order of its parameters."""
+    """The arguments of a call of `attention`, in the order of its parameters."""
 
     q: Any  # [B, H, S_q, D]
     k: Any  # [B, H_kv, S_kv, D], as v
@@ -164,7 +164,7 @@ def set_of(operation: str, device: int | None) -> KernelSet | Refused:
 
 
 def rows_of(facts: TensorFacts) -> TensorFacts | None:
-    """A tensor [..., N] as rows [M, N]; None where its rows are not evenly spaced."""
+    """A tensor [..., N] as rows [M, N]; None if its rows are not evenly spaced."""
     *outer, width = facts.shape
     *steps, last = facts.strides
     count, step = 1, None

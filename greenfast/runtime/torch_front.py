@@ -48,7 +48,7 @@ _sdpa = torch.nn.functional.scaled_dot_product_attention
 _stream, _device, _one_device = current_stream, current_device, one_device
 DEVICES = ("cuda",)  # whose calls become an operator in a graph
 BOTTOM_RIGHT = "causal_bottom_right"  # the mask that PyTorch's operation does not have
-SHADOWS = (FakeTensor, FunctionalTensor)  # what stands for a tensor while a graph is made
+SHADOWS = (FakeTensor, FunctionalTensor)  # the tensors of graphs that are being traced
 
 
 _attention: dict[Any, Ready | Refused] = {}
@@ -76,7 +76,7 @@ def attention(
 
     q [B, H, S_q, D], k and v [B, H_kv, S_kv, D]. `mask` is "none", "causal_top_left" (PyTorch's
     is_causal) or "causal_bottom_right" (FlashAttention's). `return_lse` also gives the natural
-    logarithm of each row's sum. `greenfast.explain` tells which kernel runs.
+    logarithm of each row's sum. `greenfast.explain` names the kernel that runs.
     """
     if _is_compiling():
         return _traced(
@@ -103,7 +103,7 @@ def attention(
 
 
 def _launched(ready: Any, q: Any, k: Any, v: Any, return_lse: bool) -> Any:
-    """The outputs of a signature's kernel; None where it cannot read the tensors' memory."""
+    """The outputs of a signature's kernel; None if it cannot read the tensors' memory."""
     try:
         q_at, k_at, v_at = q.data_ptr(), k.data_ptr(), v.data_ptr()
     except RuntimeError:  # under torch.func.vmap tensors have no memory of their own
@@ -199,7 +199,7 @@ def prepared_attention(given: AttentionArguments, mask: str) -> Prepared | Refus
 
 
 def library_attention(given: AttentionArguments, mask: str) -> tuple[Any, Any]:
-    """PyTorch's attention with this mask, and the log-sum-exp where it is asked for."""
+    """PyTorch's attention with this mask, and with the log-sum-exp if requested."""
     q, k, v, attn_mask, dropout_p, *_ = given
     if not given.return_lse and mask != BOTTOM_RIGHT:
         q, k, v = evenly_laid(q), evenly_laid(k), evenly_laid(v)
@@ -274,7 +274,7 @@ def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> An
 
 
 def _launched_rms_norm(ready: Any, x: Any, residual: Any, weight: Any) -> Any:
-    """y and h; None where the kernel cannot read the tensors' memory."""
+    """y and h; None if the kernel cannot read the tensors' memory."""
     try:
         x_at, residual_at, weight_at = x.data_ptr(), residual.data_ptr(), weight.data_ptr()
     except RuntimeError:
@@ -391,7 +391,7 @@ def explained_attention(
     return_lse: bool = False,
     out: Any = None,
 ) -> Prepared | Refused:
-    """What `attention` would do with these arguments."""
+    """The explanation of what `attention` would do with these arguments."""
     given = AttentionArguments(
         q, k, v, attn_mask, dropout_p, is_causal, mask, scale, enable_gqa, return_lse, out
     )

@@ -23,7 +23,7 @@ from greenfast.runtime.torch_ready import (
 
 MOST_SIGNATURES = 4096  # kept; beyond them all are prepared again
 DEVICES = ("cuda",)  # whose calls become an operator in a graph
-SHADOWS = (FakeTensor, FunctionalTensor)  # what stands for a tensor while a graph is made
+SHADOWS = (FakeTensor, FunctionalTensor)  # the tensors of graphs that are being traced
 
 _is_compiling = torch.compiler.is_dynamo_compiling
 _grad_enabled = torch.is_grad_enabled
@@ -34,7 +34,7 @@ _last: list[Ready | Nothing] = [Nothing()]
 
 
 class LinearArguments(NamedTuple):
-    """What `linear` was called with."""
+    """The arguments of a call of `linear`."""
 
     x: Any  # [..., K]
     weight: Any  # [N, K]
@@ -44,7 +44,7 @@ class LinearArguments(NamedTuple):
 
     @property
     def tensors(self) -> dict[str, Any]:
-        """Those that are given, by their names in kernel.toml."""
+        """The tensors that are given, by their names in kernel.toml."""
         named = {"a": self.x, "b": self.weight, "bias": self.bias, "residual": self.residual}
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
@@ -55,7 +55,7 @@ def linear(
     """activation(x weight^T + bias) + residual, rounded once, like torch.nn.functional.linear.
 
     x [..., K], weight [N, K], bias [N], residual and the result [..., N]. `activation` is "none",
-    "gelu_tanh" (gelu(approximate="tanh")) or "silu". `greenfast.explain` tells which kernel runs.
+    "gelu_tanh" (gelu(approximate="tanh")) or "silu". `greenfast.explain` names the kernel used.
     """
     if _is_compiling():
         return _traced(LinearArguments(x, weight, bias, activation, residual))
@@ -82,7 +82,7 @@ def linear(
 
 
 def _launched(ready: Any, x: Any, weight: Any, bias: Any, residual: Any) -> Any:
-    """The result of a signature's kernel; None where it cannot read the tensors' memory."""
+    """The result of a signature's kernel; None if it cannot read the tensors' memory."""
     try:
         x_at, weight_at = x.data_ptr(), weight.data_ptr()
         # Every kernel takes both of the others; it does not read those that its options leave out.
@@ -111,7 +111,7 @@ def _first(given: LinearArguments, options: Any, known: Ready | Refused | None) 
     if any(type(tensor) in SHADOWS for tensor in tensors):
         return _operator(given)
     state = known if type(known) is Refused else prepared_linear(*given)
-    if isinstance(state, Ready):  # its memory did not fit, which is told here
+    if isinstance(state, Ready):  # its memory did not fit; the reason is given here
         state = Refused("a tensor is not aligned to 16 bytes")
     if isinstance(state, Refused):
         tell("linear", state.why)
@@ -137,7 +137,7 @@ def _first(given: LinearArguments, options: Any, known: Ready | Refused | None) 
 
 
 def layouts(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What tensors have beside their memory; it tells nothing of what is no tensor."""
+    """The properties of tensors apart from their memory; nothing about other objects."""
     try:
         return tuple(
             (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device()) for tensor in tensors

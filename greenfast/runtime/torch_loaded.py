@@ -22,7 +22,7 @@ from greenfast.runtime.torch_ready import (
     one_device,
 )
 
-MOST_SIGNATURES = 4096  # kept; beyond them all are kept anew
+MOST_SIGNATURES = 4096  # kept; beyond that, the table is emptied
 VALUES = frozenset((str, int, float, bool, type(None)))  # of options and constants
 _is_compiling = torch.compiler.is_dynamo_compiling
 
@@ -82,7 +82,7 @@ class Repeated:
         self._kept[key] = Ready(state, inputs, (optional, given), outputs)
 
     def _launched(self, ready: Any, inputs: tuple[Any, ...]) -> Any:
-        """None where the kernel cannot read the tensors' memory, or runs on another device."""
+        """None if the kernel cannot read the tensors' memory, or runs on another device."""
         addresses, bits = [], 0
         try:
             for tensor in inputs:

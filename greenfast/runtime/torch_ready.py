@@ -79,7 +79,7 @@ class Nothing:
 
 
 def layouts(a: Any, b: Any, c: Any) -> tuple[Any, ...]:
-    """What three tensors have beside their memory."""
+    """The properties of three tensors, apart from their memory."""
     return (
         a.shape, b.shape, c.shape, a.stride(), b.stride(), c.stride(), a.dtype, b.dtype, c.dtype,
         a.get_device(), b.get_device(), c.get_device(),

@@ -1,4 +1,4 @@
-"""Ablation: what each feature and each number of a winner is worth.
+"""Ablation: the effect of each feature and each number of a winner.
 
 Each arm is the winner with one parameter changed. It goes through the same gates, and is then timed
 in turns with the winner over all blocks. Intervals are corrected for the number of arms
@@ -58,7 +58,7 @@ CHANGED_SHARE = 0.01  # a counter that changes by less is not named
 
 
 class Effect(StrEnum):
-    """What the winner's value does, compared with the arm's."""
+    """The effect of the winner's value, compared with the arm's."""
 
     HELPS = "helps"
     NO_EFFECT = "no_effect"
@@ -117,7 +117,7 @@ class ArmResult:
 
     @property
     def change(self) -> str:
-        """What was changed, for sentences."""
+        """The change in words, for sentences."""
         others = (f"{name}={written(value)}" for name, value in self.along)
         return " and ".join((self.name, *others))
 
@@ -280,7 +280,7 @@ def _time_us(timings: Iterable[Timing]) -> float | None:
 
 
 def begin(context: EvaluationContext, winner: Candidate, space: Space) -> Ablation:
-    """The winner itself, evaluated anew. Fault where it has no verdict or is wrong by now."""
+    """Evaluate the winner again. A Fault if it gets no verdict, or is wrong now."""
     context.target.prepare()
     done = evaluate(winner, replace(context, baseline=None))
     if isinstance(done.verdict, Faulted):
@@ -289,7 +289,7 @@ def begin(context: EvaluationContext, winner: Candidate, space: Space) -> Ablati
         raise Fault(
             f"the winner is wrong when it is evaluated again: {done.verdict.sentence}",
             code="winner_wrong",
-            mend="`greenfast recheck` looks at it, and the search's files have not changed",
+            mend="its files have not changed, so look for a race with `greenfast check`",
         )
     against = replace(context, baseline=winner, min_gain=0.0)
     subject = prepared(against, winner) if context.target.measures else None
@@ -304,7 +304,7 @@ def measured_arm(
     retune: int = RETUNED,
     measure: Callable[[Items], Measurement] | None = None,
 ) -> ArmResult:
-    """Measure an arm; tune the others again where it matters."""
+    """Measure an arm; tune the other values again if it matters."""
     measure = measure or ablation.measure
     result = ArmResult(
         arm.parameter, arm.before, arm.after, arm.kind, arm.refused, along=arm.along, tied=arm.tied
@@ -392,7 +392,7 @@ def _alone_words(finding: Finding, scale: Scale) -> str:
         if finding.effect is Effect.UNCLEAR:
             return (
                 f"the {scale.kind} times with and without it are within the band of a factor "
-                f"{scale.band:g}, so they tell nothing"
+                f"{scale.band:g}, so they prove nothing"
             )
         return f"with {finding.arm.change} the {scale.kind} time is {ratio} times as long"
     if finding.low is None or finding.high is None:

@@ -65,7 +65,7 @@ def _others(parameter: Parameter, before: Value) -> Iterator[Value]:
 def _arm(
     space: Space, winner: Items, parameter: Parameter, before: Value, after: Value
 ) -> Arm | None:
-    """None where the value changes nothing, because the parameter is not active."""
+    """None if the value changes nothing, because the parameter is not active."""
     changed = {**dict(winner), parameter.name: after}
     point = complete_parameters(space.template, changed, space.compiled)
     if point == winner or not _same(dict(point)[parameter.name], after):

@@ -84,7 +84,7 @@ class Entry:
 
 
 def entries() -> tuple[Entry, ...]:
-    """All entries; UsageError where greenfast is installed without its repository."""
+    """All entries; UsageError if greenfast is installed without its repository."""
     if not (FOLDER / "album.toml").is_file():
         raise UsageError(
             "the album is part of the repository, and is not installed here",
@@ -255,12 +255,12 @@ def _checked(candidate: Candidate, context: EvaluationContext) -> tuple[SafetyFi
 
 def _elsewhere(entry: Entry, template: TemplateSpec, findings: Iterable[SafetyFinding]) -> str:
     """Empty when a finding names a line that contains `at`."""
-    right = {
+    places = {
         (line.file, line.number)
         for text, line in zip(template.text.split("\n"), template.lines, strict=True)
         if entry.at in text
     }
-    if not right:
+    if not places:
         return f"no line of {entry.kernel}/{template.name} holds {entry.at!r}"
     named = [
         where
@@ -268,6 +268,6 @@ def _elsewhere(entry: Entry, template: TemplateSpec, findings: Iterable[SafetyFi
         for where in (finding.where, finding.other_where)
         if where is not None
     ]
-    if right & {tuple(place) for place in named}:
+    if places & {tuple(place) for place in named}:
         return ""
-    return f"expected a finding at {sorted(right)}, not at {named}"
+    return f"expected a finding at {sorted(places)}, not at {named}"

@@ -54,7 +54,7 @@ def read_brought(
 
 
 def with_declared_clusters(problem: Problem, source: RenderedSource, where: str) -> Problem:
-    """Launch in the declared clusters; SpecError where the launch file contradicts the text."""
+    """Launch in the declared clusters; SpecError if the launch file contradicts the text."""
     declared, launches = dict(declared_clusters(source.text, source.entries)), []
     for launch in problem.launches:
         cluster = declared.get(launch.entry, launch.cluster)

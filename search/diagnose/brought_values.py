@@ -33,7 +33,7 @@ FORMATS = {
 def packed_value(given: Mapping[str, Any], buffers: Sequence[str] = ()) -> Packed | None:
     """The bytes of `{ uint8 = 3 }`, `{ float32 = [1, 2, 3] }` or `{ struct = [...] }`.
 
-    None where it is none of them. Members of a struct lie as a compiler lays them out: each at a
+    None for anything else. Members of a struct are laid out as by a compiler: each at a
     multiple of its own size, the whole a multiple of the largest. A string is a buffer's address.
     """
     ((kind, value),) = given.items()

@@ -40,7 +40,7 @@ class CheckReport:
     costs: tuple[LineCost, ...]
     counted: str
     looked_for: tuple[str, ...] = LOOKED_FOR
-    notes: tuple[str, ...] = ()  # what no run was rejected for
+    notes: tuple[str, ...] = ()  # observations that reject no run
 
 
 def check_program(
@@ -63,10 +63,10 @@ def check_program(
         raise UsageError(
             f"{target.name} has no safety checks",
             code="cannot_check",
-            mend="--target emulator:h200",
+            mend="use --target emulator:h200",
         )
     done = list(checked)
-    if is_called_once:  # what it leaves in `__device__` memory may be its result
+    if is_called_once:  # its result may be in `__device__` memory
         done = [
             replace(run, findings=tuple(f for f in run.findings if f.kind != "carried_state"))
             for run in done

@@ -232,7 +232,7 @@ class _Head:
         if self.parameters is None and not self.has_value and self.words:
             inside = reader.tokens[index + 1 : close]
             is_pointer = any(token.text in ("*", "&", "&&") for token in inside)
-            if is_pointer and reader.text(close + 1) in ("(", "["):  # its name stands inside
+            if is_pointer and reader.text(close + 1) in ("(", "["):  # its name is inside
                 self.names += [token.text for token in inside if token.kind == "name"]
                 if all(token.text != "(" for token in inside):  # else a function returns one
                     return reader.closing(close + 1) + 1

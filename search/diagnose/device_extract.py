@@ -21,7 +21,7 @@ from greenfast.search.targets.emulator.source_tokens import PreprocessedText
 from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.toolchain.includes import STANDARD_HEADERS
 
-_OF_OUR_HEADERS = "GF_WGMMA_SHAPE"  # declares what only gf/wgmma.cuh mentions
+_OF_OUR_HEADERS = "GF_WGMMA_SHAPE"  # declares names that only gf/wgmma.cuh uses
 _PACK = re.compile(r"#pragma\s+pack\b")
 _NAMESPACE = re.compile(r"(?:inline )?namespace(?: |$)")
 _LIBRARIES = ("std", "nvcuda", "cooperative_groups", "cuda", "cub")
@@ -291,8 +291,9 @@ class DeviceCode:
             if len(declaration.names) > 1 or any(token.text == "=" for token in tokens):
                 place = self.source.place(tokens[0].start)
                 raise UsageError(
-                    f"{place}: {name} has a value in the text, or is declared with others",
+                    f"{place}: {name} has a value in the text, or is declared together with others",
                     code="bad_data",
+                    mend="declare it alone and without a value, or leave out its --data",
                 )
             values[declaration.first] = value
         return values

@@ -56,7 +56,7 @@ def resolved(
         raise UsageError(
             f"the entry {text!r} is not a valid kernel name",
             code="unknown_entry",
-            mend="foo, ns::foo, foo<float, 4>, or foo(float*, int) for one of several overloads",
+            mend="write foo, ns::foo, foo<float, 4>, or foo(float*, int) for an overload",
         )
     name, arguments, types = match[1], match[2], match[3]
     named = [each for each in kernels if each.name == name or each.name.endswith("::" + name)]
@@ -174,7 +174,7 @@ def _type_of(parameter: str) -> str:
 
 
 def parameter_name(parameter: str) -> str:
-    """The name of a parameter; empty where it has none."""
+    """The name of a parameter; empty if it has none."""
     text = re.sub(r"\[.*\]\s*$", "", parameter)
     match = re.match(r".*[\s*&>]([A-Za-z_]\w*)\s*$", text, re.DOTALL)
     return match[1] if match else ""

@@ -59,7 +59,7 @@ class StageReport:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What was found out about one wrong candidate."""
+    """The findings about one wrong candidate."""
 
     stage: str  # of the rejection
     reason: str

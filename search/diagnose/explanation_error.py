@@ -41,7 +41,7 @@ class ErrorOfCase:
 
 @dataclass(frozen=True)
 class ErrorShape:
-    """What the wrong values have in common."""
+    """The pattern of the wrong values."""
 
     cases: tuple[ErrorOfCase, ...]
     sentences: tuple[str, ...]
@@ -203,7 +203,7 @@ def _between_runs(images: Sequence[tuple[Case, str, tuple[bytes, ...]]]) -> list
 
 
 def with_length(checks: Sequence[CheckEvidence]) -> str:
-    """How the failures of the stored checks depend on their sizes; empty where they do not."""
+    """How the failures of the stored checks depend on their sizes; empty if they do not."""
     sizes: dict[str, dict[bool, set[int]]] = {}
     for check in checks:
         for word in check.shape.split():

@@ -142,7 +142,7 @@ def stage_of_twin(
     """The stage of a line of a template without probes, by a template of the kernel that has some.
 
     Its twin is the function of the same name, or that of the function from which it is called; else
-    the file of the same name. Empty where there is none.
+    the file of the same name. Empty if there is none.
     """
     text, at = template.text.split("\n"), _line_of(template, place)
     probed = [each for each in kernel.templates if each.probes]

@@ -125,9 +125,9 @@ def _presets(space: Space, parameters: Items) -> list[tuple[str, Items]]:
 
 
 def steps(space: Space, start: Items, goal: Items) -> Iterator[tuple[tuple[str, ...], Items]]:
-    """Valid points from `start` to `goal`, each with what it changes: one parameter where it can.
+    """Valid points from `start` to `goal`, each with its changes: one parameter if possible.
 
-    Where no single change is valid, the smallest group of the remaining ones is changed at once.
+    If no single change is valid, the smallest group of the remaining ones is changed at once.
     """
     template, target, at = space.template, dict(goal), start
     while remaining := list(differs_in(template, at, goal)):

@@ -1,4 +1,4 @@
-"""What a kernel's attributes say of its launches: `__launch_bounds__` and `__cluster_dims__`.
+"""A kernel's attributes about its launches: `__launch_bounds__` and `__cluster_dims__`.
 
 A device refuses a launch that contradicts them. Their arguments are numbers, constants of the file,
 template arguments and arithmetic on these; of anything else nothing is known, and nothing is said.

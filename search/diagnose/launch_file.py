@@ -194,7 +194,7 @@ def _three(table: Table, key: str, *default: int) -> tuple[int, int, int]:
         type(size) is int and 1 <= size < 2**31 for size in sizes
     ):
         raise SpecError(
-            f"{table.where}: {key} is one to three whole numbers from 1, not {given!r}",
+            f"{table.where}: {key} must be one to three whole numbers above 0, not {given!r}",
             code="bad_spec",
         )
     x, y, z = (*sizes, 1, 1)[:3]
@@ -264,7 +264,7 @@ def _expected(table: Table, folder: Path, tensors: dict[str, Tensor]) -> Expecte
 def launched_in(cluster: Shape, launch: LaunchPlan, entry: str, where: str) -> LaunchPlan:
     """The launch in clusters of this shape, which the text of `entry` declares.
 
-    SpecError where the launch names another shape, or its grid is no multiple of it.
+    SpecError if the launch names another shape, or its grid is no multiple of it.
     """
     if launch.cluster not in (ALONE, cluster):
         raise SpecError(

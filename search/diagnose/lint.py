@@ -46,7 +46,7 @@ WITH_PARAMETERS = " (with "  # between a problem and the candidate that shows it
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing to correct; `line` is 0 where none is known."""
+    """One thing to correct; `line` is 0 if none is known."""
 
     file: str
     line: int

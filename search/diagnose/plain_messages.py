@@ -50,7 +50,7 @@ def refusal(log: str, missing: Sequence[MissingInclude]) -> UsageError:
 
 
 def _is_cause(error: re.Match[str]) -> bool:
-    """Whether an error is in the author's files and says more than that another one follows."""
+    """Whether an error is in the author's files and is not just a consequence of another one."""
     return not (
         error["file"].startswith(("/", "<"))
         or error["file"] == ARGUMENTS
@@ -68,4 +68,4 @@ def _about(missing: Sequence[MissingInclude]) -> str:
     listed = ", ".join(
         f"{each.name} ({file_line(each.where.file, each.where.number)})" for each in missing
     )
-    return f"these includes were not found: {listed}; -I FOLDER says where they are"
+    return f"these includes were not found: {listed}; name their folder with -I FOLDER"

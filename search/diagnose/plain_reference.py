@@ -143,7 +143,7 @@ def _require_written(
         )
     if (over_poison != over_zeros).any():
         raise SpecError(
-            f"the plain kernel {entry} computes {name} from what it held before",
+            f"the plain kernel {entry} computes {name} from its earlier content",
             code="reference_failed",
             mend=f"import it as --arg {name}:...:inout",
         )

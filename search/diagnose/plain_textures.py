@@ -36,7 +36,7 @@ def is_texture(argument: ArgumentText) -> bool:
 
 
 def texture(argument: ArgumentText, laid_out: Callable[[ArgumentText], Tensor]) -> Tensor:
-    """The buffer of a texture or surface; `laid_out` makes that of its texels."""
+    """The buffer of a texture or surface; `laid_out` makes the buffer of its texels."""
     match = _TYPE.match(argument.type)
     assert match is not None and argument.sizes is not None
     options = match["options"].split()

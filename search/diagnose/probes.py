@@ -32,7 +32,7 @@ from greenfast.search.verdict import Rejected
 
 OUTPUT = "output"
 BETWEEN = (
-    "what lies between the stages, since each is right by itself: what one tile leaves to the "
+    "what lies between the stages, since each is correct by itself: what one tile leaves to the "
     "next, the ring of tiles, parts that are brought together, the end"
 )
 AT_ONCE = 4  # sources compiled at the same time
@@ -253,14 +253,14 @@ def _compare(subject: Subject, stage: ProbeSpec, execution: Execution) -> Probed
     inputs = subject.target.case_data(subject.kernel, case).inputs
     written = _written(tensor, execution.outputs[tensor.name])
     try:
-        right = getattr(module, stage.reference)(
+        reply = getattr(module, stage.reference)(
             dict(case.dims), dict(case.options), inputs, own, written
         )
     except Exception as error:  # the author's code can raise anything
         sentence = f"{where}: case {case.name}: {type(error).__name__}: {error}"
         raise SpecError(sentence, code="reference_failed") from error
-    got, value, bound = right.get("got", written), right["value"], right["bound"]
-    compared = right.get("compared", np.ones(value.shape, bool))
+    got, value, bound = reply.get("got", written), reply["value"], reply["bound"]
+    compared = reply.get("compared", np.ones(value.shape, bool))
     if not got.shape == value.shape == bound.shape == compared.shape:
         raise SpecError(f"{where}: its arrays have different shapes", code="reference_failed")
     with np.errstate(invalid="ignore", over="ignore"):
@@ -347,12 +347,12 @@ def _output_case(subject: Subject, execution: Execution) -> ProbedCase:
     """The candidate's own outputs, as the correctness gate sees them."""
     case = execution.problem.case
     checks, reason = compare_output(subject, execution)
-    right = subject.target.case_data(subject.kernel, case).outputs
+    outputs = subject.target.case_data(subject.kernel, case).outputs
     wrong = round(
-        sum(right[check.output].value.size * (check.share_out_of_bound or 0.0) for check in checks)
+        sum(outputs[each.output].value.size * (each.share_out_of_bound or 0.0) for each in checks)
     )
     first = next((check for check in checks if not check.passed), None)
-    compared = sum(expected.value.size for expected in right.values())
+    compared = sum(expected.value.size for expected in outputs.values())
     probed = ProbedCase(
         case.name,
         _shape(case),

@@ -79,7 +79,7 @@ _NO_STALLS = ("selected",)
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """One launch under Nsight Compute; None where the GPU has no such counter."""
+    """One launch under Nsight Compute; None if the GPU has no such counter."""
 
     entry: str
     duration_us: float | None
@@ -145,7 +145,7 @@ def ncu_command(
 
 
 def parse_ncu(text: str) -> tuple[KernelProfile, ...]:
-    """Every launch in a log of `ncu --csv --page raw`; UsageError when there is none."""
+    """Every launch in a log of `ncu --csv --page raw`; UsageError if it has none."""
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
@@ -214,7 +214,7 @@ def _no_profile(text: str) -> UsageError:
         return UsageError(
             "Nsight Compute does not support this GPU or driver",
             code="profiling_unsupported",
-            mend="install a newer Nsight Compute; `ncu --version` says which one this is",
+            mend="install a newer Nsight Compute; `ncu --version` shows which one is installed",
         )
     errors = [
         line.partition("==ERROR==")[2].strip() for line in text.splitlines() if "==ERROR==" in line

@@ -37,7 +37,7 @@ class TimedWorkload:
 
 @dataclass(frozen=True)
 class GroupTimes:
-    """What was measured for the workloads that share their compile-time values."""
+    """The measured times of the workloads that share their compile-time values."""
 
     compiled: Items
     workloads: tuple[TimedWorkload, ...]
@@ -124,7 +124,7 @@ def _region(workloads: Sequence[TimedWorkload]) -> tuple[tuple[str, int, int], .
 
 
 def _safest(kernels: Sequence[Measured], best: Sequence[float]) -> str:
-    """The kernel whose worst ratio to the best is the lowest: for shapes nobody measured."""
+    """The kernel whose worst ratio to the best is the lowest: for shapes that were not measured."""
 
     def worst(kernel: Measured) -> float:
         return max(time / least for time, least in zip(kernel.times_us, best, strict=True))

@@ -56,7 +56,7 @@ class Shape:
     best_us: float  # of all kernels, also those that are not among `times_us`
 
     def loss(self, kernel: str, share: float) -> float:
-        """What picking `kernel` costs, as a weighted logarithm; little within `share` of best."""
+        """The cost of picking `kernel`, as a weighted logarithm; little within `share` of best."""
         excess = math.log(self.times_us[kernel] / self.best_us)
         return self.weight * (excess if excess > math.log1p(share) else excess * 1e-6)
 
@@ -138,7 +138,7 @@ def _best_kernel(shapes: Sequence[Shape], share: float) -> tuple[str, float]:
 
 
 def _best_split(shapes: tuple[Shape, ...], features: Sequence[str], share: float) -> _Split | None:
-    """The split with the least loss on both sides; None where no size separates the shapes.
+    """The split with the least loss on both sides; None if no size separates the shapes.
 
     Of equals the earlier feature, then the wider gap between the sizes on both sides.
     """

@@ -51,7 +51,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Regret:
-    """What shapes that were not measured may cost: each workload was left out once."""
+    """The expected loss on shapes that were not measured: each workload was left out once."""
 
     geomean: float
     worst: float

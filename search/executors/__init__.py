@@ -1,1 +1,1 @@
-"""Where a search's work is done: on this machine, or on the machines of a Ray cluster."""
+"""The machines that do a search's work: this one, or on the machines of a Ray cluster."""

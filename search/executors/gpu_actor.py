@@ -42,7 +42,7 @@ class GpuSetup:
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """What the searching process knows of a GPU elsewhere."""
+    """The facts that the searching process has about a remote GPU."""
 
     machine: str
     uuid: str

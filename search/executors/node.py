@@ -186,7 +186,7 @@ def _on_emulator(setup: EmulatorSetup, work: Callable[[NodeEmulator], T]) -> T |
 def _toolchain() -> Toolchain:
     """This process's compiler. A task compiles one source at a time."""
     toolchain = Toolchain(cache_folder(), 1)
-    toolchain.require_right()
+    toolchain.require_correct_code()
     return toolchain
 
 

@@ -68,7 +68,7 @@ class _Packer(pickle.Pickler):
 
     def reducer_override(self, thing: Any) -> Any:
         """An array that repeats few elements travels as those: the gaps of an emulated buffer are
-        gigabytes that nobody reads."""
+        gigabytes that are not read."""
         if type(thing) is np.ndarray and _is_repeated(thing):
             core = thing[tuple(slice(0, 1 if step == 0 else None) for step in thing.strides)]
             return np.broadcast_to, (core.copy(), thing.shape)

@@ -31,7 +31,7 @@ CALLERS = 3  # of an actor: two requests, and one that interrupts them
 
 
 def ray_module() -> Any:
-    """Ray; UsageError where it is not installed."""
+    """Ray; UsageError if it is not installed."""
     try:
         import ray
     except ImportError:
@@ -49,7 +49,7 @@ class RayCluster(Cluster):
     def __init__(self, address: str) -> None:
         """`address`: HOST:PORT of the head, or `auto` for the cluster of this machine.
 
-        UsageError where there is none.
+        UsageError if there is none.
         """
         self._ray = ray_module()
         _require_answer(address)
@@ -198,7 +198,7 @@ def _require_answer(address: str) -> None:
         raise UsageError(
             f"{address!r} is not the address of a Ray cluster",
             code="bad_address",
-            mend="HOST:PORT of its head, or auto",
+            mend="give HOST:PORT of its head, or auto",
         )
     try:
         socket.create_connection((host, int(port)), CONNECT_S).close()

@@ -11,7 +11,7 @@ from greenfast.search.gates.base import Subject
 from greenfast.search.gates.performance import left_wrong, timed_problems
 from greenfast.search.targets.base import Failure
 
-OTHER_INPUTS = 104_729  # added to the seed: not that of any check
+OTHER_INPUTS = 104_729  # added to the seed, so that it differs from the seed of every check
 
 
 def wrong_after_timing(subject: Subject) -> Failure | None:

@@ -92,7 +92,7 @@ class Subject:
 
     @property
     def machine_code(self) -> Cubin:
-        """The cubin; Fault where the candidate was prepared without one."""
+        """The cubin; Fault if the candidate was prepared without one."""
         if self.cubin is None:
             raise Fault("the candidate was prepared without a cubin", code="no_cubin")
         return self.cubin

@@ -17,7 +17,7 @@ from greenfast.search.space.space import resolve
 
 
 def drawn_by_baseline(subject: Subject) -> list[Case]:
-    """Cases of sizes that are drawn as for the baseline; empty where the tiles are trusted."""
+    """Cases of sizes that are drawn as for the baseline; empty if the tiles are trusted."""
     secret = subject.conditions.sizes_secret
     if secret is None or not is_submitted(subject.template.name):
         return []

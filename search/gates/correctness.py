@@ -25,11 +25,12 @@ from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case, derived_cases, workload_case
 from greenfast.search.oracle.comparison import Comparison, compare_output
 from greenfast.search.oracle.drawn import drawn_cases
+from greenfast.search.oracle.expected import CaseData, Expected
 from greenfast.search.oracle.far import far_cases
 from greenfast.search.oracle.judged_reference import JUDGEMENTS, weakness_sentence
 from greenfast.search.oracle.not_finite import not_finite_cases
 from greenfast.search.oracle.problem import POISON, Problem, Tensor, lay_out
-from greenfast.search.oracle.reference import CaseData, Expected, kernel_module, precompute
+from greenfast.search.oracle.reference import kernel_module, precompute
 from greenfast.search.space.space import Resolved, resolve
 from greenfast.search.targets.base import Execution
 from greenfast.search.verdict import (
@@ -100,7 +101,7 @@ class CorrectnessGate:
 
 
 def _weak_tests(subject: Subject) -> tuple[str, ...]:
-    """What the checks of the kernel accept and should not, judged on this candidate's cases."""
+    """Wrong outputs that the kernel's checks accept, judged on this candidate's cases."""
     cases = derived_cases(subject.kernel, subject.compiled, subject.point.tiles, subject.seed)
     weaknesses = JUDGEMENTS.of(
         subject.kernel, cases, lambda case: subject.target.case_data(subject.kernel, case)
@@ -219,7 +220,7 @@ def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence]
     if execution.failure is not None:
         sentence = f"{_place(case, execution.order)}: {execution.failure.sentence}"
         return [_nothing_came(case, execution.order, sentence)], execution.failure.reason
-    right = subject.target.case_data(subject.kernel, case)
+    data = subject.target.case_data(subject.kernel, case)
     images = [
         (tensor, execution.outputs[tensor.name])
         for tensor in execution.problem.tensors
@@ -227,24 +228,24 @@ def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence]
     ]
     with compute_turns.turn(max((image.nbytes for _, image in images), default=0)):
         compared = [
-            _known_or_compared(subject.kernel, tensor, image, right, case, execution.order)
+            _known_or_compared(subject.kernel, tensor, image, data, case, execution.order)
             for tensor, image in images
         ]
     return [evidence for evidence, _ in compared], next((why for _, why in compared if why), None)
 
 
 def _known_or_compared(
-    kernel: KernelSpec, tensor: Tensor, image: np.ndarray, right: CaseData, case: Case, order: str
+    kernel: KernelSpec, tensor: Tensor, image: np.ndarray, data: CaseData, case: Case, order: str
 ) -> tuple[CheckEvidence, Reason | None]:
     """The comparison of an output, which is made once for equal bytes: they decide it alone."""
     key = case.layout, tensor.name, hashlib.sha256(image.data).digest()
-    if (known := right.passed.get(key)) is not None:
+    if (known := data.passed.get(key)) is not None:
         return replace(known, workload=case.name, order=order), None
-    evidence, reason = _compare_output(kernel, tensor, image, right, case, order)
+    evidence, reason = _compare_output(kernel, tensor, image, data, case, order)
     if reason is None:
-        if len(right.passed) >= PASSED_KEPT:
-            right.passed.clear()
-        right.passed[key] = evidence
+        if len(data.passed) >= PASSED_KEPT:
+            data.passed.clear()
+        data.passed[key] = evidence
     return evidence, reason
 
 
@@ -252,14 +253,14 @@ def _compare_output(
     kernel: KernelSpec,
     tensor: Tensor,
     image: np.ndarray,
-    right: CaseData,
+    data: CaseData,
     case: Case,
     order: str,
 ) -> tuple[CheckEvidence, Reason | None]:
     values = tensor.view(image)
     got = values.astype(np.float64)
-    expected = right.outputs[tensor.name]
-    compared = compare_output(kernel, case, kernel.argument(tensor.name), got, right)
+    expected = data.outputs[tensor.name]
+    compared = compare_output(kernel, case, kernel.argument(tensor.name), got, data)
     reason, what = _why(tensor, image, values, got, expected, compared)
     worst = _worst(compared.error, compared.within, compared.all_within)
     sentence = ""
@@ -343,7 +344,7 @@ def _unwritten(values: np.ndarray, expected: Expected) -> int:
     """Elements that still hold the poison, bit for bit.
 
     Where NaN is correct, any NaN is: a negated canonical NaN of the hardware has the poison's bits.
-    In an integer the poison is the number -1, or the largest one, and is right where that is.
+    In an integer the poison is -1 or the largest number, which may be the expected value.
     """
     width = values.dtype.itemsize
     bits = np.ascontiguousarray(values).view(f"u{width}")

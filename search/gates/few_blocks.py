@@ -28,13 +28,14 @@ def few_blocks_cases(
 ) -> tuple[tuple[Case, ...], Resolved] | None:
     """The case whose grid shrinks most, and the point on a device with few multiprocessors.
 
-    Where a dim of the grid is 1 in it, so that no block crosses a border between two batches, for
-    example, there is a second case: of those without such a dim, the one that shrinks most. And
-    there is the case with the most work for each output, whose blocks turn a ring several times in
-    each tile: a phase's parity tells one turn from the next, and not from the one after.
+    If a dim of that grid is 1, no block crosses a border in this dim, for example between two
+    batches. There is then a second case: among those without such a dim, the one whose grid shrinks
+    most. A further case has the most work for each output, so that blocks go several times around a
+    ring in each tile: a phase's parity distinguishes one turn from the next, but not from the turn
+    after that.
 
-    None where no grid shrinks, where the text or a workspace follows from their number (another
-    number is then another kernel), or where the point is invalid on so few.
+    None if no grid shrinks, if the text or a workspace depends on the number of multiprocessors
+    (another number is then another kernel), or if the point is invalid on so few.
     """
     template, point = subject.template, subject.point
     if not _bounds_grids_only(template, point):
@@ -113,7 +114,7 @@ def _without_count(values: Mapping[str, Value]) -> dict[str, Value]:
 def _shrinks(
     kernel: KernelSpec, template: TemplateSpec, case: Case, point: Resolved, few: Resolved
 ) -> float:
-    """How many times as many blocks the case has on the whole device; 0 where it cannot run."""
+    """How many times as many blocks the case has on the whole device; 0 if it cannot run."""
     values = case.values(kernel)
     try:
         whole = launches(template, {**values, **point.values})

@@ -45,7 +45,7 @@ CorrectnessResult = Passed[CorrectnessEvidence] | Failed[CorrectnessEvidence]
 
 @dataclass(frozen=True)
 class Commission:
-    """What a worker needs to know of a candidate, beside its kernel."""
+    """What a worker needs in addition to the kernel to judge a candidate."""
 
     candidate: Candidate
     sibling: Candidate | None  # the first correct one
@@ -78,7 +78,7 @@ class Judges:
         self._kernels: OrderedDict[int, tuple[KernelSpec, Path]] = OrderedDict()
 
     def judged(self, subject: Subject) -> CorrectnessResult | None:
-        """The correctness gate's result; None where this process must judge the candidate.
+        """The correctness gate's result; None if this process must judge the candidate.
 
         A worker that fails, dies or exceeds its deadline tells nothing about the candidate. Raises
         Fault as the target does.
@@ -172,12 +172,12 @@ def use_judges(count: int | None = None) -> None:
 
 
 def judges_in_use() -> Judges | None:
-    """The workers of this process; None where it judges itself."""
+    """The workers of this process; None if it judges itself."""
     return _Shared.judges
 
 
 def judged_elsewhere(subject: Subject) -> CorrectnessResult | None:
-    """The result of a worker; None where there is none, and this process must judge."""
+    """The result of a worker; None if there is none, and this process must judge."""
     judges = _Shared.judges
     return judges.judged(subject) if judges is not None else None
 

@@ -27,9 +27,10 @@ from greenfast.search.gates.judges import Commission
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.expected import CaseData
 from greenfast.search.oracle.known_outputs import KnownOutputs
 from greenfast.search.oracle.problem import Problem
-from greenfast.search.oracle.reference import CaseData, case_data, keep_at_most, share_outputs
+from greenfast.search.oracle.reference import case_data, keep_at_most, share_outputs
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets.base import Execution, Failure, GateLimits, Inspect, Rival, Runner
@@ -48,7 +49,7 @@ NO_SOURCE = RenderedSource("", "", (), "", (), False)
 
 
 class AskingTarget(Runner):
-    """The target of the parent, which is asked to run this process's problems."""
+    """The parent's target: it runs the problems of this process."""
 
     measures = True
 

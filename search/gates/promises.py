@@ -75,7 +75,7 @@ class Siblings:
     ) -> CheckEvidence | None:
         """The first of `checks` whose output differs from a sibling's, as a failed check.
 
-        None where all agree.
+        None if all agree.
         """
         with self._lock:
             family = self._families.get(self._key(candidate))
@@ -127,7 +127,7 @@ class Siblings:
                 family.unread.append(trial)
 
     def _key(self, candidate: Candidate) -> Hashable | None:
-        """The values that siblings share; None where the template promises nothing."""
+        """The values that siblings share; None if the template promises nothing."""
         template = self._kernel.template(candidate.template)
         same = promised(template)
         if not same or (
@@ -153,7 +153,7 @@ class Siblings:
         return (
             f"{check.workload} ({check.shape}, {check.inputs} inputs, seed {check.seed}): "
             f"{check.output} is not bit for bit what trial {number} left, though {own} in place "
-            f"of {before} is all that differs, and template {candidate.template} says that "
+            f"of {before} is all that differs, and template {candidate.template} states that "
             f"{names} {'leaves' if len(changed) == 1 else 'leave'} results the same"
         )
 
@@ -181,7 +181,7 @@ def _remember(family: _Family, trial: Trial, checks: Iterable[CheckEvidence]) ->
 
 
 def promised(template: TemplateSpec) -> frozenset[str]:
-    """The parameters that must not change results; empty where two runs may differ anyway."""
+    """The parameters that must not change results; empty if two runs may differ anyway."""
     return frozenset(
         parameter.name
         for parameter in template.parameters

@@ -36,7 +36,7 @@ LOOKED_FOR = (
     "reads of memory that was never written",
     "accesses out of bounds",
     "reads of asynchronous copies in flight",
-    "copies that nobody waits for",
+    "copies that are never waited for",
     "misaligned accesses",
     "divergent barriers and collectives",
     "deadlock",
@@ -136,7 +136,7 @@ def _unseen(subject: Subject) -> str:
 
 
 def unseen_assembly(source: RenderedSource, examiner: Runner) -> str:
-    """Why the checks of `examiner` do not see the source's inline assembly; empty where they do."""
+    """Why the checks of `examiner` do not see the source's inline assembly; empty if they do."""
     if not source.raw_asm:
         return ""
     try:
@@ -162,7 +162,7 @@ def like(facts: Device) -> Device:
 
 
 def where(checker: Runner, target: Runner) -> str:
-    """`emulator:h200`, and the GPU that it stands in for where the emulator does not know that."""
+    """`emulator:h200`, and the GPU that it replaces if the emulator does not know that GPU."""
     if checker.device.name == target.device.name:
         return checker.name
     return f"{checker.name}, the closest that is known to {target.device.title},"
@@ -199,7 +199,7 @@ def checked_problems(subject: Subject) -> list[Problem]:
 def uncompared_problems(subject: Subject) -> list[Problem]:
     """The first and last blocks of the checks that are too large to compare.
 
-    None where blocks may depend on others: with workspaces, or with several launches.
+    None if blocks may depend on others: with workspaces, or with several launches.
     """
     kernel, template, point = subject.kernel, subject.template, subject.point
     problems = (

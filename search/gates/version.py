@@ -1,10 +1,10 @@
 """The version of the checks that a verdict passed.
 
 Raise it by one with each change after which a candidate that was judged correct or safe before
-could be rejected: a gate that was mended, a new rule for texts, a new case that every kernel gets.
-Do not raise it for messages, speed, or checks of one kernel (kernel.toml), which are compared by
-themselves. Verdicts of another version stay in the database, and are not answered again: the
-candidate is evaluated anew, and a champion is asked for a recheck.
+could be rejected: a corrected gate, a new rule for texts, a new case for every kernel. Do not raise
+it for messages, speed, or checks of one kernel (kernel.toml), which have digests of their own.
+Verdicts of another version stay in the database but are not reused: the candidate is evaluated
+again, and a champion needs a recheck.
 
 1  the first with a number: macros of CUDA's headers in conditions, names of entries, sizes that
    contradict their defaults

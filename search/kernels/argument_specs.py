@@ -75,7 +75,7 @@ def _shape(entry: Table, dims: tuple[Dim, ...]) -> tuple[str, ...]:
     for size in sizes:
         if isinstance(size, int) or (isinstance(size, str) and size.isdigit()):
             raise SpecError(
-                f"{entry.where}: shape holds the number {size}, and a shape is made of dims",
+                f"{entry.where}: shape holds the number {size}, but a shape consists of dims",
                 code="literal_shape",
                 mend=f'give it a name: under [dims] write size_{size} = {{ time = "compile", '
                 f'values = [{size}], default = "{size}" }}, and here "size_{size}"',
@@ -84,7 +84,7 @@ def _shape(entry: Table, dims: tuple[Dim, ...]) -> tuple[str, ...]:
             continue
         if isinstance(size, str) and not _IDENTIFIER.match(size):
             raise SpecError(
-                f"{entry.where}: shape holds {size!r}, and a shape is made of the names of dims",
+                f"{entry.where}: shape holds {size!r}, but a shape consists of the names of dims",
                 code="unknown_dim",
                 mend='give the size a name: under [dims] write NAME = { time = "run", '
                 f'default = "{size}" }}, and here "NAME"',

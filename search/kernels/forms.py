@@ -42,7 +42,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Form:
-    """A table: its header in the file, what it is, and its keys."""
+    """A table: its header in the file, its description, and its keys."""
 
     header: str  # "[options] NAME", "[[arguments]]"
     doc: str

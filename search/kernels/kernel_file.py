@@ -346,7 +346,7 @@ def _workload(
 
 
 def _requirements(table: Table, dims: tuple[Dim, ...], known: set[str]) -> tuple[Requirement, ...]:
-    """Those of the file, and that each computed size is the one that its default computes."""
+    """The file's requirements, and that each computed size equals its default."""
     requirements = []
     for entry in table.tables("requires"):
         condition = entry.expression("that")

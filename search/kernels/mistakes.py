@@ -40,7 +40,7 @@ class Mistakes:
         return bool(self._errors)
 
     def value(self, read: Callable[[], Value], default: Default) -> Value | Default:
-        """What `read` gives, or the default when it raises SpecError."""
+        """The result of `read`, or the default if it raises SpecError."""
         try:
             return read()
         except SpecError as error:
@@ -48,7 +48,7 @@ class Mistakes:
             return default
 
     def each(self, entries: Iterable[Entry], read: Callable[[Entry], Value]) -> tuple[Value, ...]:
-        """What `read` gives for each entry, without those for which it raises SpecError."""
+        """The results of `read` for the entries, except those for which it raises SpecError."""
         values: list[Value] = []
         for entry in entries:
             try:

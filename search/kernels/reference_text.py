@@ -37,7 +37,7 @@ def file_and_function(used: str) -> tuple[str, str]:
 
 
 def module_places(module: str, folder: Path) -> tuple[Path, ...]:
-    """Where MODULE.py of the kernel in `folder` may be, in this order."""
+    """The places to look for MODULE.py of the kernel in `folder`, in this order."""
     return tuple(place / f"{module}.py" for place in (folder, folder.parent, SHIPPED_MODULES))
 
 

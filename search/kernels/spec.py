@@ -84,7 +84,7 @@ class Parameter:
         return frozenset((type(value), value) for value in self.values)
 
     def parse(self, text: str) -> Value:
-        """The value that `text` names on a command line; UsageError when there is none."""
+        """The value that `text` names on a command line; UsageError for any other text."""
         for value in self.values:
             if str(value).lower() == text.strip().lower():
                 return value
@@ -298,7 +298,7 @@ class KernelSpec:
 
     @property
     def workload_form(self) -> WorkloadForm:
-        """Which values a workload of this kernel may have."""
+        """The values that a workload of this kernel may have."""
         row_dims = tuple(
             dict.fromkeys(
                 (argument.shape[-1], self.stride_elements)

@@ -65,7 +65,7 @@ class HasDims(Protocol):
 
 @dataclass(frozen=True)
 class Requirement:
-    """What the values of a workload have to satisfy, over dims and options."""
+    """A condition that the values of a workload must satisfy, over dims and options."""
 
     expression: Expression
     because: str
@@ -88,7 +88,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class WorkloadForm:
-    """The part of a kernel that says which values a workload may have."""
+    """The part of a kernel that defines the values that a workload may have."""
 
     dims: tuple[Dim, ...]
     options: tuple[Option, ...]
@@ -122,7 +122,7 @@ class WorkloadForm:
         )
 
     def parsed(self, text: str) -> Workload:
-        """The workload that `text` writes by values; UsageError when it is none."""
+        """The workload that `text` gives by values; UsageError for any other text."""
         shown = f"the workload {shortened(visible(text), 120)}"
         if len(text) > LONGEST_TEXT:
             raise UsageError(f"{shown}: longer than {LONGEST_TEXT} characters", code="bad_workload")
@@ -145,7 +145,7 @@ class WorkloadForm:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of dims and options, in the kernel's order."""
+        """The names of dims and options, in the kernel's order."""
         return (*(dim.name for dim in self.dims), *(option.name for option in self.options))
 
     def _unknown(self, name: str) -> str:

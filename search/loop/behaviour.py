@@ -9,7 +9,7 @@ OCCUPANCIES = 8  # bins of occupancy
 
 
 def behaviour_of(verdict: Verdict) -> tuple[int, ...]:
-    """Bins of registers, shared memory and occupancy; empty where nothing was compiled."""
+    """Bins of registers, shared memory and occupancy; empty if nothing was compiled."""
     result = gate_result(verdict, Stage.PTXAS)
     evidence = result.evidence if result is not None else None
     if not isinstance(evidence, PtxasEvidence):

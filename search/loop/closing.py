@@ -38,7 +38,7 @@ Settled = tuple[int, GateResult]
 
 @dataclass(frozen=True)
 class Closing:
-    """`sentence` tells the user the results of the confirmations, or why there are none."""
+    """`sentence` gives the user the results of the confirmations, or the reason for having none."""
 
     settled: tuple[Settled, ...]
     confirmations: tuple[Confirmation, ...]  # the last one counts
@@ -48,7 +48,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class Served:
-    """Of a tuning: trials that its bundle may hold, and how close to the best they have to be."""
+    """For a tuning: the trials that its bundle may hold, and how close to the best they must be."""
 
     trials: tuple[Trial, ...]
     share: float

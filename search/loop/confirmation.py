@@ -184,7 +184,7 @@ def prepared(
 ) -> Subject:
     """A candidate that passed before, compiled again and ready to be checked and timed.
 
-    Fault where its template now gives another text than that of `source_digest`: what is judged
+    Fault if its template now gives another text than that of `source_digest`: what is judged
     here would be another kernel than the recorded one.
     """
     subject = prepare(candidate, context)

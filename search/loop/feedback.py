@@ -1,4 +1,4 @@
-"""What a strategy is told of a trial: an objective, that it was wrong, or nothing."""
+"""The feedback of a trial to the strategy: an objective, infeasible, or nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def told_of(trial: Trial, plan: SearchPlan) -> Told | None:
 
 
 def _with_others(told: Objective | None, verdict: Verdict, plan: SearchPlan) -> Objective | None:
-    """With the plan's other objectives; None where one is not known."""
+    """With the plan's other objectives; None if one is not known."""
     if told is None or len(plan.objectives) == 1:
         return told
     others = others_of(verdict, plan.objectives)

@@ -26,7 +26,7 @@ BEHIND = 4  # times the window: trials that are not recorded, with those that on
 
 @dataclass(frozen=True)
 class Heard:
-    """What the strategy was told of a trial; None: nothing, as of a fault."""
+    """What the strategy has learnt about a trial; None: nothing, as after a fault."""
 
     told: Told | None
 
@@ -39,7 +39,7 @@ class Flight:
     proposal: Proposal
     source: RenderedSource | None
     future: Future[Evaluated]
-    recalled: Recalled | None = None  # the verdict is that of an earlier search
+    recalled: Recalled | None = None  # the verdict comes from an earlier search
     # The verdict before the safety check, from the moment at which the time is known.
     timed: Future[Verdict] = field(default_factory=Future)
     heard: Heard | None = None  # None: the strategy was not told yet
@@ -58,7 +58,7 @@ class Flight:
 
 
 def set_once(future: Future[Verdict]) -> Callable[[Verdict], None]:
-    """Gives `future` its result; a repeated evaluation does so again, and is not heard."""
+    """Give `future` its result; the second result of a repeated evaluation is ignored."""
 
     def hear(verdict: Verdict) -> None:
         if not future.done():
@@ -71,7 +71,7 @@ class Flights:
     """A queue of trials with room for `window` that are compiled, checked and timed."""
 
     def __init__(self, window: int, *, is_measured: bool) -> None:
-        """`is_measured`: those whose time is known take no room."""
+        """`is_measured`: trials whose time is known take no room."""
         self.window, self._is_measured = window, is_measured
         self.most = BEHIND * window if is_measured else window
         self._queue: deque[Flight] = deque()
@@ -84,7 +84,7 @@ class Flights:
 
     @property
     def futures(self) -> tuple[Future[Evaluated], ...]:
-        """Of the trials that are not recorded."""
+        """The futures of the trials that are not recorded yet."""
         return tuple(flight.future for flight in self._queue)
 
     def has_room(self, asked: int) -> bool:
@@ -99,7 +99,7 @@ class Flights:
     def in_time(self, asked: int, run_s: float, left_s: float) -> bool:
         """Whether one more trial would be known within `left_s`, at the rate of the first `run_s`.
 
-        Without it a search of slow trials would go on for as many of them as there is room for.
+        Without it, a search of slow trials would continue for as many trials as there is room for.
         """
         known = self._begun - len(self._under_way)
         if not self._is_measured or not known:

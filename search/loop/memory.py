@@ -1,4 +1,4 @@
-"""What a search may know before it evaluates: verdicts of the same candidate in the same scope."""
+"""Verdicts that spare a search an evaluation: of the same candidate in the same scope."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import Candidate, OriginKind
 from greenfast.search.strategies.base import Proposal
 
-MOST_IN_A_ROW = 4  # then a proposal is taken as it is: a strategy that learned insists
+MOST_IN_A_ROW = 4  # then the proposal is accepted: the strategy insists
 MOST_HELD = 64
 # A person or a preset asked for these by name.
 NAMED = (OriginKind.PRESET, OriginKind.SEEDED)

@@ -1,4 +1,4 @@
-"""What a request asks of its strategy, refused where the strategy cannot do it; and the objectives
+"""The demands of a request on its strategy, refused if it cannot meet them; and the objectives
 of a trial beside its time."""
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def objectives_of(requested: tuple[str, ...] | None, strategy: str) -> tuple[str
 
 
 def population_of(requested: int | None, strategy: str, trials: int | None) -> int | None:
-    """The population; UsageError where it makes no sense."""
+    """The population; UsageError if it makes no sense."""
     if requested is None:
         return None
     _require_able(strategy, "a population", WITH_POPULATION)
@@ -59,7 +59,7 @@ def population_of(requested: int | None, strategy: str, trials: int | None) -> i
 
 
 def require_conditions(strategy: str, templates: Iterable[TemplateSpec]) -> None:
-    """UsageError where a parameter exists under a condition and the strategy cannot do that."""
+    """UsageError if a parameter exists under a condition and the strategy cannot do that."""
     for template in templates:
         for parameter in template.parameters:
             if parameter.when is not None and strategy in WITHOUT_CONDITIONS:
@@ -78,7 +78,7 @@ def _require_able(strategy: str, subject: str, able: Collection[str]) -> None:
 
 
 def others_of(verdict: Verdict, objectives: tuple[str, ...]) -> Values | None:
-    """The objectives after the time, as a strategy learns them; None where one is not known."""
+    """The objectives after the time, as a strategy learns them; None if one is not known."""
     figures = _figures(verdict)
     values = [figures[name] for name in objectives if name != TIME]
     known = tuple(value for value in values if value is not None)

@@ -60,9 +60,9 @@ class SearchRequest:
     mode: str | None = None  # how measured times find the caches: one of settings.MODES
     gates: dict[str, dict[str, Any]] = field(default_factory=dict)
     weights: tuple[float, ...] | None = None  # of `workloads`, in their order; default: all 1
-    # Of a tuning: how close to the best its kernels are; None: the search stands alone.
+    # For a tuning: how close to the best its kernels are; None: not part of a tuning.
     within_percent: float | None = None
-    reuse: bool = True  # do not evaluate again what a search of the same scope has recorded
+    reuse: bool = True  # reuse the verdicts of searches of the same scope
     hypothesis: str = ""  # given by a person: what the search should show
     expected_gain: float | None = None  # a share of the baseline's time
     cost: str = ""  # of trying, in the person's own words
@@ -114,7 +114,7 @@ class SearchPlan:
     weights: tuple[float, ...] = ()
     # Of a tuning: the kernels that serve its workloads are judged at the end.
     within_percent: float | None = None
-    # The one candidate beside the baseline, in place of those of a strategy (submitted.py).
+    # The only candidate beside the baseline, instead of a strategy's (submitted.py).
     submitted: Candidate | None = None
     reuse: bool = True  # verdicts of earlier searches of the same scope are repeated
     hypothesis: str = ""
@@ -286,7 +286,7 @@ def default_workloads(kernel: KernelSpec) -> tuple[str, ...]:
 
 
 def shared_compile_time(kernel: KernelSpec, workloads: list[Workload]) -> Items:
-    """The compile-time values that all workloads share; UsageError where they differ."""
+    """The compile-time values that all workloads share; UsageError if they differ."""
     first = workloads[0].compile_time(kernel)
     for other in workloads[1:]:
         if other.compile_time(kernel) != first:

@@ -35,7 +35,7 @@ class Proposed:
 
 
 class Proposer:
-    """Asks and tells a strategy, and renders its proposals."""
+    """Asks a strategy for proposals, renders them, and reports outcomes to it."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Proposer:
         self._thread.submit(self._told, proposal, source_digest, told)
 
     def correct(self, proposal: Proposal, source_digest: str | None, told: Told | None) -> None:
-        """Replace the outcome that was told of a trial, such as of one that proved unsafe."""
+        """Replace the reported outcome of a trial, for example if it proved unsafe."""
         self._thread.submit(self._corrected, proposal, source_digest, told)
 
     def remember(self, candidate: Candidate, source_digest: str, told: Told | None) -> None:

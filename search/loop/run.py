@@ -152,7 +152,7 @@ class SearchRun:
         self._restore(history)
 
     def launch_of(self, candidate: Candidate) -> Launch:
-        """What tells candidates with the same text apart."""
+        """What distinguishes candidates with the same text."""
         return launch_of(self.context.kernel, candidate)
 
     def run(self) -> RunResult:
@@ -399,7 +399,7 @@ class SearchRun:
         return Flight(number, proposal, source, future, timed=timed)
 
     def _tell(self, flight: Flight) -> None:
-        """Let the strategy hear of a trial before it is recorded."""
+        """Report a trial to the strategy before it is recorded."""
         assert flight.outcome is not None, "there is news of the trial"
         candidate, sampler = flight.proposal.candidate, flight.proposal.sampler
         digest = flight.source.digest if flight.source else None
@@ -450,7 +450,7 @@ class SearchRun:
             self.faults_in_a_row = 0
 
     def _is_asked(self, number: int, candidate: Candidate) -> bool:
-        """Whether the strategy proposed a trial: not a baseline that is no seed."""
+        """Whether the strategy proposed a trial: not a baseline, unless it is a seed."""
         return not self._is_baseline(number) or self.strategy.is_seed(candidate)
 
     def _restore(self, history: History) -> None:

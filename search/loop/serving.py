@@ -26,7 +26,7 @@ MOST_JUDGED = 64  # candidates; an album of wrong ones must not take for ever
 def judge_served(
     context: EvaluationContext, trials: Iterable[Trial], share: float, settle: Settle
 ) -> None:
-    """Judge the smallest set that serves the workloads, until every one of it stands.
+    """Judge the smallest set that serves the workloads, until every kernel of the set has passed.
 
     `settle` is called with each later result. A candidate that fails leaves room for others.
     """

@@ -1,6 +1,6 @@
 """The settings of a request that are plain values: each checked, or its default.
 
-What makes no sense is a UsageError that says what would.
+An invalid value is a UsageError that states the valid ones.
 """
 
 from __future__ import annotations

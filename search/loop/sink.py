@@ -1,4 +1,4 @@
-"""The storage of a search as its run sees it: where trials go, what is resumed, how a run ends."""
+"""The storage of a search as its run sees it: it stores trials, resumes, and ends the run."""
 
 from __future__ import annotations
 

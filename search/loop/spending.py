@@ -24,7 +24,7 @@ class Meter:
     """Adds the time of a run, from its beginning, to the time that the search took before."""
 
     def __init__(self, before: Spent, gpu_seconds: Callable[[], float]) -> None:
-        """`gpu_seconds` tells for how long the run's target has occupied GPUs."""
+        """`gpu_seconds` returns how long the run's target has occupied GPUs."""
         self._before, self._gpu_seconds = before, gpu_seconds
         self._began_s, self._gpu_began_s = time.monotonic(), gpu_seconds()
         self._gpu_searched_s: float | None = None

@@ -10,7 +10,7 @@ from greenfast.search.verdict import Stage, StageSeconds
 
 
 class Wait(StrEnum):
-    """Waiting is no stage: the candidate's own code does not cause it."""
+    """Waiting is not a stage, because the candidate does not cause it."""
 
     WAITING = "waiting"  # for the baseline's times, or for its turn at the safety check
 

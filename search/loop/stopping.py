@@ -27,7 +27,7 @@ class Stopping:
     above_bound: float = math.inf  # of the best times: a factor, the mean over the workloads
 
     def learn(self, told: Told | None, verdict: Verdict) -> None:
-        """Take the next trial; a fault is none, since it says nothing of a candidate."""
+        """Take the next trial, unless it is a fault, which is no evidence about a candidate."""
         if told is None:
             return
         self.trials += 1
@@ -40,7 +40,7 @@ class Stopping:
             self.above_bound = min(self.above_bound, _above_bound(evidence.timings))
 
     def go_on(self) -> None:
-        """Count anew where the rule has ended the search before, so that it can be extended."""
+        """Restart the count if the rule has ended the search, so that it can be extended."""
         if self.why:
             self.best_at = self.trials
 

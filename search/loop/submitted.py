@@ -38,7 +38,7 @@ _PRIVATE_CHARACTERS = ("Co", "Cn")  # categories; rendering marks lines by some 
 
 @dataclass(frozen=True)
 class Submission:
-    """A source with its launches, and what its author says about it."""
+    """A source with its launches and its author's statements."""
 
     kernel: str
     source: str
@@ -51,7 +51,7 @@ class Submission:
 
     @cached_property
     def text(self) -> str:
-        """The source with LF line ends; UsageError for what is no text of CUDA C++."""
+        """The source with LF line ends; UsageError if it is not a text of CUDA C++."""
         return _checked_source(self.source)
 
     @cached_property
@@ -86,7 +86,7 @@ class Submission:
 
     @property
     def record(self) -> dict[str, str]:
-        """What its author says about it, as stored."""
+        """The author's statements about it, as stored."""
         return {
             "author": self.author,
             "model": self.model,
@@ -137,7 +137,7 @@ def submitted_files(files: KernelFiles, template: str) -> dict[str, str]:
 
 
 def record_in(files: KernelFiles, template: str) -> dict[str, str]:
-    """What the author of a submission said about it; empty where that is not stored."""
+    """The author's statements about a submission; empty if none are stored."""
     texts = submitted_files(files, template)
     text = next((text for path, text in texts.items() if path.endswith(f"/{RECORD}")), "{}")
     return {str(name): str(value) for name, value in json.loads(text).items()}

@@ -29,7 +29,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_]{1,48}\Z", re.ASCII)
 def launch_toml(text: str, entry: str) -> str:
     """The launches as TOML, in one spelling; SpecError for anything else than launches.
 
-    `entry` is that of launches that name none. A file without launches is one launch by itself.
+    `entry` is for launches that name none. A file without [[launches]] describes a single launch.
     """
     if len(text) > LONGEST_LAUNCH:
         raise SpecError(f"{LAUNCH_FILE} is too long", code="bad_spec")

@@ -92,7 +92,7 @@ class Progress:
 class Sweeping:
     """The result of a sweep."""
 
-    recording: Recording | None  # None: not complete; the same order goes on with the journal
+    recording: Recording | None  # None: not complete; the same order continues the journal
     done: int
     total: int
     faults: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from greenfast.search.recordings.file import heading_json, heading_of, row_json,
 
 
 class Journal:
-    """Appends rows; opening one that belongs to the same sweep goes on with it."""
+    """Appends rows; opening a journal of the same sweep continues it."""
 
     def __init__(self, path: Path, heading: Heading) -> None:
         self.path = path
@@ -70,11 +70,13 @@ def finish(out: Path) -> Recording:
         heading = heading_of(path.name, json.loads(lines[0])["heading"])
     except (ValueError, KeyError, TypeError):
         raise UsageError(
-            f"{path} is not a journal of a sweep", code="no_journal", mend="sweep first"
+            f"{path} is not a journal of a sweep", code="no_journal", mend="run the sweep first"
         ) from None
     rows = _rows(lines)
     if not rows:
-        raise UsageError(f"{path} holds no candidate yet", code="no_journal", mend="sweep first")
+        raise UsageError(
+            f"{path} holds no candidate yet", code="no_journal", mend="run the sweep first"
+        )
     recording = recording_of(heading, rows, complete=False)
     write(out, recording)
     path.unlink()

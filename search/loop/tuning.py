@@ -21,7 +21,7 @@ SHOWN_FAULTS = 20
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """What a tuning covers; its searches hold their own plans."""
+    """The workloads of a tuning and their groups; its searches have their own plans."""
 
     name: str
     kernel: str

@@ -29,13 +29,8 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import Argument, KernelSpec
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.reference import (
-    CaseData,
-    Expected,
-    frobenius_norm,
-    guard_of,
-    kernel_module,
-)
+from greenfast.search.oracle.expected import CaseData, Expected, frobenius_norm
+from greenfast.search.oracle.reference import guard_of, kernel_module
 
 FLOAT32_ROUNDOFF = 2.0**-24
 # Where an option of the case says tf32, both factors of each product are rounded to 11 bits: an
@@ -56,7 +51,7 @@ def accumulation_error(
 def cancellation_error(kernel: KernelSpec, case: Case, output: Argument, data: CaseData) -> float:
     """The same for terms that cancel. It computes the reference once more for each case.
 
-    0 where the inputs hold no float32, or where reference.py cannot take the changed ones.
+    0 if the inputs hold no float32, or if reference.py cannot take the changed ones.
     """
     if not _is_float32(output, case):
         return 0.0

@@ -40,7 +40,7 @@ class Case:
 
 
 def _elements(kernel: KernelSpec, dims: Mapping[str, Value]) -> int:
-    """Of all the kernel's tensors together."""
+    """The number of elements of all the kernel's tensors together."""
     return sum(
         math.prod(int(dims[name]) for name in argument.shape)
         for argument in kernel.arguments

@@ -16,7 +16,7 @@ import numpy as np
 from greenfast.search.kernels.spec import Argument, KernelSpec
 from greenfast.search.oracle.accumulation import accumulation_error, cancellation_error
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.reference import CaseData, Expected, frobenius_norm
+from greenfast.search.oracle.expected import CaseData, Expected, frobenius_norm
 
 FROBENIUS_FACTOR = 2.0  # against a float64 model in which only stored values are rounded
 
@@ -25,7 +25,7 @@ FROBENIUS_FACTOR = 2.0  # against a float64 model in which only stored values ar
 class Comparison:
     """Errors of one output; all arrays have its shape."""
 
-    signed: np.ndarray  # output - value; 0 where both are the same infinity, or NaN
+    signed: np.ndarray  # output - value; 0 if both are the same infinity, or NaN
     error: np.ndarray  # its size
     within: np.ndarray  # the pointwise bound
     all_within: bool
@@ -89,7 +89,7 @@ def compare_output(
 def _frobenius(
     error: np.ndarray, expected: Expected, accumulated: float, cancelled: Callable[[], float]
 ) -> tuple[float | None, float | None]:
-    """(relative error, allowed error); None where the reference has no rounded model or no size.
+    """(relative error, allowed error); None if the reference has no rounded model or no size.
 
     `cancelled` is expensive, and asked only about an error that is too large without it.
     """

@@ -33,7 +33,7 @@ DRAWN_CASES = 3
 DRAWN_SHARE = 0.04  # of the derived checks' work, for one drawn case
 LEAST_FLOP = 2e5  # which a drawn case may always need
 DRAWN_ELEMENTS = 2**19  # of all tensors of a case
-ATTEMPTS = 1000  # for all cases together; what no attempt gives is left out
+ATTEMPTS = 1000  # for all cases together; a case without a valid size is left out
 LARGEST_RATIO = 4  # of a dim to one that divides it
 ANSWERS_KEPT = 512
 
@@ -282,7 +282,7 @@ def _follows(kernel: KernelSpec, derived: Sequence[Case], case: Case) -> bool:
 
 
 def _computes(kernel: KernelSpec, case: Case) -> bool:
-    """Whether the reference takes the sizes; SpecError where it does not end."""
+    """Whether the reference takes the sizes; SpecError if it does not end."""
     try:
         case_data(kernel, case)
     except SpecError as error:

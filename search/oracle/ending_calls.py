@@ -42,7 +42,7 @@ def refuse_ending_calls(tree: ast.Module, file: str) -> None:
 def _named(
     node: ast.AST, modules: Mapping[str, str], functions: Mapping[str, frozenset[str]]
 ) -> str:
-    """The name of a function of `functions` that the node stands for, or ""."""
+    """The name of the function of `functions` that the node refers to, or ""."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         module = modules.get(node.value.id, "")
         return f"{module}.{node.attr}" if node.attr in functions.get(module, ()) else ""

@@ -1,4 +1,4 @@
-"""Layouts whose strides exceed 2^32 elements, for which nobody needs so much memory.
+"""Layouts whose strides exceed 2^32 elements, without the memory in between.
 
 A kernel that computes an offset in 32 bits is correct until a tensor holds 2^31 elements, and no
 check is that large. Strides are arguments, though: the parts of a small tensor can lie far apart,
@@ -56,7 +56,7 @@ def far_cases(kernel: KernelSpec, derived: Sequence[Case]) -> tuple[Case, ...]:
 def spread_of(
     kernel: KernelSpec, argument: Argument, case: Case, shape: tuple[int, ...], item_bytes: int
 ) -> Spread | None:
-    """Where the parts of a tensor lie in a case with far strides; None: together."""
+    """The positions of the parts of a tensor in a case with far strides; None: together."""
     axis = axis_of(case)
     if axis is None or argument not in _moved(kernel, axis) or not all(shape):
         return None

@@ -59,7 +59,7 @@ class GuardedReferences:
     def computed(self, kernel: KernelSpec, case: Case) -> Arrays | None:
         """The arrays of the case; SpecError for an exception, or where the reference did not end.
 
-        None where its results break the contract: computing them again here shows how.
+        None if its results break the contract: computing them again here shows how.
         """
         return self._arrays(kernel, case, *self._ask(kernel, [case], f"case {case.label}")[0])
 
@@ -73,9 +73,9 @@ class GuardedReferences:
         raise SpecError(error, code="reference_failed")
 
     def moved(self, kernel: KernelSpec, case: Case) -> Mapping[str, Any]:
-        """The outputs for inputs changed by one rounding; empty where reference.py fails on them.
+        """The outputs for inputs changed by one rounding; empty if reference.py fails on them.
 
-        SpecError where it does not end.
+        SpecError if it does not end.
         """
         doing = f"case {case.label}, computed again"
         ((arrays, _),) = self._ask(kernel, [case], doing, Work.MOVED)
@@ -88,7 +88,7 @@ class GuardedReferences:
         return arrays[0] if arrays is not None else None
 
     def takes_sizes(self, kernel: KernelSpec, case: Case) -> bool:
-        """Whether make_inputs takes the case's sizes; SpecError where it did not end."""
+        """Whether make_inputs takes the case's sizes; SpecError if it did not end."""
         ((_, error),) = self._ask(kernel, [case], f"make_inputs of case {case.label}", Work.INPUTS)
         return not error
 

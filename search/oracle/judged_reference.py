@@ -16,7 +16,8 @@ import numpy as np
 from greenfast.search.kernels.spec import Argument, KernelSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.comparison import compare_output
-from greenfast.search.oracle.reference import CaseData, kernel_module
+from greenfast.search.oracle.expected import CaseData
+from greenfast.search.oracle.reference import kernel_module
 from greenfast.search.oracle.storage import DTYPES
 
 DataOf = Callable[[Case], CaseData]
@@ -78,7 +79,7 @@ def judged_reference(
 ) -> tuple[Weakness, ...]:
     """The wrong outputs that the kernel's test accepts on all of `cases`.
 
-    A wrong output that happens to be the correct one in a case tells nothing there, except that
+    A wrong output that happens to be correct in a case proves nothing there, except that
     zeros and a constant are never a result worth computing.
     """
     cases = sorted(cases, key=lambda case: -_elements(kernel, case))  # large ones refuse most
@@ -110,8 +111,8 @@ def _accepting_cases(
             guess = wrong(value, data)
             if guess is None:
                 continue
-            stored, right = (_stored(array, output, case) for array in (guess, value))
-        if not always and np.array_equal(stored, right, equal_nan=True):
+            stored, correct = (_stored(array, output, case) for array in (guess, value))
+        if not always and np.array_equal(stored, correct, equal_nan=True):
             continue
         if not compare_output(kernel, case, output, stored, data).passes:
             return 0
@@ -120,7 +121,7 @@ def _accepting_cases(
 
 
 def _stored(values: np.ndarray, output: Argument, case: Case) -> np.ndarray:
-    """As a kernel would have written them."""
+    """The values as a kernel would have stored them."""
     dtype = DTYPES[str(dict(case.options)["dtype"]) if output.dtype == "dtype" else output.dtype]
     stored: np.ndarray = values.astype(dtype).astype(np.float64)
     return stored

@@ -86,7 +86,7 @@ def outputs_key(
 
 
 def _parts(outputs: Fields) -> list[bytes]:
-    """What a file holds: the length of the description, the description, and the arrays."""
+    """The parts of a file: the length of the description, the description, and the arrays."""
     described, arrays = [], []
     for name, fields in outputs.items():
         for field, array in fields.items():

@@ -65,7 +65,7 @@ def not_finite_cases(
 
     An infinity elsewhere may leave a row of scores with nothing but minus infinity, of which
     nobody says whether it is a row without keys; in a kernel that converts to an 8-bit format it
-    may saturate. Empty where no input can hold such values. Left out are those that reference.py
+    may saturate. Empty if no input can hold such values. Left out are those that reference.py
     does not take.
     """
     host = _host(kernel, derived)

@@ -18,7 +18,7 @@ from greenfast.search.kernels.expressions import Expression, Value
 from greenfast.search.kernels.spec import Argument, KernelSpec, TemplateSpec
 from greenfast.search.oracle import far
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.reference import CaseData
+from greenfast.search.oracle.expected import CaseData
 from greenfast.search.oracle.storage import DTYPES, SCALAR_FORMATS
 from greenfast.search.oracle.tensor_maps import tensor_maps
 from greenfast.search.space.space import Resolved
@@ -74,7 +74,7 @@ class Tensor:
 
     @cached_property
     def owned_bytes(self) -> np.ndarray | None:
-        """Which bytes of the image belong to the tensor's elements; None: all of them do."""
+        """A mask of the image's bytes that belong to the tensor's elements; None: all of them."""
         if self.image.size == math.prod(self.shape) * self.dtype.itemsize:
             return None
         mask = np.zeros(self.image.size, np.uint8)
@@ -232,7 +232,7 @@ def launches(template: TemplateSpec, values: Mapping[str, Value]) -> tuple[Launc
                 f"template {template.name}, launch {launch.entry}: a grid of "
                 f"{' x '.join(map(str, grid))} blocks",
                 code="bad_grid",
-                mend="a grid has no block, or more, at every size: max(N - 1, 0)",
+                mend="make it 0 or more at every size, for example max(N - 1, 0)",
             )
         if not all(grid):
             continue

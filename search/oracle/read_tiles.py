@@ -17,7 +17,7 @@ _OF_NONE = {"__new__", "__init__", "__doc__", "__hash__", "__getattribute__", "_
 
 @dataclass(frozen=True)
 class TilesRead:
-    """Names and values; None: the tile was looked for, and there is none."""
+    """Names and values; None: the recipe asked for a tile that does not exist."""
 
     values: frozenset[tuple[str, int | None]] = frozenset()
     every: Tiles | None = None  # all tiles, where the call may have seen each

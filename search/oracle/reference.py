@@ -1,122 +1,35 @@
-"""A kernel's reference.py: the inputs of a case, and its correct outputs."""
+"""The inputs of a case and its correct outputs, by the kernel's reference.py; kept and shared."""
 
 from __future__ import annotations
 
-import ast
-import builtins
 import math
-import sys
 import threading
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache, partial
+from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from greenfast.search import compute_turns
 from greenfast.search.cores import usable_cores
-from greenfast.search.digest import text_digest
 from greenfast.search.errors import Fault, GreenfastError, SpecError
-from greenfast.search.kernels.reference_text import file_and_function, importable_name
 from greenfast.search.kernels.spec import Argument, KernelSpec
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.ending_calls import refuse_ending_calls
+from greenfast.search.oracle.expected import Arrays, CaseData, Expected
 from greenfast.search.oracle.guarded_reference import GuardedReferences
 from greenfast.search.oracle.known_outputs import KnownOutputs, outputs_key
 from greenfast.search.oracle.not_finite import Planted, planted, planted_inputs, with_planted
 from greenfast.search.oracle.read_tiles import TilesRead, WatchedTiles
 from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
-from greenfast.search.oracle.reference_contract import (
-    check_functions,
-    check_named_function,
-    input_fault,
-    output_fields,
-    place_of,
-)
+from greenfast.search.oracle.reference_contract import input_fault, output_fields, place_of
+from greenfast.search.oracle.reference_module import reference_module
 from greenfast.search.oracle.storage import DTYPES
 
 KEPT_BYTES = 2 * 2**30  # of case data; beyond it the least recently used is dropped
-
-
-def frobenius_norm(values: np.ndarray) -> float:
-    """The Frobenius norm, without BLAS: its threads and locks make concurrent callers wait."""
-    flat = values.ravel()
-    return math.sqrt(float(np.einsum("i,i->", flat, flat)))
-
-
-@dataclass(frozen=True)
-class Expected:
-    """One output. All arrays have its shape.
-
-    `value` is the correct result in float64, and `bound` the largest allowed |output - value|.
-    `rounded` is a float64 model in which only stored values are rounded; an output's total error
-    may be at most twice that of `rounded`. None: only the pointwise bound applies.
-    """
-
-    value: np.ndarray
-    bound: np.ndarray
-    rounded: np.ndarray | None
-    undefined: np.ndarray | None = None  # where any output is correct: not_finite.py
-
-    @cached_property
-    def finite(self) -> np.ndarray:
-        mask: np.ndarray = np.isfinite(self.value)
-        return mask
-
-    @cached_property
-    def written(self) -> np.ndarray | bool:
-        """Where an output that a kernel has written never holds the poison, which is a NaN."""
-        if self.all_finite and self.undefined is None:
-            return True
-        nan: np.ndarray = np.isnan(self.value)
-        return ~nan if self.undefined is None else ~(nan | self.undefined)
-
-    @cached_property
-    def all_finite(self) -> bool:
-        return bool(self.finite.all())
-
-    @cached_property
-    def norm(self) -> float:
-        """Frobenius norm of the finite elements."""
-        return frobenius_norm(self.value[self.finite])
-
-    @cached_property
-    def rounding(self) -> float:
-        """Frobenius norm of the error that rounding alone causes; needs `rounded`."""
-        assert self.rounded is not None, "this output has no model of rounding"
-        return frobenius_norm((self.rounded - self.value)[self.finite])
-
-
-@dataclass(frozen=True)
-class CaseData:
-    """Inputs by argument name (logical order, storage dtype), and the expected outputs."""
-
-    inputs: dict[str, np.ndarray]
-    outputs: dict[str, Expected]
-    # Tensors made of this data, kept because every candidate that runs the case needs them.
-    laid_out: dict[Hashable, Any] = field(default_factory=dict, compare=False)
-    # Evidence for outputs that passed, by their bytes: many candidates leave the same ones.
-    passed: dict[Hashable, Any] = field(default_factory=dict, compare=False)
-    tiles_read: TilesRead | None = field(default=None, compare=False)  # None: not known
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays; the inputs count twice, since they are also laid out."""
-        expected = (
-            array
-            for output in self.outputs.values()
-            for array in (output.value, output.bound, output.rounded)
-            if array is not None
-        )
-        inputs_bytes = sum(array.nbytes for array in self.inputs.values())
-        return 2 * inputs_bytes + sum(array.nbytes for array in expected)
-
-
-Arrays = dict[str, dict[str, np.ndarray | None]]  # output -> the fields of Expected
 Compute = Callable[[KernelSpec, Case], Arrays | None]
 
 
@@ -246,7 +159,7 @@ _CACHE = CaseDataCache(KEPT_BYTES)
 
 
 class _Shared:
-    """Files that this process shares with others; None where it shares none."""
+    """Files that this process shares with others; None if it shares none."""
 
     known: KnownOutputs | None = None
 
@@ -272,8 +185,10 @@ def use_children() -> None:
 
 
 def guard_references(deadline_s: float) -> None:
-    """Compute the references of authors' kernels in children from now on, and load none here that
-    a child has not loaded."""
+    """Compute the references of authors' kernels in children from now on.
+
+    This process then loads only references that a child has loaded before.
+    """
     if _CACHE.guard is None:
         _CACHE.guard = GuardedReferences(deadline_s)
 
@@ -361,7 +276,7 @@ def _inputs(kernel: KernelSpec, case: Case) -> tuple[dict[str, np.ndarray], Tile
 def _known_or(
     compute: Callable[[], dict[str, Expected]], key_of: Callable[[], str]
 ) -> dict[str, Expected]:
-    """The outputs from the shared files, else those of `compute`."""
+    """The outputs from the shared files, or else computed by `compute` and written there."""
     if (known := _SHARED.known) is None:
         return compute()
     key = key_of()
@@ -377,7 +292,7 @@ def _fields(expected: Expected) -> dict[str, np.ndarray | None]:
 
 
 def _authors(kernel: KernelSpec, case: Case, call: Callable[[], Any]) -> Any:
-    """What the author's code returns; SpecError for its error, with the line."""
+    """The result of the author's code; SpecError for its errors, with the line."""
     try:
         return call()
     except Fault:
@@ -392,7 +307,7 @@ def _authors(kernel: KernelSpec, case: Case, call: Callable[[], Any]) -> Any:
 
 
 def _planted_data(kernel: KernelSpec, case: Case, put: Planted) -> CaseData:
-    """The data of a case with a value that is not finite; the plain case's are kept."""
+    """The data of a case with a NaN or infinity, made from the plain case's data."""
     plain = case_data(kernel, replace(case, inputs=put.recipe))
     dims, options, module = dict(case.dims), dict(case.options), kernel_module(kernel)
     outputs = {
@@ -490,7 +405,7 @@ def raised(file: str, case_label: str, error: BaseException) -> str:
 
 
 def guard_of(kernel: KernelSpec) -> GuardedReferences | None:
-    """The guard that watches this kernel's reference; None where it is called in this process."""
+    """The guard that watches this kernel's reference; None if it is called in this process."""
     guard = _CACHE.guard
     return guard if guard is not None and guard.watches(kernel) else None
 
@@ -501,54 +416,3 @@ def kernel_module(kernel: KernelSpec) -> types.ModuleType:
     if guard is not None:
         guard.require_loads(kernel)
     return reference_module(kernel.folder.name, kernel.reference_text, kernel.reference_uses)
-
-
-def described_module(request: Mapping[str, Any]) -> types.ModuleType:
-    """In a child: the reference.py of the kernel that `described_kernel` describes."""
-    return reference_module(request["name"], request["text"], tuple(map(tuple, request["uses"])))
-
-
-@lru_cache(maxsize=16)
-def reference_module(
-    name: str, text: str, uses: tuple[tuple[str, str], ...] = ()
-) -> types.ModuleType:
-    """reference.py, loaded. `uses`: name and text of each kernel whose reference.py it imports.
-
-    Raises SpecError when it does not load or lacks a function.
-    """
-    used = {
-        importable_name(other): reference_module(other, other_text) for other, other_text in uses
-    }
-    file, function = file_and_function(name)
-    texts = "".join((text, *(other_text for _, other_text in uses)))
-    module = types.ModuleType(f"greenfast_reference_{name}_{text_digest(texts)[:8]}")
-    module.__dict__["__builtins__"] = {
-        **vars(builtins),
-        "__import__": _importing(used),
-        "print": partial(print, file=sys.stderr),  # stdout is the command's own
-    }
-    sys.modules[module.__name__] = module
-    try:
-        tree = ast.parse(text, file)
-        refuse_ending_calls(tree, file)
-        exec(compile(tree, file, "exec"), module.__dict__)
-    except SpecError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise SpecError(
-            f"{place_of(error, file)} does not load: {type(error).__name__}: {error}",
-            code="reference_failed",
-        ) from error
-    if function:
-        check_named_function(module, function, file)
-    else:
-        check_functions(module, file)
-    return module
-
-
-def _importing(used: Mapping[str, types.ModuleType]) -> Callable[..., types.ModuleType]:
-    """Python's import, with the modules of `used` found by their plain names.
-
-    They stay out of sys.modules, because another kernel may use another text of the same name.
-    """
-    return lambda name, *rest, **more: used.get(name) or __import__(name, *rest, **more)

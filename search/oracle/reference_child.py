@@ -15,8 +15,9 @@ from greenfast.search.children import serve_requests
 from greenfast.search.errors import SpecError
 from greenfast.search.oracle.accumulation import moved_inputs
 from greenfast.search.oracle.not_finite import planted, planted_inputs, with_planted
-from greenfast.search.oracle.reference import described_module, raised
+from greenfast.search.oracle.reference import raised
 from greenfast.search.oracle.reference_children import OUT_OF_MEMORY, Part, Work
+from greenfast.search.oracle.reference_module import described_module
 
 GRACE_S = 10  # after the deadline
 

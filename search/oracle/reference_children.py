@@ -49,7 +49,7 @@ def described_kernel(kernel: KernelSpec) -> dict[str, Any]:
 
 
 class Work(StrEnum):
-    """What a child does with a case."""
+    """The work of a child on a case."""
 
     ALL = "all"  # its inputs and outputs
     MOVED = "moved"  # its outputs for inputs that are changed by one rounding
@@ -85,7 +85,7 @@ class ReferenceChildren:
         self._lock = threading.Lock()
 
     def computed(self, kernel: KernelSpec, cases: Sequence[Case]) -> list[Arrays | None]:
-        """The arrays of each case; None where this process must compute the case itself.
+        """The arrays of each case; None if this process must compute the case itself.
 
         A child that fails, dies or exceeds its deadline gives None and raises nothing.
         """

@@ -27,7 +27,7 @@ DEADLINE_S = 60.0
 MEMORY_BYTES = 8 * 2**30
 LOG_BYTES = 64 * 1024
 MOST_FAULTS = 10
-SECRET = 0  # of the sizes that are drawn; those of a search are its own
+SECRET = 0  # for drawn sizes; each search has another secret
 
 
 def reference_faults(kernel: KernelSpec, cases: Sequence[Case], file: str) -> list[tuple[str, str]]:

@@ -162,7 +162,7 @@ def _replies(
 
 
 def _round(winner: Subject, problem: Problem, row: Mapping[str, Any]) -> Round:
-    """A row with its outputs judged by the bounds that our own kernels have to meet."""
+    """A row with its outputs judged by the same bounds as our kernels."""
     base = Round(
         row["peer"],
         row["version"],

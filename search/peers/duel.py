@@ -81,7 +81,7 @@ class Duel:
             self._l2_bytes,
             workload["mode"],
         )
-        # Where a process places its data can change a time by 1 %, so each seed places it anew.
+        # The place of the data can change a time by 1 %, so each seed places them differently.
         shift = ALIGN * random.Random(request["seed"]).randrange(PLACES)
         memory = cupy.cuda.Memory(sets * arena.total_bytes + ALIGN * PLACES)
         module = cupy.RawModule(path=request["cubin"])

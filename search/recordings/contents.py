@@ -103,7 +103,7 @@ class Row:
     source_digest: str
     stage: str | None
     reason: str | None
-    sentence: str  # why it was rejected; empty where the times show it
+    sentence: str  # why it was rejected; empty if the times show it
     ptxas: PtxasEvidence | None
     outputs_checked: int  # compared with the reference
     worst: CheckEvidence | None  # the comparison that failed first, or came closest to failing

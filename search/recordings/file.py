@@ -166,7 +166,7 @@ def row_json(row: Row) -> str:
 
 
 def row_of(line: str, columns: Columns = COLUMNS) -> Row:
-    """The row in a line. ValueError or TypeError when it is none, as a half-written last line."""
+    """The row in a line; ValueError or TypeError for others, such as a half-written last line."""
     (
         number,
         template,
@@ -301,7 +301,7 @@ def _damaged(name: str, why: str) -> UsageError:
 
 
 def as_kept(check: CheckEvidence) -> CheckEvidence:
-    """The check with its error figures rounded as in a file. None stands for non-finite figures."""
+    """The check with its error figures rounded as in a file. Non-finite figures become None."""
     figures: dict[str, Any] = {
         name: rounded(value) for name in CHECK if isinstance(value := getattr(check, name), float)
     }

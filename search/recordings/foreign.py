@@ -85,7 +85,7 @@ class ForeignSpace:
 
 
 def read_space(path: Path, objective: str | None = None, wish: Wish | None = None) -> ForeignSpace:
-    """The space in a file; UsageError with one sentence for a file that is none."""
+    """The space in a file; UsageError with one sentence for any other file."""
     wish = wish or Wish(objective)
     text = text_of(path)
     try:
@@ -356,7 +356,7 @@ def _microseconds(path: Path, unit: str) -> float:
 
 
 def _is_numeral(value: object) -> bool:
-    """Whether a text is a number. It is no failure, and somebody's export is broken."""
+    """Whether a text is a number. If so, it is not a failure, and the export is broken."""
     if not isinstance(value, str):
         return False
     try:

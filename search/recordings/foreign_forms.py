@@ -135,7 +135,7 @@ def _key(row: Any) -> str:
 
 
 def _together(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The runs of a configuration; the first that failed stands for all."""
+    """The runs of a configuration; if any failed, the first failure is the result."""
     for run in runs:
         if run.get("invalidity") not in (None, "", "correct"):
             return run

@@ -1,4 +1,4 @@
-"""The kernel that stands for a space of another tuner: parameters, and no code.
+"""The kernel that represents a space of another tuner: parameters without code.
 
 Its files are written once, at import, so that searches freeze them like any kernel's. The text of a
 candidate lists its parameters; nothing compiles it.

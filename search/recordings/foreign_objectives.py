@@ -1,4 +1,4 @@
-"""Which measurement of a foreign file a search minimises, and how its values become figures.
+"""Chooses the measurement of a foreign file to minimise, and turns its values into figures.
 
 A figure is positive, and lower is better. A time is one in microseconds. A rate is inverted. A
 score, which may be negative, becomes 1 plus its distance from the best.
@@ -35,7 +35,7 @@ MICROSECONDS = {
 }
 DEFAULT_UNIT = "ms"  # of Kernel Tuner
 TIMES = ("time", "runtime", "kernel_time", "time_ms", "gpu_time", "latency")
-IN_A_NAME = ("time", "duration", "latency")  # of a time whose unit stands elsewhere
+IN_A_NAME = ("time", "duration", "latency")  # of a time whose unit is elsewhere
 # Kernel Tuner's objectives without a unit. They may be zero or negative.
 SIGNED = {"score": True, "fitness": True, "cost": False, "loss": False}  # is higher better?
 RATE_ENDINGS = (
@@ -50,7 +50,7 @@ Figures = dict[str, tuple[Any, str]]
 
 @dataclass(frozen=True)
 class Wish:
-    """What to read from a file, where it leaves a choice."""
+    """The caller's choice among the measurements of a file."""
 
     objective: str | None = None  # by default a time, else the file's own objective
     higher_is_better: bool | None = None  # by default so for rates, scores and fitness

@@ -91,7 +91,7 @@ LFS_POINTER = "version https://git-lfs."
 
 
 def converted_table(text: str, parameters: tuple[str, ...] = ()) -> Converted | None:
-    """A table with a heading; None for a text that is none.
+    """A table with a heading; None for any other text.
 
     `parameters` names the columns of the configuration. Without it they are all columns that do not
     describe the run, or those that begin with `config.`
@@ -166,7 +166,7 @@ def _table(form: str, lines: list[list[str]], parameters: tuple[str, ...]) -> Co
 
 
 def _time_column(titles: list[str]) -> int:
-    """Of the time; of ATF's cost where there is none."""
+    """The column of the time, or of ATF's cost if there is none."""
     columns = [number for number, title in enumerate(titles) if TIME_COLUMN.match(title)]
     columns += [number for number, title in enumerate(titles) if title.lower() == COST]
     if not columns:
@@ -214,7 +214,7 @@ def _unit(title: str) -> str:
 
 
 def _time(text: str, number: int) -> float | None:
-    """The figure of a line; None where the tuner wrote a word or nothing for a failure."""
+    """The figure of a line; None if the tuner wrote a word or nothing for a failure."""
     text = text.strip()
     if DECIMAL.match(text):
         return float(text)

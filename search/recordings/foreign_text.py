@@ -48,7 +48,7 @@ def packed(path: Path, form: str, program: str) -> UsageError:
 
 
 def text_of(path: Path) -> str:
-    """The file's text; UsageError with one sentence where there is none."""
+    """The file's text; UsageError with one sentence if it has none."""
     try:
         with path.open("rb") as file:
             content = _limited(file)  # a device such as /dev/zero never ends
@@ -116,7 +116,7 @@ def _inflated(path: Path, content: bytes, name: str, program: str) -> bytes:
 
 
 def _own_error(module: Any) -> type[Exception]:
-    """What the module raises for damaged data, where it is no error of Python's own."""
+    """The module's own exception for damaged data, if it is not one of Python's."""
     for name in ("LZMAError", "ZstdError"):
         if hasattr(module, name):
             error: type[Exception] = getattr(module, name)

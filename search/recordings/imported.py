@@ -1,4 +1,4 @@
-"""An imported space as a recording: what a replay answers from.
+"""An imported space as a recording, from which a replay answers.
 
 Its heading says where it comes from, so that no page calls it measured by greenfast.
 """
@@ -51,7 +51,7 @@ def imported_recording(
     parameters: tuple[ForeignParameter, ...],
     kernel: KernelSpec,
 ) -> Recording:
-    """The recording of a file that was read; `kernel` stands for its code."""
+    """The recording of a file that was read; `kernel` is the one without code."""
     note = _note(space)
     rows = []
     for number, result in enumerate(space.results):
@@ -114,7 +114,7 @@ def _times(figure: float, note: str) -> Times:
 
 
 def _device(title: str) -> Device:
-    """A GPU of which only the name is known. Its limits are those of any CUDA device."""
+    """A GPU of which only the name is known, with limits that every CUDA device has."""
     return Device(
         name="imported",
         title=title,

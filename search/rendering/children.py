@@ -26,7 +26,7 @@ DEADLINE_S = 6.0
 
 @dataclass(frozen=True)
 class TextFailed:
-    """The template refused these values; `line` is 0 where it is not known."""
+    """The template refused these values; `line` is 0 if it is not known."""
 
     message: str
     line: int

@@ -51,7 +51,7 @@ def encoded_points(
     tried, levels = 0, levels_of(template)
     for number, level in enumerate(levels):
         if len(_first(columns)) * len(level.parameter.values) > LARGEST_LEVEL:
-            raise too_large(template)  # before memory is asked for it
+            raise too_large(template)  # before memory is allocated for it
         columns = _with_parameter(columns, level)
         tried += len(_first(columns))
         if tried > lattice.LARGEST_WALK:

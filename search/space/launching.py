@@ -1,4 +1,4 @@
-"""What a candidate's launches depend on, besides its text.
+"""The launches of a candidate, which its text alone does not determine.
 
 A kernel that reads `blockDim` has one text for every block size, so an equal text is the same work
 only if the launches are equal, too.
@@ -17,7 +17,7 @@ Launch = tuple[str, Items]  # a template, and values of the parameters that its 
 
 
 def launch_of(kernel: KernelSpec, candidate: Candidate) -> Launch:
-    """What tells the launches of candidates apart that render to the same text."""
+    """What distinguishes the launches of candidates that render to the same text."""
     names = _launch_parameters(kernel.template(candidate.template))
     return candidate.template, tuple(
         (name, value) for name, value in candidate.parameters if name in names

@@ -138,7 +138,7 @@ class Points(Sequence[Items]):
 
     @cached_property
     def columns(self) -> np.ndarray:
-        """[parameters, points]: positions of values; those of a parameter are contiguous."""
+        """[parameters, points]: positions of values; each parameter's are contiguous."""
         return np.ascontiguousarray(self.encoded.T)
 
     @cached_property

@@ -234,7 +234,7 @@ class Space:
     def nearest(self, parameters: Items, allowed: np.ndarray, rng: random.Random) -> Items:
         """A valid point closest to `parameters`, which may be invalid, chosen by `rng` among ties.
 
-        `allowed` has a bool for each point. Distances are those of `Points.distances`.
+        `allowed` has a bool for each point. Distances are as in `Points.distances`.
         """
         distance = self.points.distances(parameters)
         distance[~allowed] = np.iinfo(distance.dtype).max

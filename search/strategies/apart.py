@@ -149,5 +149,5 @@ def _packed(value: Any) -> str:
 
 
 def apart(strategy: Strategy) -> Apart | None:
-    """The strategy in a process of its own; None where there is no core for it."""
+    """The strategy in a process of its own; None if there is no core for it."""
     return Apart(strategy) if usable_cores() >= LEAST_CORES else None

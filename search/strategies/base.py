@@ -58,7 +58,7 @@ class Past:
 
 @dataclass(frozen=True)
 class Options:
-    """What a search asks of its strategy. Each strategy has the defaults' abilities."""
+    """Requirements of a search on its strategy. Every strategy can do what the defaults need."""
 
     objectives: int = 1  # the time, and as many others as outcomes have
     population: int | None = None  # None: the strategy's own
@@ -104,7 +104,7 @@ class Strategy(ABC):
             self.learn(proposal, told)
 
     def correct(self, proposal: Proposal, told: Told) -> None:
-        """Replace the outcome that was told of a candidate, such as of one that proved unsafe."""
+        """Replace the reported outcome of a candidate, for example if it proved unsafe."""
         candidate = proposal.candidate
         if candidate.template not in self.spaces:
             return
@@ -143,7 +143,7 @@ class Strategy(ABC):
         """A new valid point of `template`, which has at least one."""
 
     def proposed_as(self, number: int, template: str, rng: random.Random) -> Proposal:
-        """What `propose` returns for proposal `number` of a search."""
+        """The result of `propose` for proposal `number` of a search."""
         self._proposal_count = number
         return self.propose(template, rng)
 

@@ -99,7 +99,7 @@ class Breeder:
 
 
 class Condition:
-    """The `when` of a parameter on rows of positions; each combination of values is asked once."""
+    """The `when` of a parameter on rows of positions; each combination is evaluated once."""
 
     def __init__(self, space: Space, place: int) -> None:
         parameters = space.template.parameters

@@ -35,7 +35,7 @@ from greenfast.search.strategies.ranker import Outcomes, Ranker
 FIRST_POINTS = 8  # of an island, far from each other
 FAR_FROM = 4  # random points of which the one farthest from all tried is taken
 POPULATION = 16
-ELITES_AMONG = 512  # of the best: what is far worse is no parent
+ELITES_AMONG = 512  # of the best: far worse candidates are no parents
 CHILDREN = 192
 POOL = 2048  # random points that are ranked beside the children
 DRAWN_POOL = 16  # the same of a space that is not listed: a draw costs as much as many children
@@ -54,7 +54,7 @@ LENGTHS = "lengths"  # of the model, stored with each trial so that a resumed se
 
 @dataclass
 class Island:
-    """What is known of one template."""
+    """The state of one template."""
 
     space: Space
     encoding: Features
@@ -139,19 +139,19 @@ class Island:
         return stuck >= STUCK and stuck % STUCK < RESTART
 
     def aims(self, rng: random.Random) -> list[float]:
-        """Of each outcome: its log ratio. Of several objectives: their weighted Chebyshev distance
+        """The log ratio of each outcome. With several objectives: their weighted Chebyshev distance
         from the best of each, with random weights; half of the time the log ratio alone."""
         if not any(self.others) or rng.random() < TIME_ALONE:
             return self.logs
-        right = [place for place, others in enumerate(self.others) if others]
-        rows = np.array([(self.logs[place], *self.others[place]) for place in right])
+        correct = [place for place, others in enumerate(self.others) if others]
+        rows = np.array([(self.logs[place], *self.others[place]) for place in correct])
         low, high = rows.min(0), rows.max(0)
         parts = (rows - low) / np.where(high > low, high - low, 1.0)
         weights = np.array([rng.expovariate(1.0) for _ in range(rows.shape[1])])
         parts = parts * (weights / weights.sum())
         distances = parts.max(1) + CHEBYSHEV_SUM * parts.sum(1)
         aims = [float("nan")] * len(self.logs)
-        for place, distance in zip(right, distances.tolist(), strict=True):
+        for place, distance in zip(correct, distances.tolist(), strict=True):
             aims[place] = distance
         return aims
 

@@ -20,7 +20,7 @@ from greenfast.search.errors import Fault, UsageError
 
 @dataclass(frozen=True)
 class ExportedTrial:
-    """What a study keeps of a trial."""
+    """A trial as a study stores it."""
 
     number: int
     parameters: Mapping[str, Any]

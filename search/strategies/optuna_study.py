@@ -139,7 +139,7 @@ class OptunaStrategy(Strategy):
     def _study(self, template: str) -> optuna.Study:
         if template not in self._studies:
             self._studies[template] = optuna.create_study(
-                sampler=self.sampler(0),  # seeded anew for each proposal
+                sampler=self.sampler(0),  # gets a new seed for each proposal
                 directions=["minimize"] * self.options.objectives,
             )
         return self._studies[template]
@@ -188,7 +188,7 @@ def _encode(parameter: Parameter, value: Value) -> Value:
 
 
 def varied_distributions(study: optuna.Study) -> dict[str, BaseDistribution]:
-    """What a sampler chooses from once a trial is known, without a walk over all trials.
+    """The distributions that a sampler uses once a trial is known, without a walk over all trials.
 
     Every trial of a study has every parameter. Optuna's samplers intersect those of all trials,
     sort them by name, and leave out parameters of a single value.

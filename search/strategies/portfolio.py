@@ -23,12 +23,12 @@ from greenfast.search.strategies.nsga2 import Nsga2
 MEMBERS: dict[str, type[Strategy]] = {"evolution": Evolution, "cmaes": CmaEs, "nsga2": Nsga2}
 MEMBER, SAMPLER = "member", "sampler"  # of a proposal: who made it, and its own attributes
 FADING = 0.97  # of earnings, with each outcome
-HOPE = 0.25  # weight of what is not known
+HOPE = 0.25  # weight of unknown outcomes
 
 
 @dataclass
 class Earnings:
-    """Of one strategy, faded: what its candidates earned, and how many there were."""
+    """Discounted sums for one strategy: the gains of its candidates, and their number."""
 
     sum: float = 0.0
     count: float = 0.0
@@ -95,6 +95,6 @@ class Portfolio(Strategy):
 
 
 def _own(proposal: Proposal, name: str) -> Proposal:
-    """The proposal as a member sees it: with its own attributes, or as somebody else's."""
+    """The proposal as a member sees it: with its own attributes, or as another's."""
     own = proposal.sampler.get(SAMPLER, {}) if proposal.sampler.get(MEMBER) == name else {}
     return Proposal(proposal.candidate, own)

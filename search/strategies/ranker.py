@@ -28,7 +28,7 @@ LENGTH_PRIOR, NOISE_PRIOR = (0.0, 1.0), (math.log(1e-3), 1.5)
 LENGTH_LIMIT, NOISE_LIMITS = 4.0, (math.log(1e-5), math.log(0.5))
 FIRST_STEP, STEP_LIMITS = 0.1, (0.005, 0.5)
 FASTER, HESITANT = 1.3, 0.5
-LONGEST_TAIL = 3.0  # times the distance from the best to the median; what is worse is all alike
+LONGEST_TAIL = 3.0  # times the distance from the best to the median; worse times are cut
 LEAST_CHANCE = 0.01  # of being correct: the model is never certain
 DIGITS = 4  # of hyperparameters, which are stored with a trial
 
@@ -43,7 +43,7 @@ class Features:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What is known: numbers of points, and the logarithm of each one's time; NaN: wrong."""
+    """The known outcomes: numbers of points, and the logarithms of their times; NaN: wrong."""
 
     points: Array  # [outcomes, columns]
     logs: Array  # [outcomes]
@@ -68,8 +68,8 @@ class Ranker:
         `pending` are points whose outcome is not known yet: they are taken to be as expected, so
         that others are asked for.
         """
-        right = np.isfinite(known.logs)
-        places, targets = known.points[right], standardised(known.logs[right])
+        correct = np.isfinite(known.logs)
+        places, targets = known.points[correct], standardised(known.logs[correct])
         factor = self._fitted(places, targets, steps)
         if len(pending):
             expected = _means(_nearness(places, pending, self._scaled), factor)
@@ -81,9 +81,9 @@ class Ranker:
 
     def chance(self, known: Outcomes, points: Array, steps: int) -> Array:
         """[points]: how likely each is to be correct, after `steps` of fitting to what was."""
-        right = np.isfinite(known.logs).astype(float)
-        share = right.mean()
-        factor = self._fitted(known.points, right - share, steps)
+        correct = np.isfinite(known.logs).astype(float)
+        share = correct.mean()
+        factor = self._fitted(known.points, correct - share, steps)
         mean = _means(_nearness(known.points, points, self._scaled), factor)
         chance: Array = np.clip(mean + share, LEAST_CHANCE, 1.0)
         return chance
@@ -159,7 +159,7 @@ class _Factor:
 
 
 def standardised(logs: Array) -> Array:
-    """Times for the model: what is far worse than the median is cut, as it tells nothing."""
+    """Times for the model. Those far above the median are cut, since their size is irrelevant."""
     best, median = logs.min(), np.median(logs)
     cut = np.minimum(logs, best + LONGEST_TAIL * max(median - best, 1e-9))
     standard: Array = (cut - cut.mean()) / (cut.std() + 1e-12)

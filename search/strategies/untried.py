@@ -21,7 +21,7 @@ class NoneLeft(Exception):
 
 
 class Untried(ABC):
-    """What is left of one template's space."""
+    """The untried points of one template's space."""
 
     @abstractmethod
     def any(self) -> bool:
@@ -56,7 +56,7 @@ class Untried(ABC):
 
 
 class ListedUntried(Untried):
-    """Of a space whose points are listed: an exact account."""
+    """For a space whose points are listed: an exact account."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -95,7 +95,7 @@ class ListedUntried(Untried):
 
 
 class DrawnUntried(Untried):
-    """Of a space with too many points to list: points are drawn, each valid by construction."""
+    """For a space with too many points to list: points are drawn, each valid by construction."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -176,8 +176,8 @@ class DrawnUntried(Untried):
     def _walked(self) -> Items:
         """The next untried point of a walk: few are left that random draws reach.
 
-        The walk goes on where it was. NoneLeft after its last point, or as many steps as a walk of
-        a space may take.
+        The walk continues where it stopped. NoneLeft after its last point, or after as many steps
+        as a walk of a space may take.
         """
         if self._walk is None:
             self._walk = self.space.each_point()

@@ -20,7 +20,7 @@ RUN_DEADLINE_S = 30.0
 
 @dataclass(frozen=True)
 class TargetSettings:
-    """What any target may need of its surroundings."""
+    """The surroundings that a target may need."""
 
     cache_folder: Path
     include_dirs: tuple[Path, ...]

@@ -16,8 +16,9 @@ from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.expected import CaseData
 from greenfast.search.oracle.problem import Problem
-from greenfast.search.oracle.reference import CaseData, case_data, inputs_alone
+from greenfast.search.oracle.reference import case_data, inputs_alone
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import Space
@@ -32,7 +33,7 @@ from greenfast.search.verdict import (
 
 
 class SourceRefused(SpecError):
-    """A candidate's text is no CUDA C++ that a target runs: host code, or a way around a check."""
+    """A candidate's text has host code, evades a check, or is not CUDA C++ for a device."""
 
     code = "source_refused"
 
@@ -214,12 +215,12 @@ class Runner(Target):
     def check(self, program: Any, problems: Sequence[Problem]) -> Iterator[Checked] | None:
         """Run the problems under the safety checks, one run each.
 
-        None where the target has no checks.
+        None if the target has no checks.
         """
         return None
 
     def line_costs(self, program: Any, problem: Problem) -> tuple[LineCost, ...] | Failure:
-        """The memory cost of each line in a sample of the problem's blocks; empty where lines are
+        """The memory cost of each line in a sample of the problem's blocks; empty if lines are
         not counted."""
         return ()
 

@@ -131,7 +131,7 @@ def _verdict(recording: Recording, row: Row, question: Question) -> Verdict:
         return rejection((ptxas, correctness), Failed(Stage.PERFORMANCE.value, sentence, reason))
     safety: Unavailable[SafetyEvidence] = Unavailable(
         Stage.SAFETY.value,
-        "a recording tells nothing about races and uninitialised reads; the emulator does",
+        "a recording has no information about races and uninitialised reads; use the emulator",
     )
     return Green((ptxas, correctness, _replayed_time(recording, row, question), safety))
 
@@ -245,7 +245,7 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
             f"replay:{which} holds no {request.mode} times: "
             "the mode of each was chosen by its size",
             code="not_recorded",
-            mend="modes are never compared; leave it out",
+            mend="leave the mode out: times of different modes are never compared",
         )
     require_current(recording, kernel, include_dirs)
     baseline = request.baseline or heading.baseline
@@ -268,7 +268,7 @@ def on_record(which: str, request: Any, kernel: KernelSpec, include_dirs: tuple[
 
 
 def require_recorded(which: str, objectives: tuple[str, ...]) -> None:
-    """UsageError for objectives of which an imported space tells nothing: all but the time."""
+    """UsageError for objectives that an imported space does not have: all but the time."""
     others = [name for name in objectives if name != TIME]
     if others and is_imported(find_recording(which)):
         raise UsageError(

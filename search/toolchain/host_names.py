@@ -1,4 +1,4 @@
-"""What to write in place of host headers and their names, which NVRTC does not have.
+"""Replacements for host headers and their names, which NVRTC does not have.
 
 nvcc includes the host's headers; NVRTC has CUDA's own, libcu++ (<cuda/std/...>) and the device
 functions.
@@ -49,7 +49,7 @@ _NAMES = {
 
 
 def mend_of(message: str) -> str:
-    """What to write where the compiler's message is about a host's header or name; else empty."""
+    """The remedy for a compiler's message about a host header or name; empty for others."""
     if match := _HEADER.search(message):
         return _HEADERS.get(
             match["header"], _LIBRARY if match["header"].startswith(_LIBRARIES) else ""

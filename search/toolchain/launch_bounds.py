@@ -1,4 +1,4 @@
-"""What a kernel says of its launches, as the compiler understood it.
+"""A kernel's bounds on its launches, as the compiler understood them.
 
 PTX ISA, "Performance-Tuning Directives: .maxntid": a launch of a larger block fails. "Cluster
 Dimension Directives": which blocks form a cluster. A text says the same by words that a macro or a
@@ -30,7 +30,7 @@ def over_launch_bounds(ptx: str, entries: Sequence[str], threads: int) -> str:
 
 
 def other_clusters(ptx: str, launched: Iterable[tuple[str, Shape]]) -> str:
-    """How the compiled clusters differ from those of the launches; empty when they do not."""
+    """How the compiled clusters differ from the launched ones; empty if they do not."""
     for entry, cluster in launched:
         header = _header(ptx, entry)
         compiled = _CLUSTER.search(header)
@@ -51,7 +51,7 @@ def other_clusters(ptx: str, launched: Iterable[tuple[str, Shape]]) -> str:
 
 
 def _header(ptx: str, entry: str) -> str:
-    """The entry's parameters and directives; empty where it is not in `ptx`."""
+    """The entry's parameters and directives; empty if it is not in `ptx`."""
     header = re.search(rf"\.entry\s+{re.escape(entry)}\s*\([^{{]*", ptx)
     return header[0] if header else ""
 

@@ -117,7 +117,7 @@ class Toolchain:
         """Folders of CUDA's headers."""
         return self.toolkit.include_dirs
 
-    def require_right(self) -> None:
+    def require_correct_code(self) -> None:
         """Raise Fault when the compiler does not work or is known to generate wrong code."""
         with self._check_lock:
             if not self._is_checked:

@@ -93,7 +93,7 @@ def confined_compiler(
 
 
 def _answer(result: tuple[Any, ...]) -> Any:
-    """What a call of NVRTC returns beside its status."""
+    """The result of a call of NVRTC, apart from its status."""
     status, *answers = result
     if status.value != 0:
         raise RuntimeError(f"{status.value}: {status.name}")

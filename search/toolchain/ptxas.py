@@ -16,7 +16,7 @@ _SPILL = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 _USED = re.compile(r"Used (\d+) registers")
 _SMEM = re.compile(r"(\d+) bytes smem")
 _REMARK = re.compile(r"\((C75\d\d)\) (?:Potential Performance Loss: )?(.*)")
-_PLACE = re.compile(r" (?:in|around)(?: around)? line \d+")  # of the PTX, which nobody sees
+_PLACE = re.compile(r" (?:in|around)(?: around)? line \d+")  # of the PTX, not of the author's text
 _FUNCTION = re.compile(r"(?:in )?(?:the )?function '([^']+)'")
 # Names of the remarks by words of their text, since each of them has several codes.
 _NAMES = (

@@ -2,7 +2,7 @@
 
 A launch passes pointers and scalars by position, so an entry that declares others reads something
 else than it believes. PTX names the type of each parameter: a pointer and an int64 are both 64 bits
-there, and cannot be told apart.
+there, and cannot be distinguished.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ ONE_RELEASE = COMPONENTS[:3]  # CCCL has version numbers of its own
 
 @dataclass(frozen=True)
 class Place:
-    """Where the toolkit's packages are looked up, and the reason in words."""
+    """The place of the toolkit's packages, and why it is used."""
 
     folder: Path | None  # made by `pip install --target`; None: this Python environment
     reason: str
@@ -145,7 +145,7 @@ def _missing(wheel: str, place: Place) -> Fault:
 
 
 def _require_one_release(versions: tuple[tuple[str, str], ...], place: Place) -> None:
-    """Refuse a compiler with the headers of another release: nobody tests such a pair."""
+    """Refuse a compiler with the headers of another release, since such pairs are not tested."""
     releases = {
         component: ".".join(version.split(".")[:2])
         for component, version in versions

@@ -54,7 +54,7 @@ def verify(place: Place, cache: Path) -> None:
     """Compile the known kernel with the toolkit at `place`; Fault when the result is wrong."""
     toolchain = Toolchain(cache, 1, place=place)
     try:
-        toolchain.require_right()
+        toolchain.require_correct_code()
     finally:
         toolchain.close()
 

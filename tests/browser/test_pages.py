@@ -109,7 +109,7 @@ def test_every_time_says_its_kind(plain_page, site):
 @pytest.mark.slow
 def test_the_search_page_compares_and_says_how_far_that_goes(page, site):
     page.goto(site.search)
-    assert "band of a factor 2" in page.locator("#figures").inner_text()
+    assert "band of a factor of 2" in page.locator("#figures").inner_text()
     page.goto(f"/searches/{site.measured.row.id}")
     assert "measured" in page.locator("#figures").inner_text()
 

@@ -67,7 +67,7 @@ def test_who_times_has_the_gpu_alone(gpu, artifacts, catalogue, album, toolchain
     subject = axpy_subject(album, other, toolchain)
     other._open().lock._deadline_s = 0.2
     with (
-        gpu._open().lock.held(alone=True),
+        gpu._open().lock.held(),
         pytest.raises(Fault, match=r"another process has used cuda:0 for 0\.2 s"),
     ):
         list(other.execute(subject.program, problems_of(subject)))

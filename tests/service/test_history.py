@@ -339,7 +339,7 @@ class TestAKilledWorker:
         ended = edited.home.run("search", "--resume", search_id, "--json")
         assert ended.code == 0 and ended.json["status"] == "completed", ended.err
         assert "its last sign of life" in ended.err and "continues here at" in ended.err
-        assert "nobody works on" in ended.err and ended.json["trials_done"] == 4
+        assert "no worker runs" in ended.err and ended.json["trials_done"] == 4
 
     def test_ctrl_c_ends_the_waiting(self, edited, whole):
         edited.reset()

@@ -84,7 +84,7 @@ def test_an_ablation_is_stored_arm_by_arm_and_goes_on_where_it_was_interrupted(
     assert arms == ["threads=64", *(f"bug={bug}" for bug in BUGS)] and report["complete"]
     assert {each["effect"] for each in report["findings"]} == {"unclear"}
     alone, *wrong = report["findings"]
-    assert "they tell nothing" in alone["sentence"]
+    assert "they prove nothing" in alone["sentence"]
     for each, (bug, (stage, _)) in zip(wrong, BUGS.items(), strict=True):
         outcome = "not correct" if stage in ("correctness", "safety") else "rejected"
         assert f"the kernel is {outcome} with bug={bug} ({stage}:" in each["sentence"]
@@ -126,7 +126,7 @@ def test_the_ablation_over_rest_and_on_its_page(served, ledger_home):
     report = until(complete, "the ablation", PATIENCE_S)
     assert report["number"] == other and report["findings"]
     page = httpx.get(f"{served.url}/searches/{search}/ablation?trial={other}").text
-    assert "they tell nothing" in page and "What this cannot say" in page
+    assert "they prove nothing" in page and "What this does not show" in page
     for path in ("/searches/s_aaaaaaaaaaaa/ablation", f"/searches/{search}/ablation?trial=77"):
         answer = httpx.get(served.url + path, headers={"accept": "text/html"})
         assert answer.status_code == 404, path
@@ -198,7 +198,7 @@ def test_the_page_of_a_wrong_trial_explains_it_and_rest_has_the_same(served, led
     search, number = ledger_home.search_id, numbers_of(ledger_home, bug="no_tail")[0]
     path = f"/searches/{search}/trials/{number}"
     before = httpx.get(served.url + path)
-    assert before.status_code == 200 and "Look into it" in before.text
+    assert before.status_code == 200 and "Explain it" in before.text
     api = f"{served.url}/api/v1{path}/explanation"
     assert httpx.get(api).json()["code"] == "no_explanation"
     assert httpx.post(api).status_code == 202

@@ -20,7 +20,7 @@ import numpy as np
 
 from greenfast.search.children import serve_requests
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
-from greenfast.search.oracle.reference import reference_module
+from greenfast.search.oracle.reference_module import reference_module
 from greenfast.search.targets.cuda.arena import problems_of
 from greenfast.search.targets.cuda.spans import UNASKED
 

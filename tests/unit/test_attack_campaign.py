@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from emulator_harness import prepared
 
-from greenfast.search.targets.emulator.source_text import Refused
+from greenfast.search.targets.emulator.source_rewriting import Refused
 
 KERNEL = 'extern "C" __global__ void k(float* out) { %s }\n'
 REFUSED = {

@@ -58,7 +58,7 @@ A_SHAPE = 'shape = ["M", "N"]\ncontiguous = true                            # no
         ("kernel.toml", A_SHAPE, A_SHAPE.replace('"N"', "4"), A_SHAPE, "holds the number 4"),
         ("kernel.toml", A_SHAPE, A_SHAPE.replace('"N"', '"4"'), A_SHAPE, "size_4 = { time"),
         ("kernel.toml", A_SHAPE, A_SHAPE.replace('"N"', '"K"'), A_SHAPE, "known: M, N"),
-        ("kernel.toml", A_SHAPE, A_SHAPE.replace('"N"', '"N + 2"'), A_SHAPE, "'N + 2', and a"),
+        ("kernel.toml", A_SHAPE, A_SHAPE.replace('"N"', '"N + 2"'), A_SHAPE, "'N + 2', but a"),
         ("kernel.toml", 'value = "N"', 'value = "K"', 'value = "N"', "unknown name 'K'"),
         ("kernel.toml", 'shape = ["M"]', "shape = []", 'shape = ["M"]', "at least one dim"),
         ("kernel.toml", 'name = "b"', 'name = "a"', 'name = "b"', "a second argument 'a'"),

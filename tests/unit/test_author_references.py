@@ -11,7 +11,8 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import workload_case
-from greenfast.search.oracle.reference import CaseData, compute_case_data, raised
+from greenfast.search.oracle.expected import CaseData
+from greenfast.search.oracle.reference import compute_case_data, raised
 
 TEXT = kernel_files_of("vecsum")["reference.py"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from greenfast.search.targets.emulator.class_bodies import class_bodies, packed_vectors
-from greenfast.search.targets.emulator.source_text import Refused, device_text
+from greenfast.search.targets.emulator.source_rewriting import Refused
+from greenfast.search.targets.emulator.source_text import device_text
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
 
 

@@ -21,8 +21,8 @@ from greenfast.search.targets.emulator.device_preprocessor import (
 )
 from greenfast.search.targets.emulator.header_macros import CONSTANTS, FLOATS, INTEGERS
 from greenfast.search.targets.emulator.native_build import INCLUDE
+from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.source_rules import CALLS
-from greenfast.search.targets.emulator.source_text import Refused
 from greenfast.search.toolchain import Cubin
 
 # Answered by a refusal here, or left a call for the stand-in headers.

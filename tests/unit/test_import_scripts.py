@@ -197,7 +197,7 @@ def test_restrictions_that_exclude_everything_are_refused(folder):
     ("body", "sizes", "part", "mend"),
     [
         ("if (i < 4) c[i] = 1.0f;", "6", "leaves 2 of 6 elements of c unwritten", "inout"),
-        ("atomicAdd(c, 1.0f);", "1", "computes c from what it held before", "inout"),
+        ("atomicAdd(c, 1.0f);", "1", "computes c from its earlier content", "inout"),
         (
             "if (i < 7) c[i] = i < 6 ? 1.0f : c[7];",
             "7",

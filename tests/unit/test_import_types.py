@@ -17,7 +17,7 @@ from greenfast.runtime.operation import ELEMENT_BYTES, SCALAR_FORMATS
 from greenfast.search.gates.correctness import _unwritten
 from greenfast.search.kernels.argument_specs import SCALAR_DTYPES, STORAGE_DTYPES
 from greenfast.search.kernels.kernel_file import load_kernel
-from greenfast.search.oracle.reference import Expected
+from greenfast.search.oracle.expected import Expected
 from greenfast.search.oracle.storage import DTYPES
 
 TYPES = """#define threads 64

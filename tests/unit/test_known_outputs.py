@@ -10,8 +10,9 @@ import pytest
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.oracle import reference
 from greenfast.search.oracle.cases import workload_case
+from greenfast.search.oracle.expected import CaseData
 from greenfast.search.oracle.known_outputs import KnownOutputs, outputs_key
-from greenfast.search.oracle.reference import CaseData, compute_case_data
+from greenfast.search.oracle.reference import compute_case_data
 
 KERNEL = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
 CASE = replace(

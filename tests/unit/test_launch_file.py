@@ -106,7 +106,7 @@ def test_random_follows_from_the_seed_and_poison_counts_as_never_written(written
         ('"y"\nrole', '"x"\nrole', "a second buffer 'x'"),
         ('"y"\nrole', '"y y"\nrole', "names are letters"),
         ('entry = "k"', 'entry = "k()"', "not a valid function name"),
-        ("grid = [4, 2]", "grid = 0", "whole numbers from 1"),
+        ("grid = [4, 2]", "grid = 0", "whole numbers above 0"),
         ("grid = [4, 2]", "grid = [1, 1, 1, 1]", "one to three"),
         ("block = 128", "block = 2048", "at most 1024 x 1024 x 64"),
         ("block = 128", "block = [64, 32]", "at most 1024 threads"),

@@ -13,7 +13,8 @@ from greenfast.search.diagnose.lint import lint_kernel
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.kernel_file import load_kernel
-from greenfast.search.oracle.reference import kernel_module, reference_module
+from greenfast.search.oracle.reference import kernel_module
+from greenfast.search.oracle.reference_module import reference_module
 
 INCLUDES = (REPOSITORY_TEMPLATES / "include",)
 

@@ -106,7 +106,7 @@ def test_what_differs_from_a_sibling_is_rejected_with_the_parameter_the_sibling_
             result.reason is Reason.WRONG_VALUES
             and "y is not bit for bit what trial " in result.sentence
         )
-        assert "per_thread=4" in result.sentence and "says that" in result.sentence
+        assert "per_thread=4" in result.sentence and "states that" in result.sentence
         assert [check.sentence for check in result.evidence.checks if not check.passed] == [
             result.sentence
         ]

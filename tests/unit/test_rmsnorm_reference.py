@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
-from greenfast.search.oracle.reference import reference_module
+from greenfast.search.oracle.reference_module import reference_module
 
 FOLDER = REPOSITORY_TEMPLATES / "rmsnorm"
 DTYPES = ("fp16", "bf16")

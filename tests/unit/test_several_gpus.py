@@ -170,7 +170,7 @@ def test_a_gpu_whose_child_dies_again_and_again_drops_out_and_nothing_is_lost(
     assert not [trial for trial in sink.trials if isinstance(trial.verdict, Faulted)]
     assert len(remarks) == 1 and remarks[0] in result.closing
     assert remarks[0].startswith("cuda:1 dropped out (child_lost): ")
-    assert remarks[0].endswith("; the search goes on with cuda:0")
+    assert remarks[0].endswith("; the search continues with cuda:0")
 
 
 def test_a_gpu_on_which_no_child_starts_is_done_without(machine, search):

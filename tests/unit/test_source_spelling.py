@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from emulator_harness import prepared
 
-from greenfast.search.targets.emulator.source_text import Refused, device_text
+from greenfast.search.targets.emulator.source_rewriting import Refused
+from greenfast.search.targets.emulator.source_text import device_text
 
 KERNEL = 'extern "C" __global__ void k(int* o) {\n%s\n}\n'
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from emulator_harness import Kernel, prepared, values
 
-from greenfast.search.targets.emulator.source_text import Refused
+from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.source_tokens import line_directive
 
 

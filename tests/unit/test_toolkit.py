@@ -133,7 +133,7 @@ def test_a_library_on_the_search_path_is_not_loaded(tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", str(decoys))
     toolchain = Toolchain(tmp_path / "cache", 1)
     try:
-        toolchain.require_right()
+        toolchain.require_correct_code()
         (child,) = toolchain.children.all
         loaded = {
             line.split()[-1]
@@ -146,7 +146,7 @@ def test_a_library_on_the_search_path_is_not_loaded(tmp_path, monkeypatch):
 
 
 def test_the_compiler_of_this_environment_gives_the_known_answer(toolchain):
-    toolchain.require_right()
+    toolchain.require_correct_code()
 
 
 def test_a_compiler_that_makes_the_code_which_ran_wrong_is_refused(toolchain, monkeypatch):
@@ -157,7 +157,7 @@ def test_a_compiler_that_makes_the_code_which_ran_wrong_is_refused(toolchain, mo
         toolchain, "compile", lambda *given: seen.append(compile_known(*given)) or seen[-1]
     )
     monkeypatch.setattr(toolchain, "_is_checked", False)
-    toolchain.require_right()
+    toolchain.require_correct_code()
     digest = known_answer.code_digest(seen[0].code)
     assert (
         known_answer.section(seen[0].code, ".text.attention_wmma")
@@ -168,5 +168,5 @@ def test_a_compiler_that_makes_the_code_which_ran_wrong_is_refused(toolchain, mo
     with pytest.raises(
         Fault, match=r"compiles a known kernel to wrong code .every output is 0."
     ) as caught:
-        toolchain.require_right()
+        toolchain.require_correct_code()
     assert caught.value.code == "toolchain_wrong" and INSTALL_COMMAND in caught.value.mend

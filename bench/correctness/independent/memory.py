@@ -190,6 +190,6 @@ def beyond(name: str, values: np.ndarray, reference: np.ndarray, bound: np.ndarr
 
 
 def mean_ratio(values: np.ndarray, reference: np.ndarray, variance: np.ndarray) -> float:
-    """The root mean square error over that of independent roundings; 0 where they have none."""
+    """The root mean square error over that of independent roundings; 0 if they have none."""
     expected = float(variance.sum())
     return math.sqrt(float(((values - reference) ** 2).sum()) / expected) if expected > 0.0 else 0.0

@@ -1,12 +1,12 @@
 """A second checker of kernels for Hopper: `judge_apart` judges a candidate's order once more.
 
-It shares no code with the emulator's runtime and its checks: an own scheduler, own mbarriers, own
-copies and products that compute nothing, and full vector clocks in the place of the checks'
+It shares no code with the emulator's runtime and its checks. It has its own scheduler, mbarriers,
+and copies and products that compute nothing, and full vector clocks instead of the checks'
 shortcuts. Only the compiled kernel is the same: the library that the emulator's headers and g++
-make of the text, with hooks at its loads and stores.
+make from the text, with hooks at its loads and stores.
 
-Judged is the order of accesses to shared memory and to accumulators. Not judged: values, global
-memory, registers of a block. Candidate code runs in a child without a sandbox.
+It judges the order of accesses to shared memory and to accumulators. It does not judge values,
+global memory, or the registers of a block. Candidate code runs in a child without a sandbox.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Conflict:
 @dataclass(frozen=True)
 class Judgement:
     conflicts: tuple[Conflict, ...]
-    clusters: int  # that were run; 0 where a conflict ended the judgement
+    clusters: int  # that were run; 0 if a conflict ended the judgement
 
     @property
     def is_clean(self) -> bool:
@@ -86,8 +86,8 @@ def judge_apart(
 ) -> Judgement:
     """The conflicts in a candidate's kernels for these problems, in other orders for each seed.
 
-    `problems` are those of `checked_problems(subject)` or others. It stops at the first problem
-    with a conflict. Fault where the text does not compile.
+    `problems` come from `checked_problems(subject)` or elsewhere. It stops at the first problem
+    with a conflict. Fault if the text does not compile.
     """
     module = build.build_module(
         source.unit, source.entries, flavour="counted", deadline_s=COMPILE_SECONDS

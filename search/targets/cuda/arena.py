@@ -174,7 +174,7 @@ def damage(
 
 
 def same_bytes(before: np.ndarray, after: np.ndarray) -> bool:
-    """Of two contiguous arrays of bytes. C compares them without a temporary array."""
+    """Whether two contiguous arrays of bytes are equal, compared without a temporary array."""
     if before.size != after.size:
         return False
     return not _memcmp(before.ctypes.data, after.ctypes.data, before.size)

@@ -49,9 +49,9 @@ class Conversation:
     """
 
     def __init__(self, child: MeasuringChild, gpu: GpuLock, turn: Turn, spent: Spent) -> None:
-        """`spent` is told for how long the child had each request for itself, faults included."""
+        """`spent` receives the time that the child spent on each request, also on faults."""
         self._child, self._gpu, self._turn, self._spent = child, gpu, turn, spent
-        self._lock = threading.Lock()  # of what follows
+        self._lock = threading.Lock()  # of the fields below
         self._waiting: deque[_Place] = deque()
         self._admitted: deque[_Place] = deque()
         self._begun_s = 0.0  # since when the GPU's lock is held
@@ -171,7 +171,7 @@ class Conversation:
             self._waiting.remove(own)
             return
         if own.child is not None and own.child is self._child.running and not own.is_answered:
-            self._child.interrupt()  # its reply would pass for that of the next one
+            self._child.interrupt()  # its reply would be taken for the next one's
         self._admitted.remove(own)
         if self._admitted:
             self._admitted[0].called.notify()

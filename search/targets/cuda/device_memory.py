@@ -93,7 +93,7 @@ def start(base: int, head: Head, arena: Arena, stream: int) -> None:
 
 
 def start_tensors(base: int, head: Head, arena: Arena, stream: int) -> None:
-    """As `start`, but workspaces keep what they hold."""
+    """Like `start`, but workspaces keep their contents."""
     if head.device is not None:
         runtime.memcpyAsync(base, head.device.ptr, arena.head_bytes, ON_DEVICE, stream)
     else:

@@ -24,7 +24,7 @@ Ask = Callable[[Sequence[Problem]], tuple[Mapping[str, Any], np.ndarray]]
 def executions(
     batch: Sequence[Problem], ask: Ask, failure: Callable[[Problem, Mapping[str, Any]], Failure]
 ) -> Iterator[Execution]:
-    """An execution of each problem; `failure` says what an error of the GPU means for one."""
+    """An execution of each problem; `failure` turns an error of the GPU into a failure of one."""
     if not batch:
         return
     reply, images = ask(batch)

@@ -110,7 +110,7 @@ class Lanes:
             lane.lost_at_s = time.monotonic()
             self.remarks.append(
                 f"{lane.target.name} dropped out ({fault.code}): {fault.message.rstrip('.')}; "
-                f"the search goes on with {', '.join(left)}"
+                f"the search continues with {', '.join(left)}"
             )
             self._call()
         threading.Thread(target=_end_child, args=(lane.target,), daemon=True).start()
@@ -175,7 +175,7 @@ class Lanes:
                     self._call()
 
     def _call(self) -> None:
-        """Give the free GPUs to those that wait, in their order. It wakes nobody else."""
+        """Give the free GPUs to those that wait, in their order. It wakes no others."""
         for caller in tuple(self._waiting):
             if all(lane.callers >= ROOM for lane in self.lanes):
                 return

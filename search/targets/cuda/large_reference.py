@@ -16,8 +16,10 @@ import numpy as np
 from greenfast.search.devices.facts import Device
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case, derived_cases
-from greenfast.search.oracle.reference import Arrays, described_module, kernel_module
+from greenfast.search.oracle.expected import Arrays
+from greenfast.search.oracle.reference import kernel_module
 from greenfast.search.oracle.reference_children import described_case, described_kernel
+from greenfast.search.oracle.reference_module import described_module
 from greenfast.search.space.space import resolve
 
 LARGE_FLOP = 4e9  # below it NumPy is faster

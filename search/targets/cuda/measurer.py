@@ -324,7 +324,7 @@ class Measurer:
         base: int,
         outputs_base: int | None = None,
     ) -> Loaded:
-        """The program on the arena at `base`; its outputs may be those of another one."""
+        """The program on the arena at `base`; it may share the outputs of another one."""
         if cubin not in self.modules:
             self.modules[cubin] = cupy.RawModule(path=cubin)
         self.modules.move_to_end(cubin)

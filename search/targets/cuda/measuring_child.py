@@ -11,7 +11,7 @@ from greenfast.search.targets.cuda.quarantine import Quarantine
 from greenfast.search.text import last_line
 
 START_DEADLINE_S = 120.0  # CuPy's import and a context, on a cold machine
-JOB_DEADLINE_S = 600.0  # of a whole job, copies included: beyond it our own code is stuck
+JOB_DEADLINE_S = 600.0  # of a whole job with its copies; after it, greenfast's code is stuck
 JOBS_A_CHILD = 5000
 
 

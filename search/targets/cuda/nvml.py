@@ -122,7 +122,7 @@ class Health:
 
 
 def driver_of_today() -> str:
-    """The driver's version, as the identity of a target names it; empty where none is loaded."""
+    """The driver's version, as the identity of a target names it; empty if none is loaded."""
     try:
         import pynvml
 

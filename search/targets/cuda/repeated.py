@@ -49,7 +49,7 @@ class Ratio:
 
     @property
     def suspicion(self) -> str:
-        """Why the times are suspicious; empty where they are not."""
+        """Why the times are suspicious; empty if they are not."""
         if not self.interval.low > math.log(self.largest):
             return ""
         return (
@@ -65,14 +65,14 @@ class Repetition:
 
     ring: Sequence[Loaded]
     places: Sequence[int]  # the ring's sets
-    own: Sequence[Loaded]  # the first set's inputs and workspaces; empty where there is no room
+    own: Sequence[Loaded]  # the first set's inputs and workspaces; empty if there is no room
     own_places: Sequence[int]
     spare: int  # a set that no launch uses
     arena: Arena
     own_fit: bool  # these outputs and a set stay in the L2
     stream: cupy.cuda.Stream
     deadline_s: float
-    was_kept: bool  # the module that was timed; else what it kept is made anew
+    was_kept: bool  # the timed module was still loaded; otherwise its state is built up again
 
     def run(self, timed: Head, fresh: Head) -> tuple[list[int], list[Ratio]]:
         """(the sets to look at, ratios of times).
@@ -83,7 +83,7 @@ class Repetition:
         for _ in range(WARM_UP_CALLS if self.was_kept else FRESH_CALLS):
             watch()  # whatever is kept from launch to launch is kept now
         ratios = [self._changed(watch, timed, fresh)]
-        if self.own_fit:  # else the ratio would be that of two memories
+        if self.own_fit:  # else the ratio would compare L2 with DRAM
             ratios.append(self._own(watch))
         self._refill(self.places, timed)
         watch()

@@ -16,8 +16,9 @@ from weakref import WeakKeyDictionary
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.expected import Arrays, CaseData
 from greenfast.search.oracle.problem import Problem
-from greenfast.search.oracle.reference import Arrays, CaseData, case_data
+from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Runner
 from greenfast.search.targets.cuda.execution import batches

@@ -73,8 +73,9 @@ from greenfast.search.targets.emulator.object_check import object_fault
 from greenfast.search.targets.emulator.object_gaps import with_gaps
 from greenfast.search.targets.emulator.own_frames import with_own_frames_passed
 from greenfast.search.targets.emulator.runs import Index3
+from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.source_spelling import refused_spelling
-from greenfast.search.targets.emulator.source_text import Refused, device_text
+from greenfast.search.targets.emulator.source_text import device_text
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
 from greenfast.search.toolchain.includes import refused_include
 
@@ -165,8 +166,8 @@ class EmulatorBuild:
             if self.executable.exists():
                 return
             log.warning(
-                "compiling the emulator with %s; this happens once for a data folder and takes up "
-                "to a minute or two of processor time",
+                "compiling the emulator with %s; this happens once for each data folder and takes "
+                "one or two minutes of processor time",
                 self.compiler.kind,
             )
             with _no_full_disk(self.folder.parent):

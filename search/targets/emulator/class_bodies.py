@@ -104,7 +104,7 @@ def _outside_groups(words: Sequence[str]) -> Iterator[str]:
 def follow_pack(pragma: str, pack: list[int]) -> bool:
     """Apply a pragma to the stack of alignments in bytes, which begins with WIDEST_BYTES.
 
-    False: its form is none that compilers agree on, such as a macro in place of the number.
+    False: compilers do not agree on its form, such as a macro in place of the number.
     """
     match = _PACK.fullmatch(pragma)
     if match is None:

@@ -1,4 +1,4 @@
-"""The files of a host compiler: what it needs to read, as the compiler itself tells."""
+"""The files that a host compiler needs to read, according to the compiler itself."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def compiler_folders(compiler: str) -> tuple[str, ...]:
     programs = [Path(compiler), *_programs(compiler)]
     own = _own_folder(compiler)
     paths = [*programs, *own, *_shared_libraries(programs), *_searched(compiler), *_told(compiler)]
-    # Each as it is named and as it is in truth: a name may be a link.
+    # Each by its name and by its real path: a name may be a link.
     named = {os.path.normpath(path) for path in paths} | {str(path.resolve()) for path in paths}
     return tuple(sorted({*named, *LOADER_FILES}))
 
 
 def _answer(command: list[str], *, errors: bool = False) -> str:
-    """What the command prints; nothing when it does not run."""
+    """The output of the command; empty if it does not run."""
     try:
         ended = subprocess.run(
             command,
@@ -60,7 +60,7 @@ def _programs(compiler: str) -> Iterator[Path]:
 
 
 def _own_folder(compiler: str) -> Iterator[Path]:
-    """Where GCC keeps its passes and the linker's plugin: not always beside its headers."""
+    """The folder of GCC's passes and the linker's plugin, not always beside its headers."""
     passes = Path(_answer([compiler, "-print-prog-name=cc1plus"]).strip())
     if passes.is_absolute() and "gcc" in passes.parts:
         yield passes.parent

@@ -122,7 +122,7 @@ def run_compiler(
 
 
 def require_space(folder: Path) -> None:
-    """Fault where the disk is full, which a compiler tells as any other failure, or not at all."""
+    """A Fault if the disk is full, which a compiler may report as something else, or not at all."""
     space = os.statvfs(folder)
     if space.f_bavail * space.f_frsize < LEAST_SPACE_BYTES:
         raise disk_full(folder.parent)

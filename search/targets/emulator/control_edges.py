@@ -89,7 +89,7 @@ def _addresses(lines: list[str], functions: set[str]) -> tuple[list[str], set[st
 
 
 def _marked(mark: int, number: int) -> str:
-    """What stands behind a call: a jump over the mark."""
+    """The code after a call: a jump over the mark."""
     return f"\tjmp\t.Lgf_back{number}\n\t.quad\t{mark}\n.Lgf_back{number}:\n"
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from greenfast.search.targets.emulator.header_macros import header_files, header_text
 from greenfast.search.targets.emulator.host_compiler import HostCompiler
-from greenfast.search.targets.emulator.source_text import HEADER_PRAGMA, Refused
+from greenfast.search.targets.emulator.source_rewriting import Refused
+from greenfast.search.targets.emulator.source_text import HEADER_PRAGMA
 from greenfast.search.targets.emulator.source_tokens import Place
 from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.toolchain.includes import STANDARD_HEADERS

@@ -32,7 +32,7 @@ class DynamicShared:
 
 
 def dynamic_shared(tokens: Sequence[Token], first: int, in_function: bool) -> DynamicShared | None:
-    """The declaration at the `extern` of `first`; None where it declares something else."""
+    """The declaration at the `extern` of `first`; None if it declares something else."""
     end = first
     while end < len(tokens) and tokens[end].text not in (";", "{", "}", "="):
         end += 1
@@ -57,7 +57,7 @@ def dynamic_shared(tokens: Sequence[Token], first: int, in_function: bool) -> Dy
 
 
 def alignment_text(alignments: Sequence[int | None]) -> str:
-    """The line that tells the runtime of them; empty where it is to take its own."""
+    """The line that passes them to the runtime; empty for the runtime's default."""
     known = [alignment for alignment in alignments if alignment is not None]
     if not alignments or len(known) < len(alignments):
         return ""

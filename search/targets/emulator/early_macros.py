@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from greenfast.search.targets.emulator.source_text import Refused
+from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.source_tokens import Place
 from greenfast.search.toolchain.includes import STANDARD_HEADERS, SourcePlace, directives
 
@@ -68,7 +68,7 @@ def refused_macro(text: str, file: str, include_dirs: Sequence[Path]) -> Refused
 
 
 def _is_taken(macro: str, header: str, include_dirs: Sequence[Path]) -> bool:
-    """Whether a header, or what it includes, uses this name."""
+    """Whether a header uses this name, itself or through its includes."""
     if header.removeprefix("cuda/std/") in STANDARD_HEADERS:  # the host's own, under both names
         return False
     if macro in KEYWORDS or _COMPILERS.fullmatch(macro):

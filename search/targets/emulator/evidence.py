@@ -1,4 +1,4 @@
-"""What runs on the emulator show of a candidate: failure, findings, line costs, modelled time."""
+"""Evidence from runs on the emulator: failure, findings, line costs, modelled time."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from greenfast.search.targets.emulator.build import EmulatorBuild
-from greenfast.search.targets.emulator.source_text import Refused
+from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.source_tokens import line_directive
 
 COMPILE_DEADLINE_S = 60.0
@@ -13,7 +13,7 @@ COMPILE_DEADLINE_S = 60.0
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a text is refused; `line` is the text's, or None where the sentence names the place."""
+    """Why a text is refused; `line` is the text's, or None if the sentence names the place."""
 
     sentence: str
     line: int | None = None
@@ -22,7 +22,7 @@ class Refusal:
 def refusal(build: EmulatorBuild, text: str, unit: str, arch: str) -> Refusal | None:
     """The refusal of a source by its flattened text and its translation unit; None: it is taken.
 
-    Fault where the host's compiler cannot tell.
+    Fault if the host's compiler cannot tell.
     """
     if (directive := line_directive(text)) is not None:
         return Refusal(directive[1], directive[0])

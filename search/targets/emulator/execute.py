@@ -318,7 +318,7 @@ class _Batch:
 
 
 def _end_of(returncode: int) -> str:
-    """What ended a run's process that has not reported it."""
+    """The reason why a run's process ended without a report."""
     if returncode < 0:
         return f"{signal.Signals(-returncode).name} ended the run's process"
     if returncode == EXIT_TWICE:

@@ -21,7 +21,7 @@ ALIGNMENT = 256
 
 
 def tensor_buffers(tensor: Tensor, check: bool = False) -> Iterator[Buffer]:
-    """The tensor's buffer, or those of its parts; for a checked run, one that knows its gaps."""
+    """The tensor's buffer, or one for each part; in a checked run, one that knows its gaps."""
     fill = "poison" if tensor.starts_poisoned else "image"
     if tensor.spread is None:
         owned = tensor.owned_bytes if check else None
@@ -56,7 +56,7 @@ def whole_outputs(problem: Problem, outputs: Mapping[str, np.ndarray]) -> Mappin
 
 
 def _gap_bytes(spread: Spread, part_bytes: int) -> int:
-    """Of the reserved buffer: the distance without the part's pages, two guards, a canary page."""
+    """The gap in the buffer: the distance without the part's pages, two guards, a canary page."""
     used = _pages(part_bytes) + 2 * GUARD_BYTES
     return spread.distance_bytes - used - PAGE_BYTES
 

@@ -155,7 +155,7 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
             f"{name} at the end"
         )
     if event["kind"] == "uninitialised":
-        return f"{access}, which nobody has written"
+        return f"{access}, which was never written"
     if event["kind"] == "unwaited_copy":
         return (
             f"{thread} ends without having waited for its asynchronous copy of "

@@ -45,7 +45,7 @@ KERNEL_FLAGS = (
     "-fno-rtti",
     "-fvisibility=hidden",
     "-fno-strict-aliasing",  # CUDA code puns types
-    "-fwrapv",  # as on the GPU; else an offset that overflows may be widened, and right
+    "-fwrapv",  # as on the GPU; otherwise an overflowing offset may be widened, and correct
     "-ffp-contract=fast",  # nvcc contracts a * b + c
     "-fno-plt",
     "-fno-optimize-sibling-calls",  # a call's return address must lie in the kernel

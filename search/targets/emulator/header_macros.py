@@ -35,7 +35,7 @@ def header_files(header: str) -> tuple[str, ...]:
 
 
 def header_text(header: str) -> str:
-    """Those of the header's macros that are in no file."""
+    """The text for the header's macros that are in no file."""
     if header in _CALLS:
         return _CALLS[header]
     is_library = header.startswith(_LIBRARY) and header != "cuda/std/cstdint"

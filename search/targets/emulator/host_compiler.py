@@ -43,7 +43,7 @@ class HostCompiler:
 def find_host_compiler() -> HostCompiler:
     """The compiler that GREENFAST_CXX names, else the first of g++ and clang++ on PATH.
 
-    CompilerMissing when there is none.
+    CompilerMissing if there is none.
     """
     override = os.environ.get(OVERRIDE)
     for name in (override,) if override else NAMES:

@@ -25,7 +25,7 @@ class FoundAssembly:
 
 
 def assembly_at(tokens: Sequence[Token], start: int) -> FoundAssembly:
-    """The statement that begins with the word at `start`; NotPtx where it is none."""
+    """The statement that begins with the word at `start`; NotPtx for anything else."""
     index = start + 1
     while _text(tokens, index) in _QUALIFIERS:
         index += 1
@@ -46,7 +46,7 @@ def assembly_at(tokens: Sequence[Token], start: int) -> FoundAssembly:
             if _text(tokens, index) == ",":
                 index += 1
     while _kind(tokens, index) == "string" or _text(tokens, index) == ",":
-        index += 1  # what the statement overwrites
+        index += 1  # the clobbers
     if _text(tokens, index) != ")":
         raise NotPtx("the operands of `asm` cannot be read")
     sections += [[], []]

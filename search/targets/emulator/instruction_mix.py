@@ -113,7 +113,7 @@ def _expansion(opcode: str) -> tuple[tuple[str, float], ...]:
 def class_of(opcode: str) -> str:
     """One of CLASSES.
 
-    `generic` accesses may reach any memory, also that of another block in the cluster.
+    `generic` accesses may reach any memory, also of another block in the cluster.
     """
     name, *modifiers = opcode.split(".")
     parts = frozenset(modifiers)

@@ -331,7 +331,7 @@ def _comparison(modifiers: Sequence[str], kind: str) -> tuple[Evaluate, Kinds, s
 
 
 def _logic(name: str, values: Sequence[Value]) -> Value:
-    """Of two predicates. `false and x` is false, even if x is unknown; `or` likewise."""
+    """Of two predicates: `false and x` is false, even if x is unknown; `or` likewise."""
     (a, a_known), (b, b_known) = values
     if name == "xor":
         return a ^ b, a_known & b_known

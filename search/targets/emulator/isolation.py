@@ -1,4 +1,4 @@
-"""What this machine's kernel takes from a process that runs a candidate.
+"""The confinement that this machine's kernel offers for a process that runs a candidate.
 
 native/sandbox.cpp uses all that exists. Sources: landlock(7), seccomp(2).
 """
@@ -59,7 +59,7 @@ class Isolation:
 
     @property
     def not_held(self) -> str:
-        """What a barrier that is missing, or old, does not close; empty: nothing."""
+        """What stays open because a barrier is missing or old; empty: nothing."""
         missing = [part for version, part in LANDLOCK_PARTS if version > self.landlock]
         if not self.seccomp and not self.landlock:
             return "a candidate can read and write files, use the network and signal processes"

@@ -121,7 +121,7 @@ class _Library:
         tables = [segment for segment in self.segments if segment.kind == _DYNAMIC]
         if len(tables) != 1:
             raise _Malformed("it has not one dynamic section")
-        # What counts is what the loader reads: the section at its address.
+        # The loader decides: it reads the section at its address.
         begin = self._offset(tables[0].address)
         values: dict[int, list[int]] = {}
         for at in range(begin, begin + tables[0].memory_bytes - 15, 16):
@@ -132,7 +132,7 @@ class _Library:
         raise _Malformed("its dynamic section has no end")
 
     def _offset(self, address: int) -> int:
-        """Where in the file an address is loaded from."""
+        """The place in the file from which an address is loaded."""
         for segment in self.segments:
             inside = address - segment.address
             if segment.kind == _LOAD and 0 <= inside < segment.file_bytes:

@@ -169,7 +169,7 @@ def _atomic(instruction: Instruction, values: Values) -> str:
 
 
 def _nothing(instruction: Instruction, values: Values) -> str:
-    """Hints to caches: there is none."""
+    """Hints to caches: they have no effect."""
     return ";"
 
 

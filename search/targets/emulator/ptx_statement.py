@@ -79,7 +79,7 @@ class _Scope:
 
 
 def translated(statement: AsmStatement, number: int) -> str:
-    """The statement as C++ without a semicolon; NotPtx or Unsupported where it cannot be.
+    """The statement as C++ without a semicolon; NotPtx or Unsupported if it cannot be.
 
     `number` keeps the labels of a text's statements apart.
     """

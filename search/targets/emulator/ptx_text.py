@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 
 
 class NotPtx(Exception):
-    """The template holds what this reader does not know; the text says what."""
+    """The template has something that this reader does not know, named in the text."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ Statement = Instruction | Label | Registers | Brace
 
 
 def statements(template: str) -> tuple[Statement, ...]:
-    """The statements of a template; NotPtx where it cannot be read."""
+    """The statements of a template; NotPtx if it cannot be read."""
     reader = _Reader(list(_tokens(_COMMENT.sub(" ", template))))
     return tuple(reader.statements())
 

@@ -128,7 +128,7 @@ class Values:
     def address(self, operand: Operand, space: str) -> str:
         """A `char*`; `space` is shared, shared::cta, shared::cluster, global or empty."""
         if not isinstance(operand, Address):
-            raise NotPtx("an address stands in square brackets")
+            raise NotPtx("an address must be in square brackets")
         base = self.read("u64", operand.base)
         if operand.offset:
             base = f"({base} + {operand.offset})"

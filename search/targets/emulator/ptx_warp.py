@@ -175,7 +175,7 @@ def _barrier(instruction: Instruction, values: Values) -> str:
         count = "(blockDim.x * blockDim.y * blockDim.z + 31u) / 32u * 32u"
     else:
         count = values.read("u32", operands[1])
-        if whole and waits:  # all of the block: what __syncthreads is
+        if whole and waits:  # the whole block, as in __syncthreads
             return (
                 f"if ({count} == (blockDim.x * blockDim.y * blockDim.z + 31u) / 32u * 32u) "
                 f"__syncthreads(); else gf_emulator_named_barrier({number}, {count}, true);"
@@ -184,7 +184,7 @@ def _barrier(instruction: Instruction, values: Values) -> str:
 
 
 def _barrier_reduction(instruction: Instruction, values: Values) -> str:
-    """Of the block's own barrier: what __syncthreads_count and its kin are."""
+    """A reduction at the block's barrier, as in __syncthreads_count and its variants."""
     modifiers, operands = instruction.modifiers, instruction.operands
     calls = {"popc": "count", "and": "and", "or": "or"}
     name = next((calls[m] for m in modifiers if m in calls), "")

@@ -38,7 +38,7 @@ class Buffer:
     fill: str = ""
     owned: np.ndarray | None = None  # bool, by byte: of an element, and in no gap; None: all are
     # Of a checked run: the buffer of which it is a copy at the start of each launch. Who reads the
-    # copy has promised that nobody writes these bytes during the launch.
+    # copy has promised that these bytes are not written during the launch.
     copy_of: str = ""
 
     @property

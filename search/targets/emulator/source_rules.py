@@ -1,4 +1,4 @@
-"""What a candidate's text may say to the compiler that builds it for the emulator.
+"""The rules for a candidate's text that this machine's compiler builds for the emulator.
 
 CUDA C++ is allowed. Refused is what exists for a host compiler alone, because with it a text can
 switch checks off, run before its kernel, or tell the emulator from a GPU.

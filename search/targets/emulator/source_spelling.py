@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from greenfast.search.targets.emulator.source_text import Refused
+from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.source_tokens import Place
 
 _SPELLING = re.compile(r"\\[ \t\v\f]+(?=\r?\n)|\r(?!\n)|[\0\x1a]")

@@ -1,14 +1,13 @@
-"""Reads a candidate's preprocessed text, refuses what is no CUDA C++, and writes the rest again.
+"""Reads a candidate's preprocessed text, refuses what is not CUDA C++, and writes the rest again.
 
-The result has no directive but `#line`, the stand-in headers' `#include` and pragmas that lay out
+The result has no directives but `#line`, the stand-in headers' `#include` and pragmas that lay out
 memory. A host compiler therefore sees the same tokens as NVRTC, whichever macros it knows itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection
 
 from greenfast.search.targets.emulator.class_bodies import (
     WIDEST_BYTES,
@@ -23,28 +22,21 @@ from greenfast.search.targets.emulator.ptx_statement import HEADERS as PTX_HEADE
 from greenfast.search.targets.emulator.ptx_statement import translated
 from greenfast.search.targets.emulator.ptx_text import NotPtx
 from greenfast.search.targets.emulator.ptx_values import Unsupported
+from greenfast.search.targets.emulator.source_attributes import gnu_attribute, standard_attribute
+from greenfast.search.targets.emulator.source_names import judge_name, refuse_stamp
+from greenfast.search.targets.emulator.source_rewriting import (
+    Refusal,
+    Refused,
+    Rewriting,
+    text_at,
+)
 from greenfast.search.targets.emulator.source_rules import (
     CALLS,
-    COORDINATES,
-    DEVICE_WORDS,
-    DROPPED_ATTRIBUTES,
     DROPPED_GCC_PRAGMAS,
     DROPPED_PRAGMAS,
-    DROPPED_STANDARD_ATTRIBUTES,
-    EXPRESSION_WORDS,
-    KEPT_ATTRIBUTES,
-    LAYOUT_ATTRIBUTES,
     PRIMITIVES,
-    STAMPS,
-    STANDARD_COPIES,
-    refused_name,
 )
-from greenfast.search.targets.emulator.source_tokens import (
-    Place,
-    PreprocessedText,
-    Token,
-    marker_of,
-)
+from greenfast.search.targets.emulator.source_tokens import PreprocessedText, Token, marker_of
 
 HEADER_PRAGMA = "gf_emulator_header"  # in the place of a stand-in header's #include
 HEADER_LINE = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
@@ -52,56 +44,7 @@ _PRAGMA = re.compile(r"#pragma\s+(\w*)\s*(\w*)")
 _ATTRIBUTE_WORDS = ("__attribute__", "__attribute")
 # Behind all escapes that compilers agree on: \e, and characters by their code points.
 _OTHER_ESCAPE = re.compile(r"""(?<!\\)(?:\\\\)*\\([^'"?\\abfnrtvx0-7])""")
-_LITERAL_MACRO = re.compile(r"U?INT(?:8|16|32|64|MAX)_C\Z")
 _HASHES = ("#", "##", "%:", "\\")
-_OPENING = ("(", "[", "{")
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A place of a candidate's text that is no CUDA C++."""
-
-    place: Place
-    reason: str
-
-    @property
-    def sentence(self) -> str:
-        return f"{self.place}: {self.reason}"
-
-
-@dataclass
-class _Rewriting:
-    """The edits of one text, in its order."""
-
-    source: PreprocessedText
-    headers: Collection[str]
-    host_macros: Collection[str]
-    edits: list[tuple[int, int, str]] = field(default_factory=list)
-    has_assembly: bool = False
-    pack: list[int] = field(default_factory=lambda: [WIDEST_BYTES])  # by `#pragma pack`
-    class_ends: frozenset[int] = frozenset()  # indices of the braces that end classes
-    class_places: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # of their braces, in the text
-    alignments: list[int | None] = field(default_factory=list)  # of `extern __shared__` arrays
-
-    def replace(self, first: Token, last: Token, text: str) -> None:
-        """Newlines and the last line marker are kept, so that lines keep their numbers."""
-        marker, counted_from = self.source.marker_within(first.start, last.end), first.start
-        if marker is not None:
-            number, name = marker_of(marker.text)
-            text, counted_from = f"{text}\n#line {number} {name}", marker.end
-        lines = self.source.text.count("\n", counted_from, last.end)
-        self.edits.append((first.start, last.end, text + "\n" * lines))
-
-    def refuse(self, token: Token, reason: str) -> _Refusal:
-        return _Refusal(Refused(self.source.place(token.start), reason))
-
-
-class _Refusal(Exception):
-    def __init__(self, refused: Refused) -> None:
-        super().__init__(refused.sentence)
-        self.refused = refused
 
 
 def device_text(
@@ -112,10 +55,10 @@ def device_text(
     `headers` are the stand-in headers that it may include. `host_macros` are macros of the host's
     compiler and C library, which no text for a GPU can mean.
     """
-    rewriting = _Rewriting(PreprocessedText(preprocessed), headers, host_macros)
+    rewriting = Rewriting(PreprocessedText(preprocessed), headers, host_macros)
     try:
         _read(rewriting)
-    except _Refusal as refusal:
+    except Refusal as refusal:
         return refusal.refused
     pieces, position = [], 0
     for start, end, text in rewriting.edits:
@@ -127,7 +70,7 @@ def device_text(
     return "".join((*includes, begin, *pieces, preprocessed[position:], behind))
 
 
-def _read(rewriting: _Rewriting) -> None:
+def _read(rewriting: Rewriting) -> None:
     tokens = rewriting.source.tokens
     scopes: list[bool] = []  # whether each open brace is a namespace's
     bodies = class_bodies(tokens)
@@ -150,12 +93,12 @@ def _read(rewriting: _Rewriting) -> None:
             ):
                 for at in range(index, shared.last):
                     if tokens[at].kind == "name" and tokens[at].text not in _ATTRIBUTE_WORDS:
-                        _name(rewriting, at)
+                        judge_name(rewriting, at)
                 rewriting.replace(tokens[shared.first], tokens[shared.last], shared.text)
                 rewriting.alignments.append(shared.alignment)
                 index = shared.last + 1
             elif token.text in _ATTRIBUTE_WORDS:
-                index = _gnu_attribute(rewriting, index - 1)
+                index = gnu_attribute(rewriting, index - 1)
             elif token.text == "_Pragma":
                 index = _pragma_operator(rewriting, index - 1)
             elif token.text in ASM_WORDS:
@@ -163,7 +106,7 @@ def _read(rewriting: _Rewriting) -> None:
             elif index - 1 in vectors:
                 rewriting.replace(token, token, f"gf_emulator::Packed<{token.text}>")
             else:
-                _name(rewriting, index - 1)
+                judge_name(rewriting, index - 1)
         elif token.kind == "marker":
             _marker(rewriting, token)
         elif token.kind == "pragma":
@@ -175,8 +118,8 @@ def _read(rewriting: _Rewriting) -> None:
                 scopes.append(_is_namespace(tokens, index - 1))
             elif token.text == "}" and scopes:
                 scopes.pop()
-            if token.text == "[" and _text(tokens, index) == "[":
-                index = _standard_attribute(rewriting, index - 1)
+            if token.text == "[" and text_at(tokens, index) == "[":
+                index = standard_attribute(rewriting, index - 1)
             elif token.text in _HASHES:
                 raise rewriting.refuse(token, f"a lone `{token.text}` is not C++")
 
@@ -185,7 +128,7 @@ def _is_namespace(tokens: tuple[Token, ...], brace: int) -> bool:
     """Whether the brace opens a namespace or `extern "C"`."""
     at = brace - 1
     if at >= 0 and tokens[at].kind == "string":
-        return _text(tokens, at - 1) == "extern"
+        return text_at(tokens, at - 1) == "extern"
     while at >= 0 and (tokens[at].text == "::" or tokens[at].kind in ("name", "marker")):
         if tokens[at].text == "namespace":
             return True
@@ -193,95 +136,8 @@ def _is_namespace(tokens: tuple[Token, ...], brace: int) -> bool:
     return False
 
 
-def _text(tokens: tuple[Token, ...], index: int) -> str:
-    return tokens[index].text if 0 <= index < len(tokens) else ""
-
-
-def _name(rewriting: _Rewriting, index: int) -> None:
-    tokens = rewriting.source.tokens
-    token = tokens[index]
-    _no_stamp(rewriting, token)
-    if token.text in CALLS:
-        rewriting.replace(token, token, CALLS[token.text])
-        return
-    if (reason := refused_name(token.text)) is not None:
-        raise rewriting.refuse(token, f"`{token.text}` is {reason}")
-    if token.text in rewriting.host_macros:
-        raise rewriting.refuse(
-            token, f"`{token.text}` is a macro of the host, which device code does not have"
-        )
-    if token.text == "goto" and _text(tokens, index + 1) == "*":
-        raise rewriting.refuse(token, "a computed goto does not exist on a GPU; use a switch")
-    if token.text in COORDINATES and _is_declared(tokens, index):
-        raise rewriting.refuse(
-            token, f"`{token.text}` is CUDA's; a variable of the text needs another name"
-        )
-    if _LITERAL_MACRO.match(token.text) and not (
-        _text(tokens, index + 1) == "(" and tokens[index + 2].kind == "number"
-    ):
-        raise rewriting.refuse(token, f"`{token.text}` is a macro for a number's type")
-    if token.text == "namespace" and _text(tokens, index + 1) == "std":
-        raise rewriting.refuse(
-            token, "namespace std is not open to the text; use a namespace of its own"
-        )
-    if token.text == "template" and (name := _specialised(tokens, index)) is not None:
-        raise rewriting.refuse(
-            token, f"`std::{name}` is not the text's to specialise; use a class of its own"
-        )
-    if token.text in STANDARD_COPIES and [_text(tokens, index - k) for k in (1, 2)] == [
-        "::",
-        "std",
-    ]:
-        raise rewriting.refuse(token, f"`std::{token.text}` is not part of CUDA C++; use a loop")
-    if token.text == "alignas" and rewriting.pack[-1] < WIDEST_BYTES:
-        raise rewriting.refuse(token, "compilers read `alignas` in packed structures differently")
-    if token.text == "long" and "double" in (_text(tokens, index + 1), _text(tokens, index - 1)):
-        raise rewriting.refuse(token, "`long double` does not exist on a GPU; use `double`")
-
-
-def _is_declared(tokens: tuple[Token, ...], index: int) -> bool:
-    """Whether the text may declare the name at `index`, instead of reading it.
-
-    A GPU would read that variable, where the emulator reads the coordinate.
-    """
-    if _text(tokens, index + 1) == ".":
-        return False
-    before = tokens[index - 1] if index else None
-    if before is None or before.text in EXPRESSION_WORDS:
-        return False
-    if before.text == ",":
-        opened = _opening(tokens, index - 1)
-        return not (
-            opened >= 0
-            and (
-                tokens[opened].text == "("
-                or _text(tokens, opened - 1) in ("=", ",", "(", "{", "return")
-            )
-        )
-    return before.kind == "name" or before.text in (")", "]", ">", "*", "&", "&&")
-
-
-def _opening(tokens: tuple[Token, ...], index: int) -> int:
-    """The innermost bracket that is open at `index`; -1 where none is."""
-    depth = 0
-    for at in range(index, -1, -1):
-        if tokens[at].text in (")", "]", "}"):
-            depth += 1
-        elif tokens[at].text in _OPENING:
-            if depth == 0:
-                return at
-            depth -= 1
-    return -1
-
-
-def _no_stamp(rewriting: _Rewriting, token: Token) -> None:
-    for name, macro in STAMPS.items():
-        if name in token.text:
-            raise rewriting.refuse(token, f"`{macro}` has another value for NVRTC; leave it out")
-
-
-def _literal(rewriting: _Rewriting, token: Token) -> None:
-    _no_stamp(rewriting, token)
+def _literal(rewriting: Rewriting, token: Token) -> None:
+    refuse_stamp(rewriting, token)
     for name, macro in CALLS.items():
         if name in token.text:
             raise rewriting.refuse(token, f"NVRTC makes another string of `{macro}`")
@@ -294,29 +150,7 @@ def _literal(rewriting: _Rewriting, token: Token) -> None:
         raise rewriting.refuse(token, "NVRTC takes each byte of such a literal for a character")
 
 
-def _specialised(tokens: tuple[Token, ...], index: int) -> str | None:
-    """What the `template <>` at `index` specialises of namespace std, or of an alias of it."""
-    if [_text(tokens, index + k) for k in (1, 2)] != ["<", ">"]:
-        return None
-    standard = {"std"} | {
-        _text(tokens, at + 1)
-        for at in range(index)
-        if tokens[at].text == "namespace"
-        and "std" in (_text(tokens, at + 3), _text(tokens, at + 4))
-        and _text(tokens, at + 2) == "="
-    }
-    at, depth = index + 3, 0  # of template arguments
-    while at + 2 < len(tokens) and tokens[at].text not in ("{", ";", "(", "="):
-        name = tokens[at + 2].text
-        is_class = tokens[at - 1].text in ("struct", "class", "union", "::")
-        if depth == 0 and tokens[at].text in standard and (is_class or name.endswith("_v")):
-            return name
-        depth += {"<": 1, ">": -1}.get(tokens[at].text, 0)
-        at += 1
-    return None
-
-
-def _assembly(rewriting: _Rewriting, start: int) -> int:
+def _assembly(rewriting: Rewriting, start: int) -> int:
     """Translate the `asm` statement at the token `start`; the index behind it."""
     tokens = rewriting.source.tokens
     try:
@@ -333,7 +167,7 @@ def _assembly(rewriting: _Rewriting, start: int) -> int:
     for expression in assembly.expressions:
         for index in expression:
             if tokens[index].kind == "name":
-                _name(rewriting, index)
+                judge_name(rewriting, index)
             elif tokens[index].text in _HASHES:
                 raise rewriting.refuse(tokens[index], f"a lone `{tokens[index].text}` is not C++")
     rewriting.has_assembly = True
@@ -341,14 +175,14 @@ def _assembly(rewriting: _Rewriting, start: int) -> int:
     return assembly.last + 1
 
 
-def _marker(rewriting: _Rewriting, token: Token) -> None:
+def _marker(rewriting: Rewriting, token: Token) -> None:
     number, name = marker_of(token.text)
     own = number > 0 and not name.startswith('"<')
     text = f"#line {number} {name}" if own else ""
     rewriting.edits.append((token.start, token.end, text))
 
 
-def _pragma(rewriting: _Rewriting, token: Token) -> None:
+def _pragma(rewriting: Rewriting, token: Token) -> None:
     if match := HEADER_LINE.match(token.text):
         if match[1] not in rewriting.headers:
             raise rewriting.refuse(token, f"there is no header {match[1]!r}")
@@ -372,10 +206,10 @@ def _pragma(rewriting: _Rewriting, token: Token) -> None:
     _drop_pragma(rewriting, token, token, token.text)
 
 
-def _pragma_operator(rewriting: _Rewriting, start: int) -> int:
+def _pragma_operator(rewriting: Rewriting, start: int) -> int:
     """Judge `_Pragma("...")` at the token `start`; the index behind it."""
     tokens = rewriting.source.tokens
-    opening, text, closing = (_text(tokens, start + at) for at in (1, 2, 3))
+    opening, text, closing = (text_at(tokens, start + at) for at in (1, 2, 3))
     if (opening, text[:1], closing) != ("(", '"', ")"):
         raise rewriting.refuse(tokens[start], "`_Pragma` needs one plain string in brackets")
     pragma = f"#pragma {text[1:-1].strip()}"
@@ -388,7 +222,7 @@ def _words(pragma: str) -> tuple[str, str]:
     return (match[1], match[2]) if match else ("", "")
 
 
-def _drop_pragma(rewriting: _Rewriting, first: Token, last: Token, pragma: str) -> None:
+def _drop_pragma(rewriting: Rewriting, first: Token, last: Token, pragma: str) -> None:
     words = _words(pragma)
     if words[0] not in DROPPED_PRAGMAS and not (
         words[0] == "GCC" and words[1] in DROPPED_GCC_PRAGMAS
@@ -398,113 +232,3 @@ def _drop_pragma(rewriting: _Rewriting, first: Token, last: Token, pragma: str) 
             first, f"`#pragma {shown}` is not a pragma of CUDA C++; leave it out"
         )
     rewriting.replace(first, last, "")
-
-
-def _gnu_attribute(rewriting: _Rewriting, start: int) -> int:
-    """Judge `__attribute__((...))` at the token `start`; the index behind it."""
-    tokens = rewriting.source.tokens
-    end = _closing(tokens, start + 1)
-    inner = _closing(tokens, start + 2) if _text(tokens, start + 2) == "(" else -1
-    if end < 0 or inner != end - 1:
-        raise rewriting.refuse(
-            tokens[start], "the attribute has no end or no list in double brackets"
-        )
-    kept, words = False, []
-    for first, after in _listed(tokens, start + 3, inner):
-        name = tokens[first].text.strip("_")
-        if name in LAYOUT_ATTRIBUTES and start - 1 in rewriting.class_ends:
-            raise rewriting.refuse(
-                tokens[first],
-                f"NVRTC ignores the attribute `{name}` behind a class; "
-                f"write it before the name: struct __attribute__(({name})) ...",
-            )
-        if name in DEVICE_WORDS:
-            words.append(DEVICE_WORDS[name])
-        elif name in KEPT_ATTRIBUTES:
-            kept = True
-        elif name not in DROPPED_ATTRIBUTES:
-            raise rewriting.refuse(tokens[first], _attribute_reason(tokens[first].text))
-        if name in KEPT_ATTRIBUTES:
-            _arguments(rewriting, first + 1, after)
-    if words and kept:
-        raise rewriting.refuse(tokens[start], "CUDA's attributes stand in a list of their own")
-    if not kept:
-        rewriting.replace(tokens[start], tokens[end], " ".join(words))
-    return end + 1
-
-
-def _standard_attribute(rewriting: _Rewriting, start: int) -> int:
-    """Judge `[[...]]` at the token `start`; the index behind it."""
-    tokens = rewriting.source.tokens
-    end = _closing(tokens, start)
-    if end < 0:
-        raise rewriting.refuse(
-            tokens[start], "the attribute has no end or no list in double brackets"
-        )
-    first_inside, namespace = start + 2, ""
-    if _text(tokens, first_inside) == "using":
-        namespace, first_inside = _text(tokens, first_inside + 1), first_inside + 3
-    kept = False
-    for first, after in _listed(tokens, first_inside, end - 1):
-        name_at, space = first, namespace
-        if _text(tokens, first + 1) == "::":
-            name_at, space = first + 2, tokens[first].text
-        name = _text(tokens, name_at).strip("_")
-        gnu = space.strip("_") in ("gnu", "nv", "clang")
-        keeps = KEPT_ATTRIBUTES if gnu else frozenset[str]()
-        drops = DROPPED_ATTRIBUTES if gnu else DROPPED_STANDARD_ATTRIBUTES
-        if (space and not gnu) or name not in keeps | drops:
-            shown = f"{space}::{name}" if space else name
-            raise rewriting.refuse(tokens[name_at], _attribute_reason(shown))
-        if gnu and name in LAYOUT_ATTRIBUTES:
-            raise rewriting.refuse(
-                tokens[name_at],
-                f"NVRTC does not know the attribute `{space}::{name}`; "
-                f"write __attribute__(({name}))",
-            )
-        if name in keeps:
-            kept = True
-            _arguments(rewriting, name_at + 1, after)
-    if not kept:
-        rewriting.replace(tokens[start], tokens[end], "")
-    return end + 1
-
-
-def _arguments(rewriting: _Rewriting, start: int, stop: int) -> None:
-    """The names in a kept attribute's arguments are code as any other."""
-    for index in range(start, stop):
-        if rewriting.source.tokens[index].kind == "name":
-            _name(rewriting, index)
-
-
-def _attribute_reason(name: str) -> str:
-    return f"the attribute `{name}` is none that CUDA C++ needs; leave it out"
-
-
-def _closing(tokens: tuple[Token, ...], start: int) -> int:
-    """The index of the bracket that closes the one at `start`; -1 without one."""
-    pairs = {"(": ")", "[": "]", "{": "}"}
-    stack: list[str] = []
-    for index in range(start, len(tokens)):
-        text = tokens[index].text if tokens[index].kind == "punctuator" else ""
-        if text in pairs:
-            stack.append(pairs[text])
-        elif stack and text == stack[-1]:
-            stack.pop()
-        elif text in (")", "]", "}"):
-            return -1
-        if not stack:
-            return index if index > start else -1
-    return -1
-
-
-def _listed(tokens: tuple[Token, ...], start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """The first token of each part of a list with commas, and the index behind the part."""
-    index = start
-    while index < stop:
-        first = index
-        while index < stop and _text(tokens, index) != ",":
-            index = _closing(tokens, index) + 1 if _text(tokens, index) in _OPENING else index + 1
-        if index > first:
-            yield first, index
-        index += 1

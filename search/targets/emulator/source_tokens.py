@@ -39,7 +39,7 @@ _MARKER = re.compile(r'#(?:line)? ([0-9]+) ("(?:[^"\\\n]|\\.)*")')
 @dataclass(frozen=True, slots=True)
 class Token:
     kind: str  # marker | pragma | string | character | number | name | punctuator
-    text: str  # a digraph is spelled as what it stands for
+    text: str  # a digraph is replaced by its usual spelling
     start: int  # in the text
     end: int
 
@@ -56,7 +56,7 @@ class Place:
 
 
 class PreprocessedText:
-    """What a preprocessor wrote: tokens, line markers and pragmas, and no other directive."""
+    """A preprocessor's output: tokens, line markers and pragmas, and no other directives."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -74,7 +74,7 @@ class PreprocessedText:
         self._starts = tuple(marker.start for marker in self._markers)
 
     def place_of_name(self, name: str) -> Place:
-        """Where the name occurs first; the text's first line where it does not."""
+        """The first place of the name; the text's first line if it does not occur."""
         uses = (token.start for token in self.tokens if token.text == name)
         return self.place(next(uses, 0))
 
@@ -142,7 +142,7 @@ def line_directive(text: str) -> tuple[int, str] | None:
         elif kind == "open" and re.search(r'/[*/]|R"', match[0]):
             why = "an open quote would hide where a comment begins; close it"
         elif is_directive and (match[0] == "line" or kind == "number"):
-            why = "`#line` would hide where code stands; leave it out"
+            why = "`#line` would hide the place of the code; leave it out"
         if why:
             return _line_of(match.start(), joined, splices), why
         is_directive = at_line_start and kind == "hash"

@@ -41,7 +41,7 @@ from greenfast.search.targets.emulator.far_buffers import whole_outputs
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.targets.emulator.model import BAND
 from greenfast.search.targets.emulator.problem_run import emulated_run, no_room
-from greenfast.search.targets.emulator.source_text import Refused
+from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.text import one_line, shortened
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import LineCost, SafetyFinding, Timing
@@ -76,7 +76,7 @@ class Program:
 
 
 class CannotCompile(Fault):
-    """The emulator's compiler refuses a text; `log` is what it says."""
+    """The emulator's compiler refuses a text; `log` holds its messages."""
 
     code = "emulator_unsupported"
 

@@ -37,7 +37,7 @@ def code_digest(cubin: bytes) -> str:
 
 
 def section(elf: bytes, name: str) -> bytes:
-    """A section of a 64-bit little-endian ELF file; empty when there is none of that name."""
+    """A section of a 64-bit little-endian ELF file; empty if none has that name."""
     (headers_at,) = struct.unpack_from("<Q", elf, 0x28)
     count, names = struct.unpack_from("<HH", elf, 0x3C)
     headers = [
