@@ -66,6 +66,7 @@ def verify(home, content: bytes, *options, **environment):
 
 
 def test_a_bundle_agrees_on_new_seeds_without_a_database(home, bundle):
+    (home.data / "greenfast.sqlite3").unlink()
     ended = verify(home, zip_bytes(bundle), "--json")
     assert ended.code == 0, ended.err
     assert ended.json["finding"] == "agrees" and {
