@@ -288,13 +288,21 @@ class Children:
     """Up to `count` children of one module, each started when it is first needed.
 
     Safe for several threads. A start takes some hundred milliseconds, so children stay; they end
-    with this process, whose end closes their pipes.
+    with this process, whose end closes their pipes. Another one is started only after a wait of
+    `patience_s` for one that runs: where most calls are shorter than a start, few are needed.
     """
 
     def __init__(
-        self, count: int, module: str, limits: Limits, arguments: Sequence[str] = ()
+        self,
+        count: int,
+        module: str,
+        limits: Limits,
+        arguments: Sequence[str] = (),
+        *,
+        patience_s: float = 0.0,
     ) -> None:
         self.count = count
+        self._patience_s = patience_s
         self._module, self._limits, self._arguments = module, limits, arguments
         self._changed = threading.Condition()
         self._idle: list[Child] = []  # the one used last at the end
@@ -343,6 +351,8 @@ class Children:
 
     def _take(self, key: Hashable) -> Child:
         with self._changed:
+            if self._patience_s:
+                self._changed.wait_for(self._is_none_awaited, self._patience_s)
             while not self._idle and len(self._busy) + self._starting >= self.count:
                 self._changed.wait()
             child = self._chosen(key)
@@ -363,6 +373,10 @@ class Children:
             self._busy.add(child)
             self._seen[child] = {key}
         return child
+
+    def _is_none_awaited(self) -> bool:
+        """Whether a child is idle, or none is at work that could soon be."""
+        return bool(self._idle) or not (self._busy or self._starting)
 
     def _chosen(self, key: Hashable) -> Child | None:
         """An idle child that runs, taken from the list; None if one must be started."""

@@ -46,8 +46,8 @@ from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import History
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Runner, Target
-from greenfast.search.targets.cuda.conversation import UNASKED
 from greenfast.search.targets.cuda.several import SeveralGpus
+from greenfast.search.targets.cuda.spans import UNASKED
 from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import Trial, performance_of

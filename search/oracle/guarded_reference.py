@@ -25,10 +25,11 @@ from greenfast.search.oracle.reference_children import (
     ReferenceChildren,
     Work,
 )
-from greenfast.search.shipped import KERNEL_TEMPLATES
+from greenfast.search.shipped import ALBUM, KERNEL_TEMPLATES
 
 DEADLINE_VARIABLE = "GREENFAST_REFERENCE_DEADLINE_S"
 CHILDREN = 2  # as many as may compute in Python at once: search/compute_turns.py
+PATIENCE_S = 1.0  # most references of a search take less than the start of a second child
 # A reference that imports this runs a kernel on the emulator, whose runs have their own deadline.
 RUNS_A_KERNEL = "greenfast.search.diagnose.plain_reference"
 
@@ -37,7 +38,7 @@ class GuardedReferences:
     """Computes references in children with a deadline and a limit of memory."""
 
     def __init__(self, deadline_s: float) -> None:
-        self._children = ReferenceChildren(CHILDREN)
+        self._children = ReferenceChildren(CHILDREN, patience_s=PATIENCE_S)
         self._deadline_s = deadline_s
         self._loaded: set[str] = set()  # texts that a child has loaded
         self._lock = threading.Lock()
@@ -126,8 +127,9 @@ def _memory() -> str:
 
 def _is_shipped(kernel: KernelSpec) -> bool:
     """Whether greenfast brings this text; also where a stored search has frozen it."""
-    try:
-        shipped = (KERNEL_TEMPLATES / kernel.folder.name / "reference.py").read_text("utf-8")
-    except OSError:
-        return False
-    return shipped == kernel.reference_text
+    for folder in (KERNEL_TEMPLATES, ALBUM):
+        with suppress(OSError):
+            path = folder / kernel.folder.name / "reference.py"
+            if path.read_text("utf-8") == kernel.reference_text:
+                return True
+    return False

@@ -69,11 +69,17 @@ def described_case(case: Case) -> dict[str, Any]:
 
 
 class ReferenceChildren:
-    """`count` children, each started when it is first needed. They end with this process."""
+    """`count` children, each started when it is first needed. They end with this process.
 
-    def __init__(self, count: int) -> None:
+    `patience_s` is that of `Children`.
+    """
+
+    def __init__(self, count: int, *, patience_s: float = 0.0) -> None:
         self.pool = Children(
-            count, "greenfast.search.oracle.reference_child", Limits(memory_bytes=MEMORY_BYTES)
+            count,
+            "greenfast.search.oracle.reference_child",
+            Limits(memory_bytes=MEMORY_BYTES),
+            patience_s=patience_s,
         )
         self._folder: Path | None = None
         self._lock = threading.Lock()

@@ -18,6 +18,7 @@ from greenfast.search.cpu_time import Deadline, beside_others
 from greenfast.search.errors import Fault
 
 MOST_CHILDREN = 4
+PATIENCE_S = 0.5  # for a child that runs, before another one is started
 LOG_BYTES = 64 * 1024  # of stderr, the only file that a child may write
 # The child ends a text after three seconds by itself, unless a single operation takes longer.
 DEADLINE_S = 6.0
@@ -40,7 +41,10 @@ class Renderers:
 
     def __init__(self, count: int) -> None:
         self.pool = Children(
-            count, "greenfast.search.rendering.child", Limits(file_bytes=LOG_BYTES)
+            count,
+            "greenfast.search.rendering.child",
+            Limits(file_bytes=LOG_BYTES),
+            patience_s=PATIENCE_S,
         )
 
     def rendered(self, text: str, values: Mapping[str, Any]) -> Rendered | TextFailed:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 
 import pytest
 import store_values as values
+from new_database import place_database
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
@@ -16,15 +16,6 @@ from greenfast.search.verdict import Reason, Stage
 
 SQLITE_FILE = "store.sqlite"
 POSTGRES = os.environ.get("GREENFAST_TEST_POSTGRES", "")
-
-
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory):
-    """A migrated SQLite file without rows: copying it is cheaper than migrating each test's own."""
-    path = tmp_path_factory.mktemp("database") / "empty.sqlite"
-    Store.open(f"sqlite:///{path}").close()
-    assert [file.name for file in path.parent.iterdir()] == [path.name], "a log was left behind"
-    return path
 
 
 @pytest.fixture(params=["sqlite", "postgresql"] if POSTGRES else ["sqlite"])
@@ -48,9 +39,9 @@ def new_url(request, tmp_path):
 
 
 @pytest.fixture
-def url(new_url, tmp_path, empty_database):
+def url(new_url, tmp_path):
     if new_url.startswith("sqlite:"):
-        shutil.copyfile(empty_database, tmp_path / SQLITE_FILE)
+        place_database(tmp_path / SQLITE_FILE)
     return new_url
 
 

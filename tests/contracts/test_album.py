@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Green, Rejected, Verdict
 
 ENTRIES = entries()
+ALBUM = Path(__file__).parents[1] / "kernels"
 IMPATIENCE_S = 1.0
 LONG_LEASE_S = 1e6
 AHEAD = 2  # entries worked on while one is looked at
@@ -127,7 +129,8 @@ SENTENCES_OF_THEIR_OWN = {
 
 def facts_of(entry: Entry) -> set[tuple[str, str]]:
     names = {
-        "kernel": (entry.kernel,),
+        # Twins of a kernel that greenfast ships have tests of their own.
+        "kernel": (entry.kernel,) if (ALBUM / entry.kernel).is_dir() else (),
         "stage": (entry.stage,),
         "reason": entry.reasons,
         "finds": entry.finds,

@@ -151,7 +151,7 @@ def test_some_preset_fits_each_compile_time_binding(kernel, template, on):
 @pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
 def test_random_points_render_to_sources_of_their_own(kernel, template):
     compiled = kernel.workloads[0].compile_time(kernel)
-    points = random.Random(1).sample(_space(template, compiled, "h200").points, 30)
+    points = random.Random(1).sample(_space(template, compiled, "h200").points, 10)
     texts = set()
     for point in points:
         source = _render(
@@ -163,7 +163,7 @@ def test_random_points_render_to_sources_of_their_own(kernel, template):
         assert isinstance(source, RenderedSource), source
         texts.add(source.digest)
     # A few spellings may coincide; more would mean a parameter without effect.
-    assert len(texts) >= 27
+    assert len(texts) >= 9
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=_name)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from new_database import FILE, place_database
 from warm_command import WarmCommand
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +50,7 @@ class Home:
 
     def __init__(self, folder: Path, cache: Path) -> None:
         self.data = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        place_database(folder / FILE)
         (folder / "cache").symlink_to(cache)
         self.environment = {
             **{

@@ -198,6 +198,7 @@ def test_a_data_folder_that_cannot_be_one_is_refused(here, capsys, monkeypatch, 
 
 def test_a_database_of_another_program_is_refused_and_left_as_it_was(here, capsys):
     path = here.data / "greenfast.sqlite3"
+    path.unlink()
     with sqlite3.connect(path) as other:
         other.execute("CREATE TABLE recipes (name TEXT)")
     before = path.read_bytes()

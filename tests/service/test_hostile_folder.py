@@ -62,15 +62,20 @@ def hostile(tmp_path, artifacts):
 
 
 @pytest.mark.slow
-def test_commands_and_their_children_import_nothing_of_the_folder(hostile):
+def test_commands_import_nothing_of_the_folder(hostile):
     doctor = hostile.run("doctor")
     assert doctor.code == 0 and "a working Python" not in doctor.out, doctor.out + doctor.err
     assert "axpy" in hostile.run("templates").out
+    assert not hostile.imported
+
+
+def test_a_command_and_its_children_import_nothing_of_the_folder(hostile):
     trial = hostile.run("trial", "axpy", "--template", "right", "--workload", "line", "--json")
     assert trial.code == 0 and trial.json["verdict"] == "green", trial.out + trial.err
     assert not hostile.imported
 
 
+@pytest.mark.slow
 def test_a_service_and_its_workers_import_nothing_of_the_folder(hostile):
     _, url = hostile.serve("--workers", "1")
     with Client(url) as client:

@@ -12,6 +12,7 @@ import sys
 from contextlib import closing, redirect_stderr, redirect_stdout
 
 import pytest
+from new_database import place_database
 
 from greenfast.app.cli.main import run
 from greenfast.app.views import ledger_exchange
@@ -69,6 +70,7 @@ def ledger(*records):
 
 @pytest.fixture
 def store(tmp_path):
+    place_database(tmp_path / "mine.sqlite3")
     with closing(Store.open(f"sqlite:///{tmp_path / 'mine.sqlite3'}")) as opened:
         yield opened
 

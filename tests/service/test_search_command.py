@@ -112,6 +112,7 @@ def test_the_second_ctrl_c_does_not_wait_and_the_candidate_in_flight_is_tried_ag
     assert set(numbers(home, search_id)) == set(range(2))
 
 
+@pytest.mark.slow
 def test_a_search_that_ended_is_not_resumed_and_a_paused_one_is_cancelled(home):
     done = home.run("search", "axpy", "--template", "right", "--trials", "1", "--json").json["id"]
     again = home.run("search", "--resume", done, "--json")

@@ -22,7 +22,7 @@ from greenfast.search.children import serve_requests
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
 from greenfast.search.oracle.reference_module import reference_module
 from greenfast.search.targets.cuda.arena import problems_of
-from greenfast.search.targets.cuda.conversation import UNASKED
+from greenfast.search.targets.cuda.spans import UNASKED
 
 FILE = "standin_attention.json"
 BASELINE_US = 32.0

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from greenfast.search.children import serve_requests
-from greenfast.search.targets.cuda.conversation import UNASKED
+from greenfast.search.targets.cuda.spans import UNASKED
 
 NOTES = Path(os.environ["TMPDIR"]) / "notes"
 

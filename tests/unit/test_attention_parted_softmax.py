@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from changed_subjects import changed_subject
+from slow_cases import quick_first
 
 from greenfast.search.diagnose.probes import probe_candidate
 from greenfast.search.gates import GateLimits
@@ -35,7 +36,7 @@ def subject(catalogue, emulator):
     return lambda part, **more: made({**ORDERED, "ordered_part": part, **more}, compiled=COMPILED)
 
 
-@pytest.mark.parametrize(("part", "lazy"), [("half", True), ("maxima", False)])
+@pytest.mark.parametrize(("part", "lazy"), quick_first([("half", True), ("maxima", False)], 1))
 def test_results_are_those_of_the_whole_softmax_before_the_wait(subject, part, lazy):
     parted = subject(part, lazy_rescale=lazy)
     assert differing_outputs(subject("all", lazy_rescale=lazy), parted) == ()
@@ -51,6 +52,7 @@ def test_half_of_the_exponentials_is_on_each_side_of_the_wait(subject):
     assert loop.index(WAIT) < loop.index("scale_log2, 0, 2);") and FIRST not in loop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["half", "maxima"])
 def test_every_stage_can_be_probed(subject, catalogue, emulator, toolchain, part):
     made = subject(part)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from slow_cases import quick_every, quick_first
+from slow_cases import quick_first
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -164,7 +164,7 @@ def _environment(folder: Path, *installed: Stub) -> Path:
     return folder / "bin" / "python"
 
 
-@pytest.fixture(scope="module", params=quick_every(TORCH, 2))
+@pytest.fixture(scope="module", params=quick_first(TORCH, 1))
 def beside(request, tmp_path_factory) -> tuple[Path, dict[str, str]]:
     """An environment with PyTorch, and what is installed there."""
     pinned = TORCH[request.param]

@@ -8,9 +8,12 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from greenfast.search.children import Child, ChildDied, Limits
+import pytest
+
+from greenfast.search.children import Child, ChildDied, Children, Limits
 from greenfast.search.cpu_time import process_s
 
 CHILD = """
@@ -108,3 +111,27 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except OSError:
         return False
+
+
+TALKER = """
+import os, sys, time
+from greenfast.search.children import serve_requests
+def answer(request):
+    time.sleep(request["seconds"])
+    return {"pid": os.getpid()}
+serve_requests(answer, int(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(("patience_s", "work_s", "count"), [(60.0, 0.0, 1), (0.05, 3.0, 2)])
+def test_a_patient_pool_starts_another_child_only_for_long_work(
+    tmp_path, monkeypatch, patience_s, work_s, count
+):
+    (tmp_path / "talking_child.py").write_text(TALKER)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(sys.path)}")
+    children = Children(2, "talking_child", Limits(), patience_s=patience_s)
+    request = {"seconds": work_s}
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(children.call, [request] * 2, [60.0] * 2))
+    children.close()
+    assert len({answer["pid"] for answer in answers}) == count

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from emulator_harness import prepared
+from slow_cases import quick_first
 from test_compiler_confinement import _allowing, _kept
 
 from greenfast.search.cpu_time import Deadline
@@ -62,7 +63,7 @@ def emulator(artifacts):
     "bomb",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in BOMBS],
 )
-@pytest.mark.parametrize("is_examined", [False, True])
+@pytest.mark.parametrize("is_examined", quick_first([True, False], 1))
 def test_a_bomb_ends_as_a_reason_and_leaves_nothing(emulator, bomb, is_examined):
     before = _kept(emulator)
     text, reasons = BOMBS[bomb]

@@ -13,6 +13,7 @@ import store_values as values
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from new_database import place_database
 from sqlalchemy import create_engine
 
 from greenfast.db import dialects, migrate
@@ -33,6 +34,7 @@ def url(path: Path) -> str:
 
 
 def make(path: Path) -> None:
+    place_database(path)
     store = Store.open(url(path))
     store.submit(values.plan())
     store.close()
@@ -73,7 +75,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_new_database_is_made_with_its_folder_durable_and_in_wal_mode(path):
-    make(path)
+    Store.open(url(path)).close()
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert connection.execute("PRAGMA application_id").fetchone() == (dialects.APPLICATION_ID,)
@@ -349,7 +351,7 @@ def test_a_large_database_is_opened_without_reading_all_of_it(path, monkeypatch)
 
 
 def test_creating_a_database_leaves_no_other_file(path):
-    make(path)
+    Store.open(url(path)).close()
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from emulator_harness import Kernel, prepared, values
+from slow_cases import quick_first
 
 TEXT = """
 constexpr int wide = 512;
@@ -43,7 +44,7 @@ extern "C" __global__ void k(unsigned* y, int n) {
         ("", "extern __shared__ __align__(wide) unsigned char tile[];", 128),
     ],
 )
-@pytest.mark.parametrize("smem", [64, 4096])
+@pytest.mark.parametrize("smem", quick_first([4096, 64], 1))
 def test_dynamic_shared_memory_begins_at_its_alignment(artifacts, outside, inside, offset, smem):
     kernel = Kernel(prepared(artifacts), TEXT % (outside, inside), flavour="checked")
     result = kernel({}, {"y": np.zeros(2, np.uint32)}, 3, block=1, smem=smem, check=True)

@@ -50,7 +50,7 @@ def result_of(kernel, mode):
     [
         (1, {"// of ended blocks"}),
         (2, {"// another's store", "// the spinning thread's store"}),
-        (3, {"// update", "// plain read"}),
+        pytest.param(3, {"// update", "// plain read"}, marks=pytest.mark.slow),
         (4, {"// read of a store", "if (mode == 4 && t == 1)"}),
     ],
 )

@@ -111,6 +111,7 @@ def test_a_store_that_still_reads_its_place_is_seen_at_the_blocks_next_tile(subj
     assert result.outcome is Outcome.FAILED and "_on_1_multiprocessor" in result.sentence
 
 
+@pytest.mark.slow
 def test_lanes_that_meet_nowhere_in_a_tile_are_seen_at_the_blocks_next_tile(subject):
     """Rows that see no key have no product: a lane freed Q while others still waited for it."""
     compiled = (("D", 64), ("dtype", "bf16"), ("mask", "causal_bottom_right"))
@@ -177,6 +178,7 @@ def test_a_block_that_keeps_its_first_tiles_batch_is_wrong_at_the_next_batch(sub
     assert result.outcome is Outcome.FAILED and "one_key_on_1_multiprocessor" in result.sentence
 
 
+@pytest.mark.slow
 def test_q_of_the_next_batch_that_comes_before_this_one_is_read_is_a_race(subject):
     """Two places for Q, whose third tile overwrites the first when nobody waits for its readers."""
     wait = "    gf::mbarrier_wait(&shared.barriers->q_empty[loads.q.slot], loads.q.parity ^ 1);\n"

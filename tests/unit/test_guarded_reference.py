@@ -99,9 +99,10 @@ def test_results_that_break_the_contract_are_described_as_ever(guard, authored, 
     assert error.value.code == "reference_failed" and "case" in str(error.value)
 
 
-def test_only_an_authors_reference_takes_a_child(guard, authored, catalogue):
+def test_only_an_authors_reference_takes_a_child(guard, authored, catalogue, album):
     assert guard.watches(authored("pass"))
     assert not guard.watches(catalogue.kernel("rmsnorm"))
+    assert not guard.watches(album.kernel("axpy"))
     assert not guard.watches(authored(f"import {guarded_reference.RUNS_A_KERNEL}"))
 
 

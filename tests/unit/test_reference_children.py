@@ -65,10 +65,10 @@ def same(computed_data, other):
 @pytest.mark.parametrize(
     ("name", "workload"),
     [
-        ("attention", "mission_bf16"),
+        pytest.param("attention", "mission_bf16", marks=pytest.mark.slow),
         ("attention", "mission_causal"),
         ("attention_fp8", None),
-        ("rmsnorm", None),
+        pytest.param("rmsnorm", None, marks=pytest.mark.slow),
     ],
 )
 def test_a_child_gives_what_is_computed_here(catalogue, children, here, name, workload):

@@ -77,6 +77,7 @@ def recorded(tmp_path):
         return []
 
 
+@pytest.mark.slow
 def test_a_search_on_two_gpus_that_is_killed_goes_on_with_nothing_lost_or_doubled(
     command, tmp_path
 ):

@@ -6,11 +6,14 @@ import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from greenfast.search.errors import UsageError
-from greenfast.search.targets.base import Target
 from greenfast.search.targets.cuda.driver import device_of, gpu_count, start_code, why_not
 from greenfast.search.targets.gpu_names import numbers_of, require_one_model
+
+if TYPE_CHECKING:  # the children of a GPU, which need a part of this package, import it sooner
+    from greenfast.search.targets.base import Target
 
 __all__ = ["gpu_count", "open_device"]
 

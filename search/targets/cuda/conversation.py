@@ -22,7 +22,6 @@ from greenfast.search.targets.cuda.measuring_child import MeasuringChild
 AT_ONCE = 3  # requests that the child has: it works on the first
 STRETCH_S = 2.0  # of requests without a pause; then other workers of the database may have the GPU
 SHORT_STRETCH_S = 0.2  # where another process of the machine waits
-UNASKED = "unasked"  # among a reply's activities: the child had no request before this one
 
 Turn = Callable[[], AbstractContextManager[None]]
 Spent = Callable[[str, float], None]  # of a kind of request, seconds

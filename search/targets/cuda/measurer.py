@@ -32,12 +32,12 @@ from greenfast.search.targets.cuda.arena import (
     outputs,
     problems_of,
 )
-from greenfast.search.targets.cuda.conversation import UNASKED
 from greenfast.search.targets.cuda.device_memory import Head, Heads, Landing, Span, start
 from greenfast.search.targets.cuda.large_reference import computed
 from greenfast.search.targets.cuda.launches import Hung, Loaded, Stopwatch, wait
 from greenfast.search.targets.cuda.nvml import Health
 from greenfast.search.targets.cuda.repeated import Repetition, fit, own_count
+from greenfast.search.targets.cuda.spans import UNASKED
 from greenfast.search.text import one_line, shortened
 from greenfast.search.timing import alone, race, ring_sets
 

@@ -1,0 +1,5 @@
+"""Names of what a reply's seconds were spent on, for both sides of a GPU's pipes."""
+
+from __future__ import annotations
+
+UNASKED = "unasked"  # the child had no request before this one
