@@ -79,7 +79,7 @@ class Nothing:
 
 
 def layouts(a: Any, b: Any, c: Any) -> tuple[Any, ...]:
-    """The properties of three tensors, apart from their memory; () for nested and compressed ones."""
+    """Properties of three tensors, apart from their memory; () for nested and compressed ones."""
     try:
         return (
             a.shape, b.shape, c.shape, a.stride(), b.stride(), c.stride(),
