@@ -30,10 +30,11 @@ from bench.command_line import add_save, script_parser
 from bench.environment import publish
 from bench.results import ROOT, Row
 from greenfast.search.targets.cuda import conversation
-from greenfast.search.targets.cuda.conversation import UNASKED, Conversation
+from greenfast.search.targets.cuda.conversation import Conversation
 from greenfast.search.targets.cuda.lock import GpuLock
 from greenfast.search.targets.cuda.measuring_child import MeasuringChild
 from greenfast.search.targets.cuda.quarantine import Quarantine
+from greenfast.search.targets.cuda.spans import UNASKED
 
 THREADS = 16  # for each GPU
 PASSES_WITHOUT_A_CLOCK = 200

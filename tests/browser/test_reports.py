@@ -97,7 +97,7 @@ def test_a_failed_search_says_so_with_its_faults_apart_from_what_was_rejected(le
     report, text = report_of(ledger, "failed")
     assert report.state.startswith("The search failed after 6 of 40 trials: 5 faults in a row")
     assert report.faulted == {"toolchain_mixed": 5} and report.by_reason == {}
-    assert "5 trials ended in a fault that says nothing of the candidate" in text
+    assert "5 trials ended in a fault, which is no evidence about the candidate" in text
     assert any("--resume" in step for step in report.next_steps)
 
 

@@ -84,7 +84,7 @@ REFUSED = {
     "an unknown source": (("source", "0123456789abcdef"), "unknown_source", ""),
     "an unknown option": (("targets", "--jsn"), "bad_command_line", "--jsn"),
     "an unknown command": (("serch",), "bad_command_line", "serch"),
-    "a missing option": (("trial", "axpy"), "bad_command_line", "--template"),
+    "a missing option": (("probe", "axpy"), "bad_command_line", "--template"),
     "a number that is none": (
         ("search", "axpy", "--trials", "many"),
         "bad_command_line",

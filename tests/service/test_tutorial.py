@@ -90,7 +90,8 @@ def test_what_is_new_equals_what_new_writes(home):
     path.write_text(path.read_text().replace('"c": summed', '"d": summed'))
     ended = home.run("search", "mine", "--trials", "2", **environment)
     assert ended.code == 2, ended.err
-    assert "mine/reference.py: case" in ended.err and "reference returns no c" in ended.err
+    assert "case one_element" in ended.err and "reference returns no c" in ended.err
+    assert "mine/reference.py:" in ended.err
     assert "fault" not in ended.err
     listed = home.run("searches", "--json", **environment).json
     rows = listed["items"] if isinstance(listed, dict) else listed

@@ -34,7 +34,8 @@ def library() -> str:
 
 @pytest.fixture(scope="module")
 def results(artifacts):
-    kernel = Kernel(prepared(artifacts), library(), flavour="checked")
+    # Unexamined: what hides an algorithm of std behind an alias is refused before it is compiled.
+    kernel = Kernel(prepared(artifacts), library(), flavour="checked", is_examined=False)
     job = kernel.job({}, {}, grid=1, block=THREADS, check=True)
     zeros = (Buffer("c", "output", raw(np.zeros(THREADS, np.float32)), "zero"),)
     jobs = []

@@ -78,7 +78,7 @@ def test_a_broken_folder_is_refused_only_where_it_is_named(folder, capsys):
     (write(folder / "kernels", "aaa") / "kernel.toml").write_text('name = "aaa"\ntitle =\n')
     catalogue = Catalogue.from_environment()
     assert catalogue.kernel("rmsnorm").name == "rmsnorm"
-    with pytest.raises(GreenfastError, match=r"aaa/kernel\.toml: .*line 2"):
+    with pytest.raises(GreenfastError, match=r"aaa/kernel\.toml:2: not valid TOML"):
         catalogue.kernel("aaa")
     assert main.run(("templates", "--json")) == 0
     assert "left out: aaa/kernel.toml" in capsys.readouterr().err
