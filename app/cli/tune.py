@@ -219,7 +219,7 @@ def show_dispatch(dispatch: DispatchTable) -> None:
         rows: list[tuple[Any, ...]] = [
             (" and ".join(map(str, rule.when)) or "otherwise", rule.use) for rule in group.rules
         ]
-        rows.append(("outside of the tuned sizes", group.outside))
+        rows.append(("outside of the tuned sizes", f"PyTorch's operation, else {group.outside}"))
         out.print(table(("sizes", "kernel"), rows, title=values))
         out.print(_workloads_table(group, dispatch.time_kind))
         if group.regret is not None:
