@@ -94,7 +94,7 @@ def assemble(
     *,
     arch_specific: bool = False,
 ) -> RenderedSource:
-    """The source of a text with the origin of each line.
+    """The source of a text with the origin of each line. Without `include_dirs` all includes stay.
 
     Raises SpecError for a `gf/` header that does not exist.
     """
@@ -160,7 +160,7 @@ def _flatten(
                 "under a condition before; include it once, outside of conditions",
                 code="conditional_header",
             )
-        if not include.is_ours:
+        if not include.is_ours or not include_dirs:
             yield text, line
             continue
         path = next((folder / name for folder in include_dirs if (folder / name).is_file()), None)

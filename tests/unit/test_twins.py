@@ -18,7 +18,12 @@ import pytest
 from greenfast.app.cli.main import run
 
 TWINS = Path(__file__).resolve().parents[1] / "twins"
-IN_EVERY_RUN = ("tensor_copy_right", "tensor_copy_no_proxy_fence", "restricted_and_written")
+IN_EVERY_RUN = (
+    "tensor_copy_right",
+    "tensor_copy_no_proxy_fence",
+    "named_barriers_right",
+    "restricted_and_written",
+)
 CHECK, FINDS, MARK = "// check ", "// finds ", "// <<"
 
 
