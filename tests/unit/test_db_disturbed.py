@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import store_values as values
+from stored_search import make, url
 
 from greenfast.db.store import Store
 from greenfast.db.timeouts import Timeouts
@@ -23,16 +24,6 @@ IMPATIENT = Timeouts(busy_s=0.2)
 @pytest.fixture
 def path(tmp_path) -> Path:
     return tmp_path / "data" / "store.sqlite"
-
-
-def url(path: Path) -> str:
-    return f"sqlite:///{path}"
-
-
-def make(path: Path) -> None:
-    store = Store.open(url(path))
-    store.submit(values.plan())
-    store.close()
 
 
 def test_a_locked_database_is_a_fault_that_says_so(path):

@@ -13,8 +13,8 @@ import store_values as values
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from new_database import place_database
 from sqlalchemy import create_engine
+from stored_search import make, url
 
 from greenfast.db import dialects, migrate
 from greenfast.db.models import REVISION, Base
@@ -27,17 +27,6 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def path(tmp_path) -> Path:
     return tmp_path / "data" / "store.sqlite"
-
-
-def url(path: Path) -> str:
-    return f"sqlite:///{path}"
-
-
-def make(path: Path) -> None:
-    place_database(path)
-    store = Store.open(url(path))
-    store.submit(values.plan())
-    store.close()
 
 
 def older(path: Path) -> None:
