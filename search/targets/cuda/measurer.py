@@ -14,7 +14,6 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -48,7 +47,6 @@ MODULES_KEPT = 32  # a module waits for the repetition of its launches while oth
 WARM_UP_S = 0.03  # clocks need some milliseconds of work to rise
 SHORT_WARM_UP_S = 0.003  # where they have not fallen since the last timing
 IDLE_S = 0.3
-LOOKERS = 4  # threads that look for damage while the GPU waits
 PLACES = 8192  # of 256 bytes: within 2 MiB
 LONGEST_ERROR = 300  # characters
 ERRORS = (
@@ -66,7 +64,6 @@ class Measurer:
         cupy.cuda.Device(number).use()
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.span, self.heads, self.landing = Span(), Heads(), Landing()
-        self.lookers = ThreadPoolExecutor(LOOKERS)  # memory is compared without Python's lock
         self.modules: OrderedDict[str, cupy.RawModule] = OrderedDict()
         self.idle_since = 0.0  # end of the last timing: clocks fall when nothing runs
         self.replied_s: float | None = None  # when the last reply was ready
@@ -140,13 +137,14 @@ class Measurer:
                 after[end - arena.total_bytes : end]
                 for end, arena in zip(ends, arenas, strict=True)
             ]
-            damages = self.lookers.map(
-                damage, problems, arenas, [head.host for head in heads], parts
-            )
+            damages = [
+                damage(problem, arena, head.host, part)
+                for problem, arena, head, part in zip(problems, arenas, heads, parts, strict=True)
+            ]
             for problem, arena, part in zip(problems, arenas, parts, strict=True):
                 for image in outputs(problem, arena, part):
                     file.write(image.data)
-            return {"damage": list(damages)}
+        return {"damage": damages}
 
     def do_reference(self, request: dict[str, Any]) -> dict[str, Any]:
         """Compute a large reference and write its float64 fields to the file `outputs`."""
