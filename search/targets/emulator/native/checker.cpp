@@ -439,6 +439,17 @@ void Checker::undefined_shuffle(const Fiber& fiber, int source) {
     findings().add(finding);
 }
 
+// Of global memory, watched_access reports it.
+void Checker::atomic_reads(const void* address, unsigned bytes, Action action, const void* site) {
+    if (!dynamic_.contains(address, bytes) && !static_.contains(address, bytes)) return;
+    const std::size_t offset = shared_offset(address);
+    const unsigned used = ((1u << std::min(bytes, 4u)) - 1u) << offset % 4;
+    access_bytes_ = bytes;
+    for (std::size_t word = offset / 4; word * 4 < offset + bytes; word++)
+        if (const unsigned never = used & ~unsigned(shadow_.state(word)); never && !(shadow_.state(word) & never << 4))
+            not_ready(word, used, {**running_, action, site});
+}
+
 void Checker::before_atomic(const void* address, bool block_wide) {
     settle();
     releases(address, block_wide);

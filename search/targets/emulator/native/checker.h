@@ -99,6 +99,8 @@ public:
     void leaves_relaxed(const void* address, unsigned thread, const std::vector<Clocks::Row>& by_rank);
     // `swapped`: the word of a compare-and-swap; null: another atomic, or the thread's end.
     void atomic_follows(const void* swapped) { atomic_follows(swapped, block_thread()); }
+    // Before an atomic whose result depends on what its word held.
+    void atomic_reads(const void* address, unsigned bytes, Action action, const void* site);
     void before_atomic(const void* address, bool block_wide);
     void after_atomic(const void* address, bool block_wide, bool changed = false);
     // Before a volatile store, whose own access is judged only behind it.
