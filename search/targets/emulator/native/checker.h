@@ -346,7 +346,8 @@ private:
     std::vector<Fence> fences_, init_fences_;
     std::unordered_map<const void*, Clocks::Row> released_;  // inside the block, by atomic's address
     std::unordered_map<const void*, Clocks::Row> read_at_;   // of these, when each thread's load saw it
-    std::vector<Clocks::Row> observed_;  // of these, by thread: what its atomics saw since its last fence
+    std::vector<Clocks::Row> observed_;  // of these, by thread: what its atomics saw since the block last met
+    std::vector<Clocks::Time> observed_at_;  // and when they last did
     const void* access_address_ = nullptr;                   // of the access under way
     unsigned access_bytes_ = 0;
     Suspect suspect_;
