@@ -82,6 +82,7 @@ def job_lines(
 def _launch_lines(module: Module, run: Run, launch: Launch) -> Iterator[str]:
     sizes = (*launch.grid, *launch.block, launch.smem_dynamic_bytes, *_cluster(module, launch))
     yield f"launch {launch.entry} {' '.join(map(str, sizes))}"
+    yield f"resident {launch.resident_blocks}"
     if launch.sample:
         yield f"sample {' '.join(map(str, _sample(module, launch)))}"
     if launch.arguments is not None:

@@ -21,6 +21,7 @@ class Launch:
     cluster: Index3 = (1, 1, 1)  # in blocks; divides the grid
     arguments: tuple[Argument, ...] | None = None  # None: the run's
     sample: tuple[int, ...] = ()  # the clusters to execute, numbered x first; empty: all
+    resident_blocks: int = 132  # that the GPU holds at once, for blocks that wait for each other
 
 
 @dataclass(frozen=True, eq=False)

@@ -129,6 +129,7 @@ bool read_run_line(const std::string& word, std::istringstream& words, RunSpec& 
     if (word == "own_arguments" && !run.launches.empty()) return run.launches.back().own_arguments = true;
     if (word == "launch_argument" && !run.launches.empty())
         return read_argument(words, run.launches.back().arguments);
+    if (word == "resident" && !run.launches.empty()) return bool(words >> run.launches.back().resident_blocks);
     if (word == "sample" && !run.launches.empty()) return read_sample(words, run.launches.back());
     return false;
 }
