@@ -14,7 +14,7 @@ from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import Fault
 from greenfast.search.gates.after_timing import wrong_after_timing
 from greenfast.search.gates.base import Baseline, Subject
-from greenfast.search.gates.claimed_tiles import drawn_by_baseline
+from greenfast.search.gates.claimed_tiles import cases_of_submitted
 from greenfast.search.gates.few_blocks import few_blocks_cases
 from greenfast.search.oracle.cases import Case, derived_cases, uncompared_cases
 from greenfast.search.oracle.problem import Problem, lay_out
@@ -180,7 +180,7 @@ def checked_problems(subject: Subject) -> list[Problem]:
         )
     }
     in_order = list(reversed(cases.values()))
-    in_order += drawn_by_baseline(subject)
+    in_order += cases_of_submitted(subject)
     precompute(subject.kernel, in_order)
     problems = [
         lay_out(

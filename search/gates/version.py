@@ -11,7 +11,8 @@ again, and a champion needs a recheck.
 2  texts are read as compilers read them: raw strings with a quote in their delimiter, attributes in
    operands of `asm`, tokens with line breaks or left-out words between them, directives behind a
    digit separator, includes in comments and under conditions, namespace std in all its forms
-3  atomics on shared memory that nobody wrote; blocks that wait for more others than the GPU holds
+3  atomics on shared memory that nobody wrote; blocks that wait for more others than the GPU holds;
+   sizes of whole steps of a submitted source
 """
 
 CHECKS_VERSION = 3
