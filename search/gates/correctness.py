@@ -16,6 +16,7 @@ import numpy as np
 from greenfast.search import compute_turns
 from greenfast.search.errors import SpecError
 from greenfast.search.gates.base import Baseline, Subject
+from greenfast.search.gates.bounded_grids import walked_cases
 from greenfast.search.gates.claimed_tiles import cases_of_submitted
 from greenfast.search.gates.few_blocks import few_blocks_cases
 from greenfast.search.gates.judges import CorrectnessResult, judged_elsewhere
@@ -131,6 +132,8 @@ def _problems(subject: Subject) -> list[Problem]:
     if subject.conditions.siblings is not None:
         cases += _cases_of_sibling(subject, subject.conditions.siblings, cases)
     few = few_blocks_cases(subject, derived)
+    if few is None:
+        cases += walked_cases(subject, derived)
     return [
         *_laid_out(subject, cases),
         *(_laid_out(subject, *few) if few is not None else ()),

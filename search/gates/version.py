@@ -12,7 +12,8 @@ again, and a champion needs a recheck.
    operands of `asm`, tokens with line breaks or left-out words between them, directives behind a
    digit separator, includes in comments and under conditions, namespace std in all its forms
 3  atomics on shared memory that nobody wrote; blocks that wait for more others than the GPU holds;
-   sizes of whole steps of a submitted source
+   sizes of whole steps of a submitted source; a case in which
+   blocks of a bounded grid walk from tile to tile
 """
 
 CHECKS_VERSION = 3
