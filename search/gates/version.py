@@ -13,7 +13,7 @@ again, and a champion needs a recheck.
    digit separator, includes in comments and under conditions, namespace std in all its forms
 3  atomics on shared memory that nobody wrote; blocks that wait for more others than the GPU holds;
    sizes of whole steps of a submitted source; a case in which
-   blocks of a bounded grid walk from tile to tile
+   blocks of a bounded grid walk from tile to tile; tensors that are aligned as promised and no more
 """
 
 CHECKS_VERSION = 3

@@ -73,6 +73,7 @@ def job_lines(
                 fill += f" {files.add_mask(buffer.owned)}"
             name = buffer.copy_of or buffer.name
             yield f"buffer {name} {buffer.role} {buffer.image.nbytes} {fill}"
+            yield f"align {buffer.alignment}"
         for argument in run.arguments:
             yield f"argument {_argument_words(argument, run.buffers)}"
         for launch in run.launches:

@@ -20,7 +20,7 @@ from greenfast.search.oracle.problem import (
     Tensor,
 )
 from greenfast.search.targets.base import Failure
-from greenfast.search.targets.emulator.far_buffers import tensor_buffers
+from greenfast.search.targets.emulator.far_buffers import ALIGNMENT, tensor_buffers
 from greenfast.search.targets.emulator.runs import (
     Argument,
     Buffer,
@@ -66,7 +66,10 @@ def emulated_run(
 
     `figures` are the entries' of the compiled source, if it was compiled for the device.
     """
-    buffers = [buffer for tensor in problem.tensors for buffer in tensor_buffers(tensor, check)]
+    alignment = ALIGNMENT if count else problem.pointer_bytes  # times are of usual addresses
+    buffers = [
+        buffer for tensor in problem.tensors for buffer in tensor_buffers(tensor, check, alignment)
+    ]
     buffers += [
         Buffer(
             workspace.name,

@@ -41,6 +41,8 @@ class Buffer:
     # Of a checked run: the buffer of which it is a copy at the start of each launch. Who reads the
     # copy has promised that these bytes are not written during the launch.
     copy_of: str = ""
+    # It starts at a multiple of this power of two, and of no larger one below 256.
+    alignment: int = 256
 
     @property
     def filled(self) -> str:
