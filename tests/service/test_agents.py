@@ -75,6 +75,7 @@ def talk(folder):
     return run_async(talk())
 
 
+@pytest.mark.slow
 def test_an_agent_reads_what_it_needs(talk):
     assert set(talk["tools"]) == {
         "list_kernels",
@@ -115,6 +116,7 @@ def evolved(folder):
     return first.json
 
 
+@pytest.mark.slow
 def test_a_run_evolves_continues_and_outlives_its_proposer(folder, evolved):
     assert evolved["trials"] == BOTH_SUBMISSIONS and evolved["best"]["time_kind"] == "modelled"
     assert evolved["best"]["verdict"] == "green"
