@@ -55,7 +55,7 @@ from greenfast.search.verdict import Trial, performance_of
 
 SEED = 5
 LONG_WORKLOAD = "B=1,H=1,S_q=16384,D=64,dtype=fp16"
-SHARES = {"warm_up": 1.0, "several": 4.5, "one": 4.5, "killed": 2.5}  # of --seconds, in parts
+SHARES = {"warm_up": 1.6, "several": 4.5, "one": 4.5, "killed": 2.5}  # of --seconds, in parts
 MOST_TRIALS = 5000
 
 
@@ -169,7 +169,8 @@ def measured(
     """The result of all searches of a workload; `part_s`: of a part of SHARES."""
     one, several = f"cuda:{_first(gpus)}", f"cuda:{gpus}"
     share = {name: parts * part_s for name, parts in SHARES.items()}
-    searched(setting, one, share["warm_up"])
+    for name in (one, f"cuda:{also or gpus}"):  # their judges and evaluators stay
+        searched(setting, name, share["warm_up"] / 2)
     with_several = searched(setting, several, share["several"])
     alone = searched(setting, one, share["one"])
     searches = {"several": with_several, "one": alone}

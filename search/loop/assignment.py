@@ -24,7 +24,7 @@ from greenfast.search.verdict import Timing, Verdict
 
 @dataclass(frozen=True)
 class Assignment:
-    """The first message to an evaluator: the search, but for its candidates."""
+    """The first message of a search to an evaluator: the search, but for its candidates."""
 
     kernel: KernelSpec
     compiled: Items
@@ -66,6 +66,11 @@ class Order:
     rendered: RenderedSource | RenderFailed | None
     render_s: float
     sibling: Candidate | None  # the first correct one
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The search is over. Another assignment may come."""
 
 
 @dataclass(frozen=True)

@@ -18,21 +18,33 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from greenfast.search.errors import Fault, GreenfastError
 from greenfast.search.gates.judges import use_judges, workers_for
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.spec import KernelSpec
-from greenfast.search.loop.assignment import Answered, Asked, Assignment, Done, News, Order, Timed
+from greenfast.search.loop.assignment import (
+    Answered,
+    Asked,
+    Assignment,
+    Done,
+    News,
+    Order,
+    Rest,
+    Timed,
+)
 from greenfast.search.loop.check_order import CheckOrder, checks_at_once
 from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.loop.garbage import rare_collections
+from greenfast.search.loop.warm import warm
 from greenfast.search.oracle.reference import guard_references, use_children
 from greenfast.search.oracle.reference_children import children_for
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets.cuda.relayed import RelayedGpus
 from greenfast.search.verdict import Timing, Verdict
+
+T = TypeVar("T")
 
 
 class _Siblings(Siblings):
@@ -59,10 +71,11 @@ class Evaluator:
         self._siblings = _Siblings(assignment.kernel)
         self._context = self._prepared(assignment)
         self._pool = ThreadPoolExecutor(assignment.width, thread_name_prefix="evaluate")
+        threading.Thread(target=warm, args=(self._context,), daemon=True).start()
 
     def serve(self) -> None:
-        """Work until the search's process closes the connection; EOFError then."""
-        with rare_collections():
+        """Work until the search is over. EOFError when its process is."""
+        with rare_collections(), self._pool:
             while True:
                 match self._connection.recv():
                     case Order() as order:
@@ -73,6 +86,9 @@ class Evaluator:
                         self._news = news
                         if news.is_baseline_known:
                             self._baseline_known.set()
+                    case Rest():
+                        break
+        self._context.target.close()
 
     def _prepared(self, given: Assignment) -> EvaluationContext:
         use_judges(workers_for(given.cores))
@@ -84,13 +100,13 @@ class Evaluator:
             given.compiled,
             given.workloads,
             RelayedGpus(given.target, given.device, given.run_deadline_s, self._ask),
-            given.toolchain,
+            _kept(given.toolchain),
             given.include_dirs,
             given.limits,
             given.seed,
             baseline=given.baseline,
             min_gain=given.min_gain,
-            checker=given.checker,
+            checker=_kept(given.checker) if given.checker is not None else None,
             mode=given.mode,
             best_time_us=lambda: self._news.best_time_us,
             check_order=CheckOrder(checks_at_once(given.cores)),
@@ -143,6 +159,20 @@ class Evaluator:
             self._connection.send(message)
 
 
+_KEPT: dict[type, Any] = {}  # the toolchain and the checker of the last search
+
+
+def _kept(part: T) -> T:
+    """The one of the last search if it has the same settings: its children run already."""
+    last = _KEPT.get(type(part))
+    if last is not None and last.__reduce__()[1] == part.__reduce__()[1]:
+        return cast(T, last)
+    if last is not None:
+        last.close()
+    _KEPT[type(part)] = part
+    return part
+
+
 def _portable(error: Exception) -> Exception:
     """The error if it is one of greenfast; of another, what its traceback says."""
     if isinstance(error, GreenfastError):
@@ -153,7 +183,8 @@ def _portable(error: Exception) -> Exception:
 def main() -> None:
     connection = Connection(int(sys.argv[1]))
     try:
-        Evaluator(connection, connection.recv()).serve()
+        while True:
+            Evaluator(connection, connection.recv()).serve()
     except (EOFError, OSError):
         # The search is over, or its process. Threads at work are not waited for.
         shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)  # a folder of this process alone

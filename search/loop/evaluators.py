@@ -23,12 +23,21 @@ from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from pathlib import Path
 from queue import SimpleQueue
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 from greenfast.search.children import KILL_WAIT_S, child_environment, kill_group
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import Fault
-from greenfast.search.loop.assignment import Answered, Asked, Assignment, Done, News, Order, Timed
+from greenfast.search.loop.assignment import (
+    Answered,
+    Asked,
+    Assignment,
+    Done,
+    News,
+    Order,
+    Rest,
+    Timed,
+)
 from greenfast.search.loop.evaluate import Evaluated, EvaluationContext
 from greenfast.search.oracle.reference import guard_deadline_s
 from greenfast.search.render import RenderedSource
@@ -95,12 +104,12 @@ class _Flight:
 
 
 class Evaluators:
-    """`count` processes, which start at once and end with this one."""
+    """`count` processes, for one search. They end with this one."""
 
     def __init__(self, context: EvaluationContext, width: int, count: int) -> None:
         """`width`: candidates in flight at most, over all of them."""
         assert isinstance(context.target, Runner), "it measures"
-        self._assignment = assignment_of(context, width, count)
+        self.assignment = assignment_of(context, width, count)
         self._target = context.target
         self._news: News | None = None
         self._is_ended, self._starts = False, 0
@@ -108,7 +117,7 @@ class Evaluators:
         self._answering = ThreadPoolExecutor(width, thread_name_prefix="relay")
         self.processes: list[_Process] = []
         for _ in range(count):
-            self.processes.append(_Process(self._assignment, self))
+            self.processes.append(_process_for(self))
 
     def submit(self, order: Order, on_timed: Heard) -> Future[Evaluated]:
         """Give the order to the evaluator that has the fewest."""
@@ -125,6 +134,18 @@ class Evaluators:
             self._news = news
             for process in self.processes:
                 process.send(news)
+
+    def rest(self) -> None:
+        """Keep the processes, which have no orders any more, for the next search."""
+        with self._lock:
+            self._is_ended = True
+            processes = tuple(self.processes)
+        for process in processes:
+            if process.flights:
+                process.end()
+            else:
+                process.rest()
+        self._answering.shutdown(wait=False)
 
     def end(self) -> None:
         """End the processes and what they work on, which ends as a fault."""
@@ -169,7 +190,7 @@ class Evaluators:
     def _replace(self) -> None:
         self._starts += 1
         with suppress(Fault):  # the others go on
-            self.processes.append(_Process(self._assignment, self))
+            self.processes.append(_process_for(self))
             if self._news is not None:
                 self.processes[-1].send(self._news)
 
@@ -203,9 +224,11 @@ def _end(flight: _Flight, code: str, sentence: str) -> None:
 class _Process:
     """One evaluator. A thread sends and another receives, so that no caller waits for a pipe."""
 
-    def __init__(self, assignment: Assignment, owner: Evaluators) -> None:
+    def __init__(self) -> None:
         self.flights: dict[int, _Flight] = {}  # by the order's number
-        self._owner = owner
+        self._owner: Evaluators | None = None  # None: it rests
+        self._has_ended = False
+        self._changing = threading.Lock()  # of the two
         self._messages: SimpleQueue[object] = SimpleQueue()
         self._errors: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  `_receive` closes it
         self._folder = Path(tempfile.mkdtemp(prefix="greenfast-evaluator-"))
@@ -229,10 +252,26 @@ class _Process:
         finally:
             other.close()
         self.pid = self._process.pid
-        self.send(assignment)
         self._receiver = threading.Thread(target=self._receive, name="evaluator", daemon=True)
         self._receiver.start()
         threading.Thread(target=self._send, name="evaluator", daemon=True).start()
+
+    def work_for(self, owner: Evaluators) -> bool:
+        """Take the search's orders from now on; False if the process has ended."""
+        with self._changing:
+            if self._has_ended:
+                return False
+            self._owner = owner
+        self.send(owner.assignment)
+        return True
+
+    def rest(self) -> None:
+        """Wait for another search."""
+        with self._changing:
+            self._owner = None
+        self.send(Rest())
+        with _Resting.lock:
+            _Resting.processes.append(self)
 
     def send(self, message: object) -> None:
         """Let it have a message, later than all earlier ones."""
@@ -268,7 +307,10 @@ class _Process:
         self._errors.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         ended = f"it ended with {self._process.returncode}"
-        self._owner.lost(self, self._why or last_line(tail) or ended)
+        with self._changing:
+            self._has_ended, owner = True, self._owner
+        if owner is not None:
+            owner.lost(self, self._why or last_line(tail) or ended)
 
     def _fail(self, error: Exception) -> None:
         """End the process because of an error here."""
@@ -278,6 +320,7 @@ class _Process:
     def _take(self, message: object) -> None:
         match message:
             case Asked():
+                assert self._owner is not None, "it works for a search"
                 self._owner.answer(self, message)
             case Timed():
                 if (flight := self.flights.get(message.number)) is not None:
@@ -291,3 +334,38 @@ class _Process:
                 else:
                     assert message.error is not None, "one of both is there"
                     flight.future.set_exception(message.error)
+
+
+class _Resting:
+    """Processes of earlier searches, which wait for another one. Their judges and compilers run."""
+
+    lock = threading.Lock()
+    processes: ClassVar[list[_Process]] = []
+
+
+def _process_for(owner: Evaluators) -> _Process:
+    while True:
+        with _Resting.lock:
+            process = _Resting.processes.pop() if _Resting.processes else None
+        if process is None:
+            process = _Process()
+        if process.work_for(owner):
+            return process
+
+
+def end_resting() -> None:
+    """End the processes that wait for another search."""
+    with _Resting.lock:
+        processes = tuple(_Resting.processes)
+        _Resting.processes.clear()
+    for process in processes:
+        process.end()
+
+
+def _forget() -> None:
+    _Resting.lock = threading.Lock()
+    _Resting.processes.clear()
+
+
+# A forked process starts its own: its parent's processes answer the parent.
+os.register_at_fork(after_in_child=_forget)

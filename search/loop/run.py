@@ -158,24 +158,24 @@ class SearchRun:
                     )
                     self._tell_evaluators()
                 result = self._loop(executor, flights)
-                self._end_evaluators()
+                self._rest_evaluators()
                 if result.ended is Ended.COMPLETED:
                     result = self._closed(executor, result)
                 return replace(self._with_remarks(result), spent=self._meter.spent())
             finally:
                 # Cancelled, interrupted or broken: their results are no longer needed.
                 self._end_all(flights.futures)
-                self._end_evaluators()
+                self._rest_evaluators()
 
     def _tell_evaluators(self) -> None:
         if self.running_evaluators is not None:
             is_known = self._baseline_known.is_set()
             self.running_evaluators.tell(News(is_known, self.baseline, self.best_time_us))
 
-    def _end_evaluators(self) -> None:
+    def _rest_evaluators(self) -> None:
         evaluators, self.running_evaluators = self.running_evaluators, None
         if evaluators is not None:
-            evaluators.end()
+            evaluators.rest()
 
     def _loop(self, executor: LocalExecutor, flights: Flights) -> RunResult:
         asked: deque[Asked] = deque()  # proposals to come, each with room for it

@@ -203,6 +203,10 @@ class Toolchain:
                 mend="pip install --force-reinstall --no-deps nvidia-cuda-nvrtc==" + package,
             )
 
+    def warm(self) -> None:
+        """Start the compilers that a search will need. Raises Fault as `toolkit` does."""
+        self.children.warm()
+
     def interrupt(self) -> None:
         """End the compiles in progress; their calls raise Fault."""
         if self._started is not None:

@@ -14,7 +14,7 @@ from standin_search import axpy_search
 from test_run import ListSink
 
 from greenfast.search.loop import evaluators
-from greenfast.search.loop.evaluators import evaluators_for
+from greenfast.search.loop.evaluators import end_resting, evaluators_for
 from greenfast.search.loop.sink import Control, Ended
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Faulted, performance_of
@@ -26,8 +26,11 @@ GPUS = {0: {"sleep_s": 0.02}, 1: {"sleep_s": 0.02, "speed": 1.4}}
 def target(monkeypatch, tmp_path, album):
     standin_gpus.install(monkeypatch, tmp_path / "tmp", GPUS)
     opened = open_target("cuda:all", TargetSettings(tmp_path / "cache", album.include_dirs, 1))
+    end_resting()  # they belong to the folders of another test
     yield opened
     opened.close()
+    end_resting()
+    assert not list(Path(tempfile.gettempdir()).glob("greenfast-evaluator-*"))
 
 
 @pytest.fixture
@@ -48,10 +51,6 @@ def results(sink):
         (trial.candidate, type(trial.verdict), [gate.gate for gate in trial.verdict.gates])
         for trial in sink.trials
     ]
-
-
-def leftovers():
-    return list(Path(tempfile.gettempdir()).glob("greenfast-evaluator-*"))
 
 
 class KillingSink(ListSink):
@@ -86,7 +85,7 @@ def test_evaluators_judge_as_the_process_of_the_search_does(search):
         for trial in shared.trials
         for timing in performance_of(trial.verdict).timings
     }
-    assert gpus == {0, 1} and not leftovers()
+    assert gpus == {0, 1}
 
 
 def test_the_candidates_of_a_killed_evaluator_are_evaluated_by_another(search):
@@ -96,6 +95,23 @@ def test_the_candidates_of_a_killed_evaluator_are_evaluated_by_another(search):
     assert len(sink.killed) == 1
     assert [trial.number for trial in sink.trials] == list(range(11))
     assert not [trial for trial in sink.trials if isinstance(trial.verdict, Faulted)]
+
+
+def test_the_next_search_takes_the_evaluators_of_the_last(search):
+    process_ids = []
+
+    class Noting(ListSink):
+        def record(self, trial, source):
+            super().record(trial, source)
+            process_ids[-1] |= {each.pid for each in ready.running_evaluators.processes}
+
+    results = []
+    for seed in (3, 4):
+        process_ids.append(set())
+        ready = search(Noting(), 2, trials=4, seed=seed)
+        results.append(ready.run().ended)
+    assert results == [Ended.COMPLETED] * 2
+    assert process_ids[0] == process_ids[1] and len(process_ids[0]) == 2
 
 
 def test_a_search_whose_evaluators_do_not_start_fails_and_says_why(search, monkeypatch):
@@ -114,7 +130,7 @@ def test_a_cancelled_search_leaves_no_evaluator(search):
     sink = Cancelling()
     ready = search(sink, 2)
     assert ready.run().ended is Ended.CANCELLED
-    assert not leftovers() and ready.running_evaluators is None
+    assert ready.running_evaluators is None
     assert not [each for each in threading.enumerate() if each.name.startswith("evaluator")]
 
 
