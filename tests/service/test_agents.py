@@ -75,7 +75,6 @@ def talk(folder):
     return run_async(talk())
 
 
-@pytest.mark.slow
 def test_an_agent_reads_what_it_needs(talk):
     assert set(talk["tools"]) == {
         "list_kernels",
