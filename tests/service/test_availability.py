@@ -42,6 +42,7 @@ def get(url: str) -> httpx.Response:
     return httpx.get(url, trust_env=False, timeout=60)
 
 
+@pytest.mark.slow
 def test_healthz_answers_while_writes_wait_for_a_lock_and_more_are_refused(home):
     _, url = home.serve("--workers", "0")
     lock = sqlite3.connect(home.data / "greenfast.sqlite3", isolation_level=None)
@@ -225,6 +226,7 @@ def test_a_stopped_database_server_leaves_healthz_and_is_reported_by_readyz_in_t
         admin.execute(f"DROP SCHEMA {schema} CASCADE")
 
 
+@pytest.mark.slow
 def test_more_connections_than_fit_replace_those_that_wait_longest(home):
     _, url = home.serve(
         "--workers", "0", GREENFAST_REQUEST_TIMEOUT_S="60", GREENFAST_CONNECTIONS="20"
@@ -240,6 +242,7 @@ def test_more_connections_than_fit_replace_those_that_wait_longest(home):
             assert sockets[0].recv(10) == b""
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_leaves_no_traceback_when_the_service_ends(home):
     process, url = home.serve("--workers", "0")
     with socket.socket() as deaf:

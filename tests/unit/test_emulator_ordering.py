@@ -334,7 +334,7 @@ ATOMIC_LOAD, VOLATILE_LOAD = "atomicAdd(w, 0)", "*(volatile unsigned*)w"
 
 
 @pytest.mark.parametrize("flavour", quick_first(["checked", "counted"], 1))
-@pytest.mark.parametrize("load", [ATOMIC_LOAD, VOLATILE_LOAD])
+@pytest.mark.parametrize("load", quick_first([VOLATILE_LOAD, ATOMIC_LOAD], 1))
 def test_blocks_pass_a_barrier_of_the_whole_grid(emulator, flavour, load):
     body = GRID_BARRIER % ("__threadfence();", load)
     results = runs(emulator, body, flavour=flavour, grid=48, block=64)
@@ -468,6 +468,7 @@ def test_a_flag_that_nobody_sets_is_a_deadlock_with_its_line_and_all_findings(
     }
 
 
+@pytest.mark.slow
 def test_more_blocks_than_are_resident_cannot_all_meet(emulator):
     body = """
     if (t == 0) { atomicAdd(w, 1); while (atomicAdd(w, 0) < gridDim.x) { } }
@@ -477,6 +478,7 @@ def test_more_blocks_than_are_resident_cannot_all_meet(emulator):
     assert fault.kind == "deadlock" and "268 of 400 blocks have not started" in fault.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flavour", quick_first(["checked", "plain"], 1))
 def test_an_endless_loop_ends_with_its_line_and_all_findings(emulator, flavour):
     body = "c[0] = t;\nif (t == 3)\n    for (volatile int again = 1; again;) { }\n__syncthreads();"
