@@ -75,8 +75,8 @@ class Evaluator:
         threading.Thread(target=warm, args=warming, daemon=True).start()
 
     def serve(self) -> None:
-        """Work until the search is over. EOFError when its process is."""
-        with rare_collections(), self._pool:
+        """Work until the search is over. EOFError when its process is, whatever is at work."""
+        with rare_collections():
             while True:
                 match self._connection.recv():
                     case Order() as order:
@@ -89,6 +89,7 @@ class Evaluator:
                             self._baseline_known.set()
                     case Rest():
                         break
+        self._pool.shutdown()
         self._context.target.close()
 
     def _prepared(self, given: Assignment) -> EvaluationContext:

@@ -8,7 +8,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,18 @@ def recorded(tmp_path):
         return []
 
 
+def evaluators(tmp_path):
+    """Processes that evaluate for a command of this test, dead or alive."""
+    running = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"evaluator_child" in (process / "cmdline").read_bytes():
+                running += [process] * (
+                    str(tmp_path).encode() in (process / "environ").read_bytes()
+                )
+    return running
+
+
 @pytest.mark.slow
 def test_a_search_on_two_gpus_that_is_killed_goes_on_with_nothing_lost_or_doubled(
     command, tmp_path
@@ -87,6 +100,10 @@ def test_a_search_on_two_gpus_that_is_killed_goes_on_with_nothing_lost_or_double
     assert killed.returncode == -signal.SIGKILL, err
     before = recorded(tmp_path)
     assert len(before) == 2
+    end_s = time.monotonic() + DEADLINE_S
+    while evaluators(tmp_path) and time.monotonic() < end_s:
+        time.sleep(0.1)
+    assert not evaluators(tmp_path)
     [(search_id,)] = select(tmp_path, "id FROM searches")
     again = command("search", "--resume", search_id, gpus=gpus)
     out, err = again.communicate(timeout=DEADLINE_S)
