@@ -332,6 +332,8 @@ def _other_dims(kernels: KernelSet) -> list[str]:
     operation, lines = kernels.operation, []
     seen = {dim for item in operation.tensors for dim in item.shape}
     for dim in operation.unseen_dims:
+        if dim.name in seen:
+            continue
         values = {program.compiled.get(dim.name) for program in kernels.programs.values()}
         if len(values) == 1 and type(only := next(iter(values))) is int:
             lines.append(f"    call.{dim.name} = {literal(only)};")

@@ -146,19 +146,23 @@ class LoadedKernels:
         options, constants = self._default_options(), {}
         known_tensors = {argument.name for argument in operation.tensors}
         known_constants = {name for name, _ in operation.constants}
+        unseen = {dim.name for dim in operation.unseen_dims}
+        known_options = {*options, *unseen} - {"dtype"}
         for name, value in given.items():
             if name in known_tensors:
                 if name in tensors:
                     raise UsageError(f"{name} is given twice", code="bad_call")
                 if value is not None or name not in may_be_none:
                     tensors[name] = value
-            elif name in options and name != "dtype":
+            elif name in unseen:
+                options[name] = _size(name, value)
+            elif name in known_options:
                 options[name] = _option(operation, name, value)
             elif name in known_constants:
                 if value is not None:
                     constants[name] = _number(name, value)
             else:
-                known = sorted({*known_tensors, *known_constants, *options} - {"dtype"})
+                known = sorted({*known_tensors, *known_constants, *known_options})
                 raise UsageError(
                     f"{operation.name} has no argument {name!r}",
                     code="bad_call",
@@ -374,6 +378,12 @@ def _require_inputs(
                 code="unread_input",
                 mend=f"leave {each.name} out, or load kernels for that option",
             )
+
+
+def _size(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{name} is {type(value).__name__}, not a whole number", code="bad_call")
+    return value
 
 
 def _option(operation: Operation, name: str, value: Any) -> Value:

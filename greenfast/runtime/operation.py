@@ -97,8 +97,8 @@ class Operation:
 
     @cached_property
     def unseen_dims(self) -> tuple[Dim, ...]:
-        """Compile-time dims that no tensor's shape has; they come from a kernel or the caller."""
-        seen = {name for tensor in self.tensors for name in tensor.shape}
+        """Compile-time dims that no input's shape has; they come from a kernel or the caller."""
+        seen = {name for tensor in self.tensors if not tensor.output for name in tensor.shape}
         return tuple(dim for dim in self.dims if dim.compiled and dim.name not in seen)
 
     def unread(self, options: Mapping[str, Value]) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -275,8 +275,15 @@ def _unknown_size(operation: Operation, dim: str) -> UsageError:
     return UsageError(
         f"no input has the dim {dim} of {operation.name}",
         code="bad_shape",
-        mend=f"pass an output that has it: {outputs[0]}=" if outputs else "",
+        mend=_how_to_tell(operation, dim, outputs),
     )
+
+
+def _how_to_tell(operation: Operation, dim: str, outputs: Sequence[str]) -> str:
+    ways = [f"pass an output that has it: {outputs[0]}="] if outputs else []
+    if any(each.name == dim for each in operation.unseen_dims):
+        ways.append(f"give the size itself: {dim}=")
+    return ", or ".join(ways)
 
 
 def _with_outputs(
