@@ -181,6 +181,20 @@ class Child:
         self._has_room.register(self._write, select.POLLOUT)
         self._arrived.register(self._read, select.POLLIN)
 
+    def warm(self) -> None:
+        """Start all children that do not run yet, for a caller that will soon need them."""
+        while True:
+            with self._changed:
+                if len(self._idle) + len(self._busy) + self._starting >= self.count:
+                    return
+                self._starting += 1
+            child = self._started()
+            with self._changed:
+                self._starting -= 1
+                self._idle.insert(0, child)
+                self._seen[child] = set()
+                self._changed.notify()
+
     def call(self, request: Mapping[str, Any], deadline_s: float | Deadline) -> dict[str, Any]:
         """Send `request` and return the reply. Raises as `receive` does."""
         watch = self._watch(deadline_s)
@@ -361,18 +375,22 @@ class Children:
                 self._seen[child].add(key)
                 return child
             self._starting += 1
-        try:
-            child = Child(self._module, self._limits, self._arguments)
-        except BaseException:
-            with self._changed:
-                self._starting -= 1
-                self._changed.notify()
-            raise
+        child = self._started()
         with self._changed:
             self._starting -= 1
             self._busy.add(child)
             self._seen[child] = {key}
         return child
+
+    def _started(self) -> Child:
+        """A new child, for a caller that has counted it among those that start."""
+        try:
+            return Child(self._module, self._limits, self._arguments)
+        except BaseException:
+            with self._changed:
+                self._starting -= 1
+                self._changed.notify()
+            raise
 
     def _is_none_awaited(self) -> bool:
         """Whether a child is idle, or none is at work that could soon be."""

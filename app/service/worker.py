@@ -26,6 +26,7 @@ from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
 from greenfast.search.loop.spending import Spent
+from greenfast.search.loop.warm import warm
 from greenfast.search.render import RenderedSource
 from greenfast.search.strategies.base import Proposal
 from greenfast.search.targets.base import Target
@@ -288,6 +289,8 @@ def _prepared(
         threading.Thread(
             target=_prepare_quietly, args=(run.context.checker,), name=PREPARING, daemon=True
         ).start()
+    if not run.evaluator_count:  # evaluators have their own
+        threading.Thread(target=warm, args=(run.context,), name=PREPARING, daemon=True).start()
     run.context.target.prepare()
     return run
 

@@ -3,7 +3,7 @@
     python -m bench.gpu.two_gpus OUT.json [--seconds 120] [--gpus 0,1] [--also all]
                                  [--strategy evolution]
                                  [--workload mission] [--long-workload VALUES] [--no-killed]
-                                 [--switch-ms 5]
+                                 [--switch-ms 5] [--evaluators N]
 
 Each search has the same plan, seed and window, and compiles into a folder of its own. The search on
 several GPUs runs before the one on a single GPU, so caches of the operating system favour the
@@ -41,6 +41,7 @@ from greenfast.search.gates.judges import judges_in_use
 from greenfast.search.gates.safety import like
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.loop.evaluators import evaluators_for
 from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import History
@@ -54,7 +55,7 @@ from greenfast.search.verdict import Trial, performance_of
 
 SEED = 5
 LONG_WORKLOAD = "B=1,H=1,S_q=16384,D=64,dtype=fp16"
-SHARES = {"warm_up": 1.0, "several": 4.5, "one": 4.5, "killed": 2.5}  # of --seconds, in parts
+SHARES = {"warm_up": 1.6, "several": 4.5, "one": 4.5, "killed": 2.5}  # of --seconds, in parts
 MOST_TRIALS = 5000
 
 
@@ -66,6 +67,7 @@ class Setting:
     request: dict[str, Any]  # fields of SearchRequest
     checker: Runner | None
     window: int
+    evaluators: int | None = None  # processes that evaluate (default: as a search does)
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,10 @@ def main() -> None:
     }
     request |= {"strategy": options.strategy, "seed": SEED, "confirm": False}
     with tempfile.TemporaryDirectory(prefix="greenfast-two-gpus-") as folder:
-        setting = with_checker(catalogue, request, 2 * usable_cores(), Path(folder))
+        setting = replace(
+            with_checker(catalogue, request, 2 * usable_cores(), Path(folder)),
+            evaluators=options.evaluators,
+        )
         part_s = options.seconds / _parts(options)
         try:
             result = measured(setting, options.gpus, options.also, part_s, killed=options.killed)
@@ -123,6 +128,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--no-killed", dest="killed", action="store_false", help="leave the third search out"
     )
+    parser.add_argument("--evaluators", type=int, help="processes (default: as a search does)")
     parser.add_argument(
         "--switch-ms", type=float, default=1e3 * sys.getswitchinterval(), help="of Python's threads"
     )
@@ -163,7 +169,8 @@ def measured(
     """The result of all searches of a workload; `part_s`: of a part of SHARES."""
     one, several = f"cuda:{_first(gpus)}", f"cuda:{gpus}"
     share = {name: parts * part_s for name, parts in SHARES.items()}
-    searched(setting, one, share["warm_up"])
+    for name in (one, f"cuda:{also or gpus}"):  # their judges and evaluators stay
+        searched(setting, name, share["warm_up"] / 2)
     with_several = searched(setting, several, share["several"])
     alone = searched(setting, one, share["one"])
     searches = {"several": with_several, "one": alone}
@@ -208,7 +215,9 @@ def searched(setting: Setting, name: str, seconds: float, *, kills: bool = False
             )
             context = search_context(setting, plan, target, toolchain)
             with opened_recorder(folder, plan) as recorder:
-                row, trials = run_row(plan, context, recorder, kills=kills)
+                row, trials = run_row(
+                    plan, context, recorder, kills=kills, evaluators=setting.evaluators
+                )
             return Searched(row, trials, target_environment(toolchain, target))
         finally:
             target.close()
@@ -235,14 +244,19 @@ def search_context(
 
 
 def run_row(
-    plan: SearchPlan, context: EvaluationContext, recorder: Recorder, *, kills: bool = False
+    plan: SearchPlan,
+    context: EvaluationContext,
+    recorder: Recorder,
+    *,
+    kills: bool = False,
+    evaluators: int | None = None,
 ) -> tuple[Row, list[Trial]]:
     """The search's row of the result, and its trials."""
     gpus = gpus_of(context.target)
     assert plan.seconds is not None, "searches of this script have a budget of seconds"
     killed: list[int] = []
     killer = threading.Timer(plan.seconds / 2, lambda: killed.extend(_kill(gpus[-1])))
-    run = SearchRun(plan, context, recorder, History(), on_remark=_progress)
+    run = SearchRun(plan, context, recorder, History(), on_remark=_progress, evaluators=evaluators)
     machine_before = _processor_ticks()
     started, cpu, own = time.perf_counter(), time.thread_time(), time.process_time()
     if kills:
@@ -267,6 +281,7 @@ def run_row(
         "own_cpu_ms": round(1e3 * own_s / max(1, len(trials)), 2),
         "processors_busy_share": round(busy / max(1, all_of), 3),
         "recorded_in": recorder.place,
+        "evaluators": evaluators_for(context.target) if evaluators is None else evaluators,
         "workers": worker_count(),
         "gpus": {gpu.name: _gpu_row(gpu, trials, search_s) for gpu in gpus},
         "verdicts": dict(Counter(map(verdict_and_reason, trials))),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -24,6 +25,7 @@ class ProcessTimes(threading.Thread):
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self._done = threading.Event()
+        self.own_s = 0.0  # processor time of the samples, which this process spends
         self._named: dict[int, tuple[str, float]] = {}  # last seen: name and seconds
         self._before = self._seen()
         self._before_ended_s = _ended_s()
@@ -32,6 +34,7 @@ class ProcessTimes(threading.Thread):
     def run(self) -> None:
         while not self._done.wait(PERIOD_S):
             self._look()
+            self.own_s = time.thread_time()
 
     def result(self) -> dict[str, float]:
         """Stop; seconds by name since the beginning, without this process."""

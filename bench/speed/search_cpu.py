@@ -3,7 +3,7 @@
     python -m bench.speed.search_cpu [--save] [--trials 100] [--gpus 1] [--cores 16]
                                      [--strategy evolution] [--workload mission] [--profile]
                                      [--templates mma wgmma]
-                                     [--slow-down 1] [--warm] [--no-workers]
+                                     [--slow-down 1] [--warm] [--no-workers] [--evaluators N]
                                      [--switch-ms 5]
 
 Python's lock lets one thread of a process work at a time, so its own time bounds the rate of a
@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("--slow-down", type=float, default=1.0, help="of the stand-in GPU")
     parser.add_argument("--warm", action="store_true", help="measure a repeated search")
     parser.add_argument("--no-workers", action="store_true", help="judge outputs in the process")
+    parser.add_argument("--evaluators", type=int, help="processes (default: as the search does)")
     parser.add_argument(
         "--switch-ms", type=float, default=1e3 * sys.getswitchinterval(), help="of Python's threads"
     )
@@ -155,7 +156,14 @@ def measured(folder: Path, options: argparse.Namespace) -> Row:
     try:
         target.prepare()
         with _opened_store(folder) as store:
-            measurement = _searched(setting, store, target, toolchain, profiled=options.profile)
+            measurement = _searched(
+                setting,
+                store,
+                target,
+                toolchain,
+                profiled=options.profile,
+                evaluators=options.evaluators,
+            )
         busy_s = [
             sum(s for name, s in gpu.spans.items() if ":" not in name) for gpu in gpus_of(target)
         ]
@@ -178,7 +186,13 @@ def _opened_store(folder: Path) -> Iterator[Store]:
 
 
 def _searched(
-    setting: Setting, store: Store, target: Target, toolchain: Toolchain, *, profiled: bool
+    setting: Setting,
+    store: Store,
+    target: Target,
+    toolchain: Toolchain,
+    *,
+    profiled: bool,
+    evaluators: int | None,
 ) -> _Measurement:
     plan = make_plan(SearchRequest(**setting.request), setting.catalogue, window=setting.window)
     claim = store.claim("bench", LEASE_S, store.submit(plan).id)
@@ -186,7 +200,9 @@ def _searched(
     trials: list[Trial] = []
     context = search_context(setting, plan, target, toolchain)
     sink = StoreSink(store, claim, LEASE_S)
-    search = SearchRun(plan, context, sink, History(), on_trial=trials.append)
+    search = SearchRun(
+        plan, context, sink, History(), on_trial=trials.append, evaluators=evaluators
+    )
     profiler = _Profiler() if profiled else None
     processes = ProcessTimes()
     processes.start()
@@ -200,6 +216,7 @@ def _searched(
         if profiler is not None:
             profiler.end()
     processes_cpu_s = processes.result()
+    own_cpu_s -= processes.own_s
     functions = profiler.rows(len(trials)) if profiler is not None else {}
     period, workers_cpu_s = Period(begin_s, end_s), _workers_cpu_s()
     return _Measurement(
@@ -239,6 +256,7 @@ def _row(
         "workload": options.workload,
         "templates": options.templates,
         "gpus": options.gpus,
+        "evaluators": options.evaluators,
         "as_if_cores": options.cores,
         "switch_ms": round(1e3 * sys.getswitchinterval(), 3),
         "ended": f"{measurement.result.ended}: {measurement.result.why}",

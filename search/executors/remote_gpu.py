@@ -46,14 +46,16 @@ class RemoteGpu(CudaTarget):
     `alone` is missing: what needs a process of its own beside a GPU runs on that machine.
     """
 
-    takes_descriptions = False
-
     def __init__(self, number: int, actor: Actor, facts: GpuFacts, turn: Turn) -> None:
         self.name, self.number = f"cuda:{number}", number
         self.device = facts.device
         self._actor, self._facts, self._turn = actor, facts, turn
         self._is_lost = threading.Event()
         self._gpu_seconds = 0.0  # as of the actor's last reply
+
+    @property
+    def takes_descriptions(self) -> bool:
+        return False
 
     @property
     def child_pid(self) -> int | None:

@@ -33,5 +33,8 @@ class RemoteToolchain(Toolchain):
         assert compiled.reply is not None
         return compiled.reply
 
+    def warm(self) -> None:
+        """Other machines start their own."""
+
     def interrupt(self) -> None:
         self._work.cluster.interrupt()

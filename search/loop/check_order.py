@@ -20,8 +20,8 @@ CORES_A_CHECK = 8
 LEAST_AT_ONCE = 2  # a candidate that is faster than the one in its check need not wait
 
 
-def checks_at_once() -> int:
-    return max(LEAST_AT_ONCE, usable_cores() // CORES_A_CHECK)
+def checks_at_once(cores: int) -> int:
+    return max(LEAST_AT_ONCE, cores // CORES_A_CHECK)
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Check:
 class CheckOrder:
     """The times of candidates that wait or are checked, and the best of those that passed."""
 
-    at_once: int = field(default_factory=checks_at_once)
+    at_once: int = field(default_factory=lambda: checks_at_once(usable_cores()))
     _passed_us: float = math.inf
     _checked_us: list[float] = field(default_factory=list)
     _waiting_us: list[float] = field(default_factory=list)

@@ -13,15 +13,29 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from greenfast.search.loop.evaluate import Evaluated
 from greenfast.search.loop.memory import Recalled
+from greenfast.search.loop.proposer import Proposed
 from greenfast.search.render import RenderedSource
 from greenfast.search.strategies.base import Proposal, Told
-from greenfast.search.verdict import Verdict
+from greenfast.search.verdict import Faulted, Stage, Verdict
 
 BEHIND = 4  # times the window: trials that are not recorded, with those that only wait for it
+
+
+DEATHS = 3  # a candidate that was in flight when a worker died this often is not tried again
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A trial that begins when its proposal has come."""
+
+    number: int
+    future: Future[Proposed | None]
+    attempts: int = 0  # of workers that died with it
 
 
 @dataclass(frozen=True)
@@ -65,6 +79,21 @@ def set_once(future: Future[Verdict]) -> Callable[[Verdict], None]:
             future.set_result(verdict)
 
     return hear
+
+
+def known(result: T) -> Future[T]:
+    """A future that has its result."""
+    future: Future[T] = Future()
+    future.set_result(result)
+    return future
+
+
+def died(attempts: int) -> Faulted:
+    return Faulted(
+        Stage.COMPILE,
+        "worker_died",
+        f"the worker died {attempts} times with this candidate in flight; it is not tried again",
+    )
 
 
 class Flights:

@@ -8,6 +8,7 @@ question is therefore the same in every run of a plan, however long an answer ta
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -59,6 +60,8 @@ class Proposer:
         self._next = NearNegativesLast(lambda: self._strategy.ask(), discourages)  # noqa: PLW0108
         self._done: dict[_Work, Told | None] = {}  # None while the result is not known
         self._failure: BaseException | None = None  # of telling, for the next question
+        self._waiting = 0  # questions that the loop has asked and this has not begun
+        self._counting = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="propose")
 
     def __enter__(self) -> Proposer:
@@ -73,6 +76,8 @@ class Proposer:
 
     def ask(self) -> Future[Proposed | None]:
         """The next candidate; None when no valid point is left."""
+        with self._counting:
+            self._waiting += 1
         return self._thread.submit(self._asked)
 
     def render(self, proposal: Proposal) -> Future[Proposed | None]:
@@ -95,12 +100,16 @@ class Proposer:
         return source_digest, self._launch_of(candidate)
 
     def _asked(self) -> Proposed | None:
+        with self._counting:
+            self._waiting -= 1
         while True:
             if self._failure is not None:
                 raise self._failure
             proposal = self._next()
             if proposal is None:
                 return None
+            if self._apart is not None and self._waiting:
+                self._apart.ask_ahead()  # while this one is rendered
             rendered, render_s = self._text(proposal.candidate)
             if not isinstance(rendered, RenderedSource):
                 return Proposed(proposal, rendered, render_s)

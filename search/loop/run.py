@@ -13,14 +13,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 from greenfast.search.dispatch.times import is_correct
 from greenfast.search.errors import Fault
 from greenfast.search.gates.judges import use_judges
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.identity import passed_checks
+from greenfast.search.loop.assignment import News, Order
 from greenfast.search.loop.check_order import CheckOrder
 from greenfast.search.loop.closing import Closing, Served, closing
 from greenfast.search.loop.confirmation import Contender, contender_of
@@ -31,9 +32,19 @@ from greenfast.search.loop.evaluate import (
     no_baseline,
     timings_of,
 )
+from greenfast.search.loop.evaluators import Evaluators, evaluators_for
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.feedback import told_of
-from greenfast.search.loop.flights import Flight, Flights, Heard, set_once
+from greenfast.search.loop.flights import (
+    DEATHS,
+    Asked,
+    Flight,
+    Flights,
+    Heard,
+    died,
+    known,
+    set_once,
+)
 from greenfast.search.loop.garbage import rare_collections
 from greenfast.search.loop.memory import Memory, NoMemory
 from greenfast.search.loop.older_checks import failures_today
@@ -54,42 +65,14 @@ from greenfast.search.verdict import (
     Faulted,
     GateResult,
     PerformanceEvidence,
-    Stage,
     Timing,
     Trial,
     Verdict,
     weak_tests_of,
 )
 
-T = TypeVar("T")
-
 CONTROL_INTERVAL_S = 0.25
 FAULTS_IN_A_ROW = 5  # after so many, the machine is broken, not the candidates
-DEATHS = 3  # a candidate that was in flight when a worker died this often is not tried again
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A trial that begins when its proposal has come."""
-
-    number: int
-    future: Future[Proposed | None]
-    attempts: int = 0  # of workers that died with it
-
-
-def _known(result: T) -> Future[T]:
-    """A future that has its result."""
-    future: Future[T] = Future()
-    future.set_result(result)
-    return future
-
-
-def _died(attempts: int) -> Faulted:
-    return Faulted(
-        Stage.COMPILE,
-        "worker_died",
-        f"the worker died {attempts} times with this candidate in flight; it is not tried again",
-    )
 
 
 class SearchRun:
@@ -105,11 +88,15 @@ class SearchRun:
         on_closing: Callable[[], None] = lambda: None,
         memory: Memory | None = None,
         on_remark: Callable[[str], None] = lambda sentence: None,
+        evaluators: int | None = None,
     ) -> None:
+        """`evaluators`: processes that evaluate candidates (default: `evaluators_for`)."""
         self.memory: Memory = memory or NoMemory()
         self._on_remark, self._remarks = on_remark, len(context.target.remarks)
         self._heard = self._remarks
         self.stop = threading.Event()
+        self.evaluator_count = evaluators_for(context.target) if evaluators is None else evaluators
+        self.running_evaluators: Evaluators | None = None  # while the search runs
         self.plan, self.sink, self.history = plan, sink, history
         self.on_trial, self.on_closing = on_trial, on_closing
         baseline = baseline_candidate(plan, context) if plan.baseline != NO_BASELINE else None
@@ -165,16 +152,33 @@ class SearchRun:
         flights = Flights(self.plan.window, is_measured=self.context.target.measures)
         with rare_collections(), LocalExecutor(flights.most) as executor, self.proposer:
             try:
+                if self.evaluator_count:
+                    self.running_evaluators = Evaluators(
+                        self.context, flights.most, self.evaluator_count
+                    )
+                    self._tell_evaluators()
                 result = self._loop(executor, flights)
+                self._rest_evaluators()
                 if result.ended is Ended.COMPLETED:
                     result = self._closed(executor, result)
                 return replace(self._with_remarks(result), spent=self._meter.spent())
             finally:
                 # Cancelled, interrupted or broken: their results are no longer needed.
                 self._end_all(flights.futures)
+                self._rest_evaluators()
+
+    def _tell_evaluators(self) -> None:
+        if self.running_evaluators is not None:
+            is_known = self._baseline_known.is_set()
+            self.running_evaluators.tell(News(is_known, self.baseline, self.best_time_us))
+
+    def _rest_evaluators(self) -> None:
+        evaluators, self.running_evaluators = self.running_evaluators, None
+        if evaluators is not None:
+            evaluators.rest()
 
     def _loop(self, executor: LocalExecutor, flights: Flights) -> RunResult:
-        asked: deque[_Asked] = deque()  # proposals to come, each with room for it
+        asked: deque[Asked] = deque()  # proposals to come, each with room for it
         exhausted = False
         while True:
             control = self.sink.control(self._meter.spent())
@@ -290,6 +294,8 @@ class SearchRun:
 
     def _interrupt(self) -> None:
         self.stop.set()
+        if self.running_evaluators is not None:
+            self.running_evaluators.end()
         self.context.toolchain.interrupt()
         self.context.target.interrupt()
         if self.context.checker is not None:
@@ -348,31 +354,32 @@ class SearchRun:
         if isinstance(result.evidence, PerformanceEvidence) and result.evidence.is_ranked:
             self.baseline = result.evidence.timings
             self._baseline_known.set()
+            self._tell_evaluators()
 
-    def _ask(self) -> _Asked:
+    def _ask(self) -> Asked:
         """Ask for the next trial: one that a dead worker left, the baseline, or the strategy's
         choice."""
         if self.redo:
             pending = self.redo.popleft()
             proposal = Proposal(pending.candidate, pending.sampler)
             if pending.attempts >= DEATHS:
-                return _Asked(pending.number, _known(Proposed(proposal, None)), pending.attempts)
-            return _Asked(pending.number, self.proposer.render(proposal), pending.attempts)
+                return Asked(pending.number, known(Proposed(proposal, None)), pending.attempts)
+            return Asked(pending.number, self.proposer.render(proposal), pending.attempts)
         number, self.next_number = self.next_number, self.next_number + 1
         if self._is_baseline(number):
             proposal = Proposal(baseline_candidate(self.plan, self.context))
-            return _Asked(number, self.proposer.render(proposal))
-        return _Asked(number, self.proposer.ask())
+            return Asked(number, self.proposer.render(proposal))
+        return Asked(number, self.proposer.ask())
 
-    def _begin(self, executor: LocalExecutor, asked: _Asked) -> Flight | None:
+    def _begin(self, executor: LocalExecutor, asked: Asked) -> Flight | None:
         """Begin a trial whose proposal has come; None when no valid point is left."""
         proposed = asked.future.result()
         if proposed is None:
             return None
         self.sink.begin(asked.number, proposed.proposal)
         if asked.attempts >= DEATHS:
-            died = _known(Evaluated(_died(asked.attempts), None, 0.0))
-            return Flight(asked.number, proposed.proposal, None, died)
+            evaluated = known(Evaluated(died(asked.attempts), None, 0.0))
+            return Flight(asked.number, proposed.proposal, None, evaluated)
         return self._submit(executor, asked.number, proposed)
 
     def _submit(self, executor: LocalExecutor, number: int, proposed: Proposed) -> Flight:
@@ -382,11 +389,16 @@ class SearchRun:
         is_baseline = self._is_baseline(number)
         recalled = self.memory.recall(proposal.candidate, source, is_baseline=is_baseline)
         if recalled is not None:
-            known = _known(Evaluated(recalled.verdict, source, 0.0))
-            return Flight(number, proposal, source, known, recalled)
+            evaluated = known(Evaluated(recalled.verdict, source, 0.0))
+            return Flight(number, proposal, source, evaluated, recalled)
         if is_baseline:
             context, baseline = replace(context, on_result=self._hear_baseline), no_baseline
         timed: Future[Verdict] = Future()
+        if self.running_evaluators is not None and not is_baseline:
+            sibling = self.siblings.first(proposal.candidate)
+            order = Order(number, proposal.candidate, rendered, proposed.render_s, sibling)
+            future = self.running_evaluators.submit(order, set_once(timed))
+            return Flight(number, proposal, source, future, timed=timed)
         future = executor.submit(
             evaluate,
             proposal.candidate,
@@ -435,10 +447,12 @@ class SearchRun:
             self.baseline = timings_of(trial.verdict)
             self.measured_baseline = contender_of(trial, is_baseline=True)
             self._baseline_known.set()
+            self._tell_evaluators()
         elif (contender := contender_of(trial, False, self.baseline)) is not None:
             self.contenders.append(contender)
             if isinstance(trial.verdict, Accepted):
                 self.best_time_us = min(self.best_time_us, contender.time_us)
+                self._tell_evaluators()
         if self.plan.within_percent is not None and is_correct(trial.verdict):
             self.measured.append(trial)
         self.siblings.learn(trial)

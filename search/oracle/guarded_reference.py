@@ -39,7 +39,7 @@ class GuardedReferences:
 
     def __init__(self, deadline_s: float) -> None:
         self._children = ReferenceChildren(CHILDREN, patience_s=PATIENCE_S)
-        self._deadline_s = deadline_s
+        self.deadline_s = deadline_s
         self._loaded: set[str] = set()  # texts that a child has loaded
         self._lock = threading.Lock()
 
@@ -101,9 +101,9 @@ class GuardedReferences:
         self, kernel: KernelSpec, cases: list[Case], doing: str, work: Work = Work.ALL
     ) -> list[tuple[Arrays | None, str]]:
         try:
-            return self._children.asked(kernel, cases, self._deadline_s, work)
+            return self._children.asked(kernel, cases, self.deadline_s, work)
         except ChildTimeout:
-            sentence = f"{doing} takes more than {self._deadline_s:g} s"
+            sentence = f"{doing} takes more than {self.deadline_s:g} s"
             mend = f"end its loop, make the case smaller, or set {DEADLINE_VARIABLE}"
             raise _mistake(kernel, sentence, "reference_slow", mend) from None
         except ChildDied as died:

@@ -176,13 +176,14 @@ def case_data(kernel: KernelSpec, case: Case, compute: Compute | None = None) ->
     return _CACHE.get(kernel, case, compute)
 
 
-def use_children() -> None:
+def use_children(count: int | None = None) -> None:
     """Compute references in worker processes from now on, where there are cores to spare.
 
     For a single candidate the start-up would cost more than it saves.
     """
     if not _CACHE.children.pool.count:
-        _CACHE.children = ReferenceChildren(children_for(usable_cores()))
+        count = children_for(usable_cores()) if count is None else count
+        _CACHE.children = ReferenceChildren(count)
 
 
 def guard_references(deadline_s: float) -> None:
@@ -192,6 +193,11 @@ def guard_references(deadline_s: float) -> None:
     """
     if _CACHE.guard is None:
         _CACHE.guard = GuardedReferences(deadline_s)
+
+
+def guard_deadline_s() -> float | None:
+    """The deadline of `guard_references`; None if no guard watches this process."""
+    return _CACHE.guard.deadline_s if _CACHE.guard is not None else None
 
 
 def end_guard() -> None:

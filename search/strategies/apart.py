@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import pickle
 import tempfile
+from collections import deque
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
-from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits
+from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits, encoded
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import Fault
 from greenfast.search.strategies.base import Past, Proposal, Strategy, Told
@@ -23,6 +24,7 @@ MODULE = "greenfast.search.strategies.apart_child"
 LEAST_CORES = 8  # below it every core compiles
 DEADLINE_S = 300.0  # of a question; a process that takes longer is stuck
 MEMORY_BYTES = 8 * 2**30
+MOST_SENT = 32  # calls without a reply: neither side ever waits for the other to read
 MOST_BYTES = 2**28  # of a strategy with its listed spaces
 
 
@@ -48,6 +50,8 @@ class Apart:
         self._missed: dict[str, Past] = {}
         self._outcomes: dict[str, tuple[str, Proposal, Told]] = {}
         self._child: Child | None = None
+        self._sent: deque[str] = deque()  # calls without a reply yet, in their order
+        self._answers: deque[Any] = deque()  # to questions that were sent ahead
         self._booting: Child | None = None
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="start-strategy")
         self._starting: Future[Child] | None = self._starter.submit(self._started)
@@ -55,7 +59,7 @@ class Apart:
     def ask(self) -> Proposal | None:
         if self._starting is not None and self._starting.done():
             self._move()
-        passed, answer = self._passed("ask")
+        passed, answer = self._answered()
         if not passed:
             return self._strategy.ask()
         proposal: Proposal | None = answer
@@ -64,14 +68,20 @@ class Apart:
             self._missed[proposal.candidate.digest] = past
         return proposal
 
+    def ask_ahead(self) -> None:
+        """Let the process begin its answer to the next `ask`, which does not know what is told
+        until then."""
+        if not self._answers and "ask" not in self._sent:
+            self._send("ask")
+
     def tell(self, proposal: Proposal, told: Told) -> None:
-        if self._passed("tell", (proposal, told))[0]:
+        if self._send("tell", (proposal, told)):
             self._note("tell", proposal, told)
         else:
             self._strategy.tell(proposal, told)
 
     def correct(self, proposal: Proposal, told: Told) -> None:
-        if self._passed("correct", (proposal, told))[0]:
+        if self._send("correct", (proposal, told)):
             self._note("correct", proposal, told)
         else:
             self._strategy.correct(proposal, told)
@@ -123,25 +133,54 @@ class Apart:
         with tempfile.NamedTemporaryFile(prefix="greenfast-strategy-") as file:
             file.write(copy)
             file.flush()
-            self._passed("begin", file.name)
+            self._send("begin", file.name)
+            while self._child is not None and self._sent:
+                self._receive()
 
-    def _passed(self, do: str, value: Any = None) -> tuple[bool, Any]:
-        """Whether the process has answered, and its answer."""
+    def _send(self, do: str, value: Any = None) -> bool:
+        """Send a call whose reply is read later; False if there is no process."""
+        while self._child is not None and len(self._sent) >= MOST_SENT:
+            self._receive()
         if self._child is None:
-            return False, None
-        request = {"do": do, "value": _packed(value)}
+            return False
         try:
-            reply = self._child.call(request, DEADLINE_S)
+            self._child.send(encoded({"do": do, "value": _packed(value)}))
+        except OSError:
+            self._lose()
+            return False
+        self._sent.append(do)
+        return True
+
+    def _answered(self) -> tuple[bool, Any]:
+        """Whether the process has answered a question, and its answer."""
+        if not self._answers and "ask" not in self._sent:
+            self._send("ask")
+        while self._child is not None and not self._answers:
+            self._receive()
+        return (True, self._answers.popleft()) if self._answers else (False, None)
+
+    def _receive(self) -> None:
+        """Take the reply to the first call that has none."""
+        assert self._child is not None
+        try:
+            reply = self._child.receive(DEADLINE_S)
         except (ChildDied, ChildTimeout):
             reply = {"failed": "the process was lost"}
-        if "failed" not in reply:
-            return True, pickle.loads(base64.b64decode(reply["answer"]))
+        if "failed" in reply:
+            self._lose()
+        elif self._sent.popleft() == "ask":
+            self._answers.append(pickle.loads(base64.b64decode(reply["answer"])))
+
+    def _lose(self) -> None:
+        """Go on without the process: the strategy here learns what it has missed."""
+        assert self._child is not None
         self._child.close()
         self._child = None
+        self._sent.clear()
+        self._answers.clear()
         self._strategy.restore(list(self._missed.values()))
         for call, proposal, told in self._outcomes.values():
             getattr(self._strategy, call)(proposal, told)
-        return False, None
 
 
 def _packed(value: Any) -> str:

@@ -130,6 +130,11 @@ class Target(ABC):
         return ()
 
     @property
+    def gpu_count(self) -> int:
+        """The GPUs of this target, also those that dropped out."""
+        return 0
+
+    @property
     def gpu_seconds(self) -> float:
         """The seconds during which its requests occupied GPUs so far, summed over the GPUs."""
         return 0.0
@@ -157,9 +162,13 @@ class Runner(Target):
     keeps_modules = False  # `__device__` memory stays from timed launches to the next run
 
     band: float  # a factor: times closer than this are not told apart
+    run_deadline_s = 0.0  # of one wait on a GPU
     check_flop_limit: float  # above it the correctness gate does not run a timed workload whole
 
-    takes_descriptions = False  # runs problems that another process has laid out (`answered`)
+    @property
+    def takes_descriptions(self) -> bool:
+        """Whether it answers requests of other processes of greenfast (`answered`, `relayed`)."""
+        return False
 
     reserves_addresses = False  # runs layouts whose strides span more than its memory (oracle/far)
 
@@ -210,6 +219,13 @@ class Runner(Target):
     ) -> AbstractContextManager[tuple[Mapping[str, Any], Path]]:
         """The reply to a request to run problems that another process has described, and the file
         of their outputs, which is there until the block ends; where `takes_descriptions`."""
+        raise NotImplementedError
+
+    def relayed(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to a request that another process has written, where `takes_descriptions`.
+
+        The request names the file for its outputs. Fault when the GPU does not answer.
+        """
         raise NotImplementedError
 
     def check(self, program: Any, problems: Sequence[Problem]) -> Iterator[Checked] | None:

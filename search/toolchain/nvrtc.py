@@ -81,12 +81,17 @@ class Toolchain:
     ) -> None:
         """`deadline_s`: processor time of a compile. `place`: of the toolkit (toolkit.py)."""
         self._place = place
+        self._settings = (cache_folder, children, deadline_s, place)
         self._cache = ArtifactCache(cache_folder / "cubin")
         self._deadline = Deadline.of(deadline_s)
         self._count = max(1, children)
         self._lock = threading.Lock()
         self._started: Children | None = None
         self._check_lock, self._is_checked = threading.Lock(), False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its settings: each process starts compilers of its own."""
+        return _toolchain, self._settings
 
     @cached_property
     def toolkit(self) -> Toolkit:
@@ -198,6 +203,10 @@ class Toolchain:
                 mend="pip install --force-reinstall --no-deps nvidia-cuda-nvrtc==" + package,
             )
 
+    def warm(self) -> None:
+        """Start the compilers that a search will need. Raises Fault as `toolkit` does."""
+        self.children.warm()
+
     def interrupt(self) -> None:
         """End the compiles in progress; their calls raise Fault."""
         if self._started is not None:
@@ -242,3 +251,9 @@ class Toolchain:
             f"the compiling child was lost (exit {died.returncode}): {died.tail[-300:].strip()}",
             code="child_lost",
         )
+
+
+def _toolchain(
+    cache_folder: Path, children: int, deadline_s: float, place: Place | None
+) -> Toolchain:
+    return Toolchain(cache_folder, children, deadline_s=deadline_s, place=place)

@@ -1,6 +1,7 @@
 """The greenfast command on a machine with stand-in GPUs: `python standin_command.py GPUS ARGS...`.
 
 GPUS is JSON: what each GPU does, by number. Safety is left out, as the emulator takes its time.
+Several GPUs have evaluators, however few cores there are.
 STANDIN_WORKERS: so many workers judge outputs, however few cores there are, and the strategy has a
 process of its own.
 STANDIN_KILLED_AT: SIGKILL ends the process as soon as it has recorded so many trials.
@@ -27,11 +28,13 @@ def main() -> None:
         from greenfast.app import wiring
         from greenfast.db.device_turns import DeviceTurns
         from greenfast.search.executors import this_machine
+        from greenfast.search.loop import evaluators
 
         # A killed process leaves its lease of a GPU, and the next one waits for its end.
         patch.setitem(DeviceTurns.__init__.__kwdefaults__, "lease_s", 1.0)
         patch.setattr(wiring.Services, "_checker", lambda *_: None)
         patch.setattr(this_machine, "gpu_count", lambda: len(gpus))
+        patch.setattr(evaluators, "LEAST_CORES", 1)
         if workers := os.environ.get("STANDIN_WORKERS"):
             from greenfast.search.gates import judges
             from greenfast.search.strategies import apart

@@ -11,6 +11,7 @@ from test_run import ListSink
 from greenfast.search.errors import UsageError
 from greenfast.search.executors import node
 from greenfast.search.executors.on_cluster import OnCluster
+from greenfast.search.gates import judges
 from greenfast.search.loop.sink import Ended
 from greenfast.search.loop.target_space import target_device
 from greenfast.search.targets import TargetSettings
@@ -67,6 +68,21 @@ def test_a_search_uses_every_gpu_of_the_cluster(cluster, album, toolchain, tmp_p
     assert [trial.number for trial in sink.trials] == list(range(TRIALS))
     assert set(gpus_of(sink)) == {0, 1}  # numbers in the cluster
     assert not any(isinstance(trial.verdict, Faulted) for trial in sink.trials)
+
+
+def test_outputs_of_a_clusters_gpu_are_judged_where_there_are_workers_here(
+    cluster, album, toolchain, tmp_path, monkeypatch
+):
+    """Workers describe problems in files of this machine, which an actor does not have."""
+    workers = judges.Judges(1)
+    monkeypatch.setattr(judges._Shared, "judges", workers)
+    sink, executor = ListSink(), cluster({0: {}, 1: {}})
+    try:
+        result = searched(executor, album, toolchain, tmp_path, sink)
+    finally:
+        workers.close()
+    assert result.ended is Ended.COMPLETED and not workers.pool.all
+    assert [trial.number for trial in sink.trials] == list(range(TRIALS))
 
 
 def test_a_gpu_whose_machine_dies_drops_out_and_loses_nothing(cluster, album, toolchain, tmp_path):

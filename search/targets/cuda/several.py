@@ -6,6 +6,7 @@ the choice of the GPU. A request that a GPU fails is repeated on another.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,6 +31,8 @@ from greenfast.search.verdict import Timing
 
 T = TypeVar("T")
 
+RELAYED_KEPT = 4096  # programs of other processes: more than any search has in flight
+
 
 class _Started(NamedTuple):
     lane: Lane
@@ -41,16 +44,26 @@ class SeveralGpus(Runner):
 
     measures = True
     keeps_modules = True
-    takes_descriptions = True
     band = 1.0
     check_flop_limit = CHECK_FLOP_LIMIT
 
     def __init__(self, targets: Sequence[CudaTarget]) -> None:
         self.name = "cuda:" + ",".join(str(target.number) for target in targets)
         self.device = targets[0].device
+        self.run_deadline_s = targets[0].run_deadline_s
         self._lanes = Lanes(tuple(Lane(target) for target in targets))
         # Where a program was timed: its module stays there (`keeps_modules`).
         self._timed_on: WeakKeyDictionary[Program, Lane] = WeakKeyDictionary()
+        # The same for programs of other processes, by their files.
+        self._relayed_on: OrderedDict[str, Lane] = OrderedDict()
+
+    @property
+    def takes_descriptions(self) -> bool:
+        return all(target.takes_descriptions for target in self.targets)
+
+    @property
+    def gpu_count(self) -> int:
+        return len(self._lanes.lanes)
 
     @property
     def targets(self) -> tuple[CudaTarget, ...]:
@@ -116,6 +129,23 @@ class SeveralGpus(Runner):
                 program,
                 lambda lane: outputs.enter_context(lane.target.answered(program, problems)),
             )
+
+    def relayed(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if request["do"] == "reference":
+            return self._lanes.on_any(lambda lane: lane.target.relayed(request), at_once=True)
+        cubin = request["cubin"]
+        if (timed_on := self._relayed_on.get(cubin)) is not None:
+            return self._lanes.on(timed_on, lambda lane: lane.target.relayed(request))
+
+        def ask(lane: Lane) -> dict[str, Any]:
+            reply = lane.target.relayed(request)
+            if request["do"] == "measure":
+                self._relayed_on[cubin] = lane
+                if len(self._relayed_on) > RELAYED_KEPT:
+                    self._relayed_on.popitem(last=False)
+            return reply
+
+        return self._lanes.on_any(ask)
 
     def measure(
         self,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -47,6 +47,7 @@ TIMING_S = 10.0  # after it a race ends at its next look
 LOCK_DEADLINE_S = 120.0
 QUIET_S = 30.0  # after it a time is taken beside other processes' work, and its note says so
 CHECK_FLOP_LIMIT = 2e9  # the float64 reference runs on the CPU
+RELAYED_BY = "relayed_by"  # in a reply: the number of the GPU
 Answer = tuple[dict[str, Any], Path]  # a reply, and the file of its outputs
 
 
@@ -57,6 +58,30 @@ class Program:
     path: Path
 
 
+class Requests(Protocol):
+    """Passes requests to a measuring child."""
+
+    def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The child's reply; Fault without one."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What requests are made with."""
+
+    requests: Requests
+    images: ImageFiles
+    folder: Path  # private, removed by `remove`
+    remove: Callable[[], object]
+
+
+def new_place(requests: Requests, owner: object) -> Place:
+    """A place in a new folder, which goes with `owner` at the latest."""
+    folder = Path(tempfile.mkdtemp(prefix="greenfast-cuda-"))
+    remove = weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return Place(requests, ImageFiles(folder), folder, remove)
+
+
 @dataclass(frozen=True)
 class Workplace:
     """The resources of an open target."""
@@ -65,9 +90,7 @@ class Workplace:
     lock: GpuLock
     child: MeasuringChild
     conversation: Conversation  # with the child
-    images: ImageFiles
-    folder: Path  # private, removed by `remove`
-    remove: Callable[[], object]
+    place: Place
 
 
 class CudaTarget(Runner):
@@ -75,7 +98,6 @@ class CudaTarget(Runner):
 
     measures = True
     keeps_modules = True
-    takes_descriptions = True
     band = 1.0
     check_flop_limit = CHECK_FLOP_LIMIT
     measurer = "greenfast.search.targets.cuda.measurer"  # the child's module
@@ -91,7 +113,10 @@ class CudaTarget(Runner):
         self.name, self.number = f"cuda:{which}", int(which)
         self.device = driver.device_of(self.number)
         self._cache_folder, self._turn = cache_folder, turn
-        self._run_deadline_s = min(run_deadline_s, RUN_DEADLINE_S)
+        self._begin(run_deadline_s)
+
+    def _begin(self, run_deadline_s: float) -> None:
+        self.run_deadline_s = min(run_deadline_s, RUN_DEADLINE_S)
         self._opening = threading.Lock()
         self._workplace: Workplace | None = None
         self._count = itertools.count()
@@ -104,6 +129,14 @@ class CudaTarget(Runner):
         self._counting = threading.Lock()  # of both
         # The times in us that the last `after_timing` compared, by what they show.
         self.repeated_us: dict[str, tuple[list[float], list[float]]] = {}
+
+    @property
+    def takes_descriptions(self) -> bool:
+        return True
+
+    @property
+    def gpu_count(self) -> int:
+        return 1
 
     @property
     def child_pid(self) -> int | None:
@@ -138,16 +171,11 @@ class CudaTarget(Runner):
         lock = GpuLock(locks, uuid, self.name, LOCK_DEADLINE_S)
         quarantine = Quarantine(locks, uuid, self.name)
         child = MeasuringChild(self.measurer, self.name, self.number, quarantine)
-        folder = Path(tempfile.mkdtemp(prefix="greenfast-cuda-"))
-        return Workplace(
-            uuid,
-            lock,
-            child,
-            Conversation(child, lock, lambda: self._turn(uuid), self._spent),
-            ImageFiles(folder),
-            folder,
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True),
-        )
+        conversation = Conversation(child, lock, lambda: self._turn(uuid), self._spent)
+        return Workplace(uuid, lock, child, conversation, new_place(conversation, self))
+
+    def _place(self) -> Place:
+        return self._open().place
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -167,7 +195,7 @@ class CudaTarget(Runner):
     def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
         if cubin is None:
             raise Fault(f"{self.name} runs cubins only", code="no_cubin")
-        folder = self._open().folder
+        folder = self._place().folder
         # Never the same file twice: the end of one program must not remove another's.
         digest = hashlib.sha256(cubin.code).hexdigest()[:32]
         program = Program(folder / f"{digest}-{next(self._count)}.cubin")
@@ -190,7 +218,7 @@ class CudaTarget(Runner):
 
     def _reference(self, kernel: KernelSpec, case: Case) -> Arrays | None:
         request = {"do": "reference", **described(kernel, case)}
-        reply, images = self._answered(self._open(), request)
+        reply, images = self._answered(self._place(), request)
         if "error" in reply or "unavailable" in reply:
             return None
         arrays: dict[str, dict[str, np.ndarray | None]] = {}
@@ -209,7 +237,7 @@ class CudaTarget(Runner):
         """All problems in one request, or in several where they are large."""
 
         def ask(batch: Sequence[Problem]) -> tuple[Mapping[str, Any], np.ndarray]:
-            with self._open().images.held(batch) as files:
+            with self._place().images.held(batch) as files:
                 described = [
                     description(problem, file) for problem, file in zip(batch, files, strict=True)
                 ]
@@ -226,19 +254,19 @@ class CudaTarget(Runner):
         `problems` holds the request's field of that name, or the file that holds it. The outputs
         are there until the block ends.
         """
-        workplace = self._open()
+        place = self._place()
         request = {
             **problems,
             "do": "execute",
             "cubin": str(program.path),
-            "deadline_s": self._run_deadline_s,
+            "deadline_s": self.run_deadline_s,
         }
-        path = workplace.folder / f"outputs-{next(self._count)}"
+        path = place.folder / f"outputs-{next(self._count)}"
         try:
-            reply = self._replied(workplace, request, path)
+            reply = self._replied(place, request, path)
             if reply.get("code") == LAUNCH_TIMEOUT:
                 # Other people's work may have kept the GPU.
-                reply = self._replied(workplace, request, path)
+                reply = self._replied(place, request, path)
             yield reply, path
         finally:
             path.unlink(missing_ok=True)
@@ -251,14 +279,14 @@ class CudaTarget(Runner):
         against: Rival | None = None,
         inspect: Inspect | None = None,
     ) -> tuple[Timing, ...] | Failure:
-        workplace = self._open()
+        place = self._place()
         timings = []
         for number, problem in enumerate(problems):
             pair = (problem,) if against is None else (problem, against.problems[number])
-            with workplace.images.held(pair) as files:
+            with place.images.held(pair) as files:
                 request = self._measure_request(program, problem, against, pair, files, number)
                 request["screen"] = len(problems) == 1 and request["looks"] == LOOKS
-                reply, images = self._answered(workplace, request)
+                reply, images = self._answered(place, request)
             if "error" in reply:
                 return self._failure(problem, reply)
             if reply["damage"][0]:
@@ -276,14 +304,14 @@ class CudaTarget(Runner):
         self, program: Program, problem: Problem, fresh: Problem
     ) -> Iterator[Execution]:
         """Passes of the ring that was timed, on other inputs; then `fresh` at other addresses."""
-        workplace = self._open()
-        with workplace.images.held((problem, fresh)) as files:
+        place = self._place()
+        with place.images.held((problem, fresh)) as files:
             request = {
                 **self._measure_request(program, problem, None, (problem,), files[:1], 0),
                 "do": "repeat",
                 "fresh": description(fresh, files[1]),
             }
-            reply, images = self._answered(workplace, request)
+            reply, images = self._answered(place, request)
         if "error" in reply:
             yield Execution(fresh, "timed", {}, self._failure(fresh, reply))
             return
@@ -331,23 +359,23 @@ class CudaTarget(Runner):
                 workplace.child.end()
             finally:
                 workplace.lock.close()
-                workplace.remove()
+                workplace.place.remove()
 
-    def _answered(
-        self, workplace: Workplace, request: dict[str, Any]
-    ) -> tuple[dict[str, Any], np.ndarray]:
+    def _answered(self, place: Place, request: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
         """The child's reply and the bytes of its output file (none with an error)."""
-        path = workplace.folder / f"outputs-{next(self._count)}"
+        path = place.folder / f"outputs-{next(self._count)}"
         try:
-            return self._replied(workplace, request, path), images_in(path)
+            return self._replied(place, request, path), images_in(path)
         finally:
             path.unlink(missing_ok=True)
 
-    def _replied(
-        self, workplace: Workplace, request: dict[str, Any], outputs: Path
-    ) -> dict[str, Any]:
+    def relayed(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        reply = self._replied(self._place(), request, Path(request["outputs"]))
+        return {**reply, RELAYED_BY: self.number}
+
+    def _replied(self, place: Place, request: Mapping[str, Any], outputs: Path) -> dict[str, Any]:
         """The child's reply, its outputs in the file `outputs`."""
-        reply = workplace.conversation.reply({**request, "outputs": str(outputs)})
+        reply = place.requests.reply({**request, "outputs": str(outputs)})
         with self._counting:
             for activity, spent_s in reply.get("spans", {}).items():
                 self.spans[f"{request['do']}: {activity}"] += spent_s
@@ -359,7 +387,9 @@ class CudaTarget(Runner):
             self.spans[kind] += seconds
 
     def _failure(self, problem: Problem, reply: Mapping[str, Any]) -> Failure:
-        return failure_of(self.name, self.device.arch, problem, reply)
+        number = reply.get(RELAYED_BY)
+        name = self.name if number is None else f"cuda:{number}"
+        return failure_of(name, self.device.arch, problem, reply)
 
     def _measure_request(
         self,
@@ -382,7 +412,7 @@ class CudaTarget(Runner):
             "l2_bytes": self.device.l2_bytes,
             "seed": problem.case.seed + number,
             "seconds": TIMING_S,
-            "deadline_s": self._run_deadline_s,
+            "deadline_s": self.run_deadline_s,
             "quiet_s": QUIET_S,
             "looks": LOOKS,
         }
@@ -400,7 +430,7 @@ class CudaTarget(Runner):
             ("floor_us", round(bound_us(facts, problem), 4)),
             ("sets", float(reply["sets"])),
             ("nodes", float(reply["nodes"])),
-            (DEVICE_INDEX, float(self.number)),
+            (DEVICE_INDEX, float(reply.get(RELAYED_BY, self.number))),
             *sorted(reply["health"].items()),
         )
         nodes = reply["nodes"]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault
@@ -103,10 +104,15 @@ class EmulatorTarget(Runner):
     ) -> None:
         self.name = f"emulator:{which}"
         self.device = device(which)
+        self._settings = (which, cache_folder, include_dirs, workers, run_deadline_s)
         self._cache_folder, self._include_dirs, self._workers = cache_folder, include_dirs, workers
         self._run_deadline_s = run_deadline_s
         self._build: EmulatorBuild | None = None
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its settings: each process starts children of its own."""
+        return EmulatorTarget, self._settings
 
     def prepare(self) -> None:
         self._prepared()

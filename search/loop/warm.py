@@ -1,0 +1,27 @@
+"""The start of a search's compilers and judges, before the first candidate needs them.
+
+A process takes half a second to import what it needs. On a machine with many cores, dozens would
+start at once when the first candidates come, beside the first compilations.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from greenfast.search.errors import Fault
+from greenfast.search.gates.judges import judges_in_use, use_judges
+from greenfast.search.loop.evaluate import EvaluationContext
+
+
+def warm(context: EvaluationContext) -> None:
+    """Start them where candidates are measured and there are cores to spare.
+
+    Faults are left to the candidates that meet them.
+    """
+    if not context.target.measures:
+        return
+    use_judges()
+    if (judges := judges_in_use()) is not None:
+        with suppress(Fault):
+            context.toolchain.warm()
+            judges.pool.warm()
