@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os.path
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -150,8 +151,11 @@ def short_name(entry: str | None) -> str:
 def _parsed(path: Path) -> ast.Module:
     """The script's statements; UsageError when it is no Python."""
     file = visible(path)
+    text = read_author_file(path, file)
     try:
-        return ast.parse(read_author_file(path, file))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the script's text, such as "\\d" in it
+            return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         place, why = file, ""
         if isinstance(error, SyntaxError) and error.lineno:

@@ -258,7 +258,7 @@ def _size(value: Any, node: ast.expr | None, given: _Given) -> ProblemSize:
     if isinstance(value, str):  # Kernel Tuner's way to name a parameter
         return ProblemSize(value) if value.isidentifier() else ProblemSize(text=value)
     size = number(value)
-    if size is not None and not isinstance(size, bool) and size == int(size):
+    if size is not None and not isinstance(size, bool) and size % 1 == 0:
         return ProblemSize(name, int(size))
     if name and isinstance(value, Unknown):
         return ProblemSize(name)

@@ -124,18 +124,19 @@ def _of_shape(value: Any, dtype: str = "float64") -> Any:
 
 def _row(name: str, given: Sequence[Any], words: Mapping[str, Any]) -> Any:
     """`arange` and `linspace`."""
-    numbers = [number(each) for each in given]
-    if not numbers or len(numbers) > 3 or any(each is None for each in numbers):
+    numbers = [value for each in given if (value := number(each)) is not None]
+    if not 0 < len(numbers) == len(given) <= 3:
         return Unknown()
     if name == "linspace":
         count = words.get("num", given[2] if len(given) > 2 else 50)
         return _of_shape(count)
     if not all(isinstance(each, int) for each in numbers):
-        low, high, step = {1: (0, *numbers, 1), 2: (*numbers, 1), 3: numbers}[len(numbers)]
+        low, high = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
+        step = numbers[2] if len(numbers) == 3 else 1
         return _of_shape(max(math.ceil((high - low) / step), 0)) if step else Unknown()
     if len(numbers) == 3 and not numbers[2]:
         return Unknown()
-    whole = range(*(int(each) for each in numbers if each is not None))
+    whole = range(*map(int, numbers))
     return Array((len(whole),), "int64", values=whole if len(whole) <= _MOST_VALUES else None)
 
 

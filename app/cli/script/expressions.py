@@ -47,6 +47,8 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
 }  # fmt: skip
 LARGEST_POWER = 62
+# What Python says of values that do not go together: the script would fail there, too.
+_NOT_COMPUTED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def arithmetic(op: type[ast.operator], left: Any, right: Any) -> Any:
@@ -93,7 +95,10 @@ class Expressions:
         """The value of an expression; Unknown with its place where it is not known."""
         if not self._interpreter.step():
             return Unknown(node.lineno)
-        value = self._of(node, scope)
+        try:
+            value = self._of(node, scope)
+        except _NOT_COMPUTED:
+            value = Unknown()
         if isinstance(value, Unknown) and not value.line:
             return Unknown(node.lineno, node, value.error)
         if isinstance(value, (str, list, tuple, dict)):
@@ -286,8 +291,9 @@ class Expressions:
         index = self.of(node.slice, scope)
         index = index.value if isinstance(index, Scalar) else index
         if isinstance(whole, Parameters):
-            is_name = isinstance(index, str) and index.isidentifier()
-            return Symbol(ast.Name(index, ast.Load())) if is_name else Unknown()
+            if not isinstance(index, str) or not index.isidentifier():
+                return Unknown()
+            return Symbol(ast.Name(index, ast.Load()))
         if isinstance(whole, dict):
             return whole.get(index, Unknown()) if is_plain(index) else Unknown()
         if isinstance(whole, Array):

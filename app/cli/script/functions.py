@@ -149,7 +149,9 @@ def _of_numbers(name: Named, given: Sequence[Any], words: Mapping[str, Any]) -> 
         if any(each is None for each in numbers):
             return Unknown()
         whole = [each for each in numbers if each is not None]
-        return bounded({"min": min, "max": max, "sum": sum}[short](whole))
+        if short == "sum":
+            return bounded(sum(whole))
+        return bounded(min(whole) if short == "min" else max(whole))
     if short in ("int", "float", "bool") and len(given) == 1:
         return _converted(short, given[0])
     if short in _MATH and given and not any(isinstance(each, Array) for each in given):

@@ -195,13 +195,13 @@ class Interpreter:
             if isinstance(statement, tuple):
                 self.assign(*statement, scope)
                 continue
-            test = truth_ = None
+            is_true = None
             if isinstance(statement, ast.If):
                 test = self._expressions.of(statement.test, scope)
-                truth_ = truth(test)
-            if isinstance(test, Symbol) and not scope.nested:
-                return self._either(test, statement, list(pending), scope)
-            unfolded = self._unfolded(statement, truth_, scope)
+                if isinstance(test, Symbol) and not scope.nested:
+                    return self._either(test, statement, list(pending), scope)
+                is_true = truth(test)
+            unfolded = self._unfolded(statement, is_true, scope)
             if unfolded is not None:
                 pending.extendleft(reversed(unfolded))
                 continue
@@ -218,16 +218,20 @@ class Interpreter:
             case ast.If(body=body, orelse=orelse) if is_true is not None:
                 return body if is_true else orelse
             case ast.With(items=opened, body=body):
-                values = [(each, self._expressions.of(each.context_expr, scope)) for each in opened]
-                named = [
-                    (each.optional_vars, value) for each, value in values if each.optional_vars
-                ]
+                named: list[_Pending] = []
+                for each in opened:
+                    value = self._expressions.of(each.context_expr, scope)
+                    if each.optional_vars is not None:
+                        named.append((each.optional_vars, value))
                 return [*named, *body]
             case ast.Try(body=body, orelse=orelse, finalbody=final):
                 return [*body, *orelse, *final]
             case ast.For(target=target, iter=values, body=body) if not _leaves(body):
                 parts = self._turns(target, self._expressions.of(values, scope))
-                return [each for part in parts for each in ((target, part), *body)]
+                unfolded: list[_Pending] = []
+                for part in parts:
+                    unfolded += [(target, part), *body]
+                return unfolded
         return None
 
     def _turns(self, target: ast.expr, values: Any) -> Sequence[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import GreenfastError
 
 LONGEST_TEXT = 2**20
 LONGEST_LIST = 2**16
@@ -22,7 +22,7 @@ class Unknown:
 
     line: int = 0
     what: ast.AST | str = ""
-    error: UsageError | None = None  # why greenfast does not look
+    error: GreenfastError | None = None  # why greenfast does not look
 
     @property
     def text(self) -> str:
