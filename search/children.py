@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from greenfast.search.cpu_time import LOOK_S, Deadline, Starved, WallWatch, Watch, process_s
+from greenfast.search.cpu_time import LOOK_S, Deadline, Starved, WallWatch, Watch, own_s
 from greenfast.search.errors import Fault
 
 ENVIRONMENT_ALLOWED = (
@@ -181,20 +181,6 @@ class Child:
         self._has_room.register(self._write, select.POLLOUT)
         self._arrived.register(self._read, select.POLLIN)
 
-    def warm(self) -> None:
-        """Start all children that do not run yet, for a caller that will soon need them."""
-        while True:
-            with self._changed:
-                if len(self._idle) + len(self._busy) + self._starting >= self.count:
-                    return
-                self._starting += 1
-            child = self._started()
-            with self._changed:
-                self._starting -= 1
-                self._idle.insert(0, child)
-                self._seen[child] = set()
-                self._changed.notify()
-
     def call(self, request: Mapping[str, Any], deadline_s: float | Deadline) -> dict[str, Any]:
         """Send `request` and return the reply. Raises as `receive` does."""
         watch = self._watch(deadline_s)
@@ -257,8 +243,8 @@ class Child:
 
     def _watch(self, deadline: float | Deadline) -> Watch | WallWatch:
         if isinstance(deadline, Deadline):
-            begun_s = process_s(self.process.pid)
-            return Watch(deadline, lambda: process_s(self.process.pid) - begun_s)
+            begun_s = own_s(self.process.pid)
+            return Watch(deadline, lambda: own_s(self.process.pid) - begun_s)
         return WallWatch(time.monotonic() + deadline)
 
     def _receive(self, count: int, watch: Watch | WallWatch) -> bytes:
@@ -343,6 +329,20 @@ class Children:
             self._give_back(child, is_kept=False)
             raise
         self._give_back(child, is_kept=True)
+
+    def warm(self) -> None:
+        """Start all children that do not run yet, for a caller that will soon need them."""
+        while True:
+            with self._changed:
+                if len(self._idle) + len(self._busy) + self._starting >= self.count:
+                    return
+                self._starting += 1
+            child = self._started()
+            with self._changed:
+                self._starting -= 1
+                self._idle.insert(0, child)
+                self._seen[child] = set()
+                self._changed.notify()
 
     def call(self, request: Mapping[str, Any], deadline_s: float | Deadline) -> dict[str, Any]:
         """The reply of a child; raises as `Child.call` does, and Fault when none starts."""

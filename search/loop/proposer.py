@@ -1,17 +1,21 @@
 """The strategy in a thread of its own, so that the loop never waits for its model.
 
-Where times are measured and cores are free, the model is in a process of its own.
-
 Requests are answered in the order in which the loop makes them. What the strategy knows at each
 question is therefore the same in every run of a plan, however long an answer takes.
+
+Where times are measured and cores are free, the model is in a process of its own, and works on the
+next proposal while a second thread renders this one. What it knows then depends on time, as
+everything does in a search that measures.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from greenfast.search.errors import Fault
@@ -23,6 +27,7 @@ from greenfast.search.strategies.apart import Apart, Chooser, apart
 from greenfast.search.strategies.base import Proposal, Strategy, Told
 
 Rendered = RenderedSource | RenderFailed
+_Answer = Future["Proposed | None"]
 _Work = tuple[str, Launch]  # the digest of a text, and what its launches depend on
 
 
@@ -62,7 +67,10 @@ class Proposer:
         self._failure: BaseException | None = None  # of telling, for the next question
         self._waiting = 0  # questions that the loop has asked and this has not begun
         self._counting = threading.Lock()
+        # Questions whose answer had a known text, with that proposal and its outcome.
+        self._repeated: deque[tuple[_Answer, Proposal, Told | None]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="propose")
+        self._renderer = ThreadPoolExecutor(1, thread_name_prefix="render")
 
     def __enter__(self) -> Proposer:
         self._apart = apart(self._own) if self._may_move else None
@@ -71,18 +79,22 @@ class Proposer:
 
     def __exit__(self, *error: object) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
+        self._renderer.shutdown(wait=True, cancel_futures=True)
         if self._apart is not None:
             self._apart.close()
 
-    def ask(self) -> Future[Proposed | None]:
+    def ask(self) -> _Answer:
         """The next candidate; None when no valid point is left."""
         with self._counting:
             self._waiting += 1
-        return self._thread.submit(self._asked)
+        answer: _Answer = Future()
+        self._thread.submit(self._begin, answer)
+        return answer
 
-    def render(self, proposal: Proposal) -> Future[Proposed | None]:
+    def render(self, proposal: Proposal) -> _Answer:
         """A proposal that is not the strategy's: the baseline, or one begun before."""
-        return self._thread.submit(self._noted, proposal)
+        thread = self._thread if self._apart is None else self._renderer
+        return thread.submit(self._noted, proposal)
 
     def tell(self, proposal: Proposal, source_digest: str | None, told: Told | None) -> None:
         """Report a trial's outcome; None for a fault, which the strategy does not hear of."""
@@ -99,25 +111,62 @@ class Proposer:
     def _work(self, candidate: Candidate, source_digest: str) -> _Work:
         return source_digest, self._launch_of(candidate)
 
-    def _asked(self) -> Proposed | None:
+    def _begin(self, answer: _Answer) -> None:
         with self._counting:
             self._waiting -= 1
-        while True:
+        self._repeat()
+        self._propose(answer)
+        self._repeat()
+
+    def _repeat(self) -> None:
+        """Ask again where the text was known; the strategy hears what came of it."""
+        while self._repeated:
+            answer, proposal, told = self._repeated.popleft()
+            try:
+                if told is not None:
+                    self._strategy.tell(proposal, told)
+            except BaseException as error:
+                answer.set_exception(error)
+            else:
+                self._propose(answer)
+
+    def _propose(self, answer: _Answer) -> None:
+        try:
             if self._failure is not None:
                 raise self._failure
             proposal = self._next()
-            if proposal is None:
-                return None
-            if self._apart is not None and self._waiting:
-                self._apart.ask_ahead()  # while this one is rendered
+        except BaseException as error:
+            answer.set_exception(error)
+            return
+        if proposal is None:
+            answer.set_result(None)
+        elif self._apart is None:
+            self._finish(answer, proposal)
+        else:
+            if self._waiting:
+                self._apart.ask_ahead()
+            self._renderer.submit(self._finish, answer, proposal)
+
+    def _finish(self, answer: _Answer, proposal: Proposal) -> None:
+        """Answer with the proposal and its text, unless that text was tried."""
+        try:
             rendered, render_s = self._text(proposal.candidate)
-            if not isinstance(rendered, RenderedSource):
-                return Proposed(proposal, rendered, render_s)
-            work = self._work(proposal.candidate, rendered.digest)
-            if work not in self._done:
-                return self._kept(proposal, rendered, render_s)
-            if (told := self._done[work]) is not None:
-                self._strategy.tell(proposal, told)
+            work = (
+                self._work(proposal.candidate, rendered.digest)
+                if isinstance(rendered, RenderedSource)
+                else None
+            )
+            if work is None or work not in self._done:
+                answer.set_result(self._kept(proposal, rendered, render_s))
+                return
+            told = self._done[work]
+        except BaseException as error:
+            answer.set_exception(error)
+            return
+        self._repeated.append((answer, proposal, told))
+        if self._apart is not None:
+            with suppress(RuntimeError):  # the search is over
+                self._thread.submit(self._repeat)
 
     def _noted(self, proposal: Proposal) -> Proposed:
         return self._kept(proposal, *self._text(proposal.candidate))

@@ -135,3 +135,16 @@ def test_a_patient_pool_starts_another_child_only_for_long_work(
         answers = list(pool.map(children.call, [request] * 2, [60.0] * 2))
     children.close()
     assert len({answer["pid"] for answer in answers}) == count
+
+
+def test_warm_children_are_there_before_they_are_needed():
+    pool = Children(3, "greenfast.search.rendering.child", Limits())
+    try:
+        with pool.taken():
+            pool.warm()
+            assert len(pool.all) == 3
+        before = set(pool.all)
+        with pool.taken("a"), pool.taken("b"), pool.taken("c"):
+            assert set(pool.all) == before
+    finally:
+        pool.close()

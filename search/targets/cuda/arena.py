@@ -25,6 +25,7 @@ CANARY = 0xA5
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _CANARIES = np.full(CANARY_BYTES + ALIGN, CANARY, np.uint8)
+_CANARIES_AT: int = _CANARIES.ctypes.data
 
 
 def describe(problem: Problem, images: Path) -> dict[str, Any]:
@@ -147,11 +148,29 @@ def damage(
 
     Only the head of `before` is read.
     """
+    assert after.size == arena.total_bytes, "the whole arena is looked at"
+    # Addresses are numbers here: an array of each part would cost more than its comparison.
+    here, there = after.ctypes.data, before.ctypes.data
+    position = 0
+    for start, size in (*arena.offsets.values(), (arena.total_bytes, 0)):
+        if _memcmp(here + position, _CANARIES_AT, start - position):
+            return _damage_beside(arena, after)
+        position = start + size
+    inputs = [tensor["name"] for tensor in described["tensors"] if tensor["role"] == "input"]
+    written = [
+        name
+        for name, (start, size) in ((name, arena.offsets[name]) for name in inputs)
+        if _memcmp(there + start, here + start, size)
+    ]
+    if written:
+        return "input_changed", f"the input {', '.join(written)} was written"
+    return None
+
+
+def _damage_beside(arena: Arena, after: np.ndarray) -> tuple[str, str] | None:
+    """The first bytes beside buffers that were written; each gap is at most a canary and ALIGN."""
     position, last = 0, ""
     for name, (start, size) in (*arena.offsets.items(), ("", (arena.total_bytes, 0))):
-        if same_bytes(after[position:start], _CANARIES[: start - position]):
-            position, last = start + size, name
-            continue
         changed = np.flatnonzero(after[position:start] != CANARY)
         if changed.size:
             past, ahead = int(changed[0]) + 1, start - position - int(changed[-1])
@@ -162,22 +181,7 @@ def damage(
             )
             return "out_of_bounds", f"{changed.size} bytes beside {where} were written"
         position, last = start + size, name
-    inputs = [tensor["name"] for tensor in described["tensors"] if tensor["role"] == "input"]
-    written = [
-        name
-        for name in inputs
-        if not same_bytes(_part(arena, name, before), _part(arena, name, after))
-    ]
-    if written:
-        return "input_changed", f"the input {', '.join(written)} was written"
     return None
-
-
-def same_bytes(before: np.ndarray, after: np.ndarray) -> bool:
-    """Whether two contiguous arrays of bytes are equal, compared without a temporary array."""
-    if before.size != after.size:
-        return False
-    return not _memcmp(before.ctypes.data, after.ctypes.data, before.size)
 
 
 def outputs(described: Mapping[str, Any], arena: Arena, after: np.ndarray) -> list[np.ndarray]:
