@@ -330,11 +330,12 @@ class Children:
             raise
         self._give_back(child, is_kept=True)
 
-    def warm(self) -> None:
-        """Start all children that do not run yet, for a caller that will soon need them."""
+    def warm(self, count: int) -> None:
+        """Start children until `count` of them run, for a caller that will soon need them."""
         while True:
             with self._changed:
-                if len(self._idle) + len(self._busy) + self._starting >= self.count:
+                running = len(self._idle) + len(self._busy) + self._starting
+                if running >= min(count, self.count):
                     return
                 self._starting += 1
             child = self._started()

@@ -19,6 +19,7 @@ from greenfast.search.errors import Fault
 LOOK_S = 0.1  # between two readings of a child's clocks
 WALL_FACTOR = 10.0  # wall time that a child may take, in multiples of its processor time
 SHORTEST_GUARD_S = 60.0
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
 _SCHEDULED = 2  # CPUCLOCK_SCHED: the time in which the process ran
@@ -121,6 +122,15 @@ def threads_s(process: int) -> dict[str, float]:
         for path in _PROC.glob(f"{process}/task/*/stat")
         if (fields := _fields(path))
     }
+
+
+def resident_bytes(process: int) -> int:
+    """The memory that a process has now; 0 when it is gone."""
+    try:
+        pages = (_PROC / str(process) / "statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * _PAGE_BYTES
 
 
 def busiest_s(process: int, since: Mapping[str, float]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import shutil
@@ -54,6 +55,14 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     cpu_report.register(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """One process after the other: what the first one compiles, the others load."""
+    with open(__file__) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return (yield)
 
 
 def pytest_collection_finish():

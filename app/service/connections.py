@@ -3,6 +3,9 @@
 uvicorn waits for a request's headers for ever. Here a connection has a deadline for complete
 headers and a longer one for the body. There are never more connections than file descriptors allow:
 a new one replaces the connection that has waited longest without a complete request.
+
+A body in chunks of a byte costs a thousand times as much to read as one in large chunks. Such a
+connection is closed, and no connection gives the event loop more than 4 KiB to read in one turn.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections import OrderedDict
 from typing import Any, ClassVar
 
 import h11
+from h11._connection import DEFAULT_MAX_INCOMPLETE_EVENT_SIZE
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from greenfast.app.routes.auth import BODY_DEADLINE_S
@@ -20,6 +24,9 @@ from greenfast.app.routes.auth import BODY_DEADLINE_S
 WANTED_DESCRIPTORS = 8192
 RESERVED_DESCRIPTORS = 256  # database, event loop, files, pipes of the workers
 BODY_SLACK_S = 5.0  # the application refuses a late body first, with a problem document
+READ_BYTES = 4096  # of a connection, in one turn of the event loop
+CHUNKS_OF_ANY_SIZE, SMALLEST_MEAN_CHUNK_BYTES = 1000, 16
+SMALL_CHUNKS = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 REQUEST_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n"
@@ -54,6 +61,25 @@ def bounded_protocol(
     return BoundedProtocol
 
 
+class CountedConnection(h11.Connection):
+    """Counts the chunks and bytes of the present request's body."""
+
+    chunks = body_bytes = 0
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Data):
+            self.chunks += event.chunk_start
+            self.body_bytes += len(event.data)
+        elif isinstance(event, h11.Request):
+            self.chunks = self.body_bytes = 0
+        return event
+
+    @property
+    def has_small_chunks(self) -> bool:
+        return self.chunks > CHUNKS_OF_ANY_SIZE + self.body_bytes // SMALLEST_MEAN_CHUNK_BYTES
+
+
 class DeadlineProtocol(H11Protocol):
     """One connection: closed when a request is not complete in time."""
 
@@ -64,7 +90,16 @@ class DeadlineProtocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
     _awaited: Any = None  # the part of a request that the timer is for: h11.IDLE, h11.SEND_BODY
 
+    conn: CountedConnection
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        most_bytes = self.config.h11_max_incomplete_event_size
+        self.conn = CountedConnection(h11.SERVER, most_bytes or DEFAULT_MAX_INCOMPLETE_EVENT_SIZE)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if hasattr(transport, "max_size"):  # asyncio's own
+            transport.max_size = READ_BYTES
         super().connection_made(transport)
         if len(self.connections) > self.connection_limit:
             if self.waiting:
@@ -76,6 +111,9 @@ class DeadlineProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self.conn.has_small_chunks:
+            self.give_up(SMALL_CHUNKS if self.conn.our_state is h11.SEND_RESPONSE else b"")
+            return
         self._watch()
 
     def on_response_complete(self) -> None:

@@ -21,6 +21,7 @@ from greenfast.app.views.ledger_memory import StoreMemory
 from greenfast.app.wiring import Services
 from greenfast.db.faults import LeaseLost
 from greenfast.db.rows import Claim
+from greenfast.search.cores import usable_cores
 from greenfast.search.errors import Fault, GreenfastError, SpecError
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.run import SearchRun
@@ -290,7 +291,8 @@ def _prepared(
             target=_prepare_quietly, args=(run.context.checker,), name=PREPARING, daemon=True
         ).start()
     if not run.evaluator_count:  # evaluators have their own
-        threading.Thread(target=warm, args=(run.context,), name=PREPARING, daemon=True).start()
+        warming = (run.context, usable_cores())
+        threading.Thread(target=warm, args=warming, name=PREPARING, daemon=True).start()
     run.context.target.prepare()
     return run
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from greenfast.search.children import Children
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import Fault, GreenfastError, SpecError, UsageError
 from greenfast.search.kernels.expressions import SM_COUNT, Expression, Value
@@ -23,7 +24,7 @@ from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.problem import launches
-from greenfast.search.oracle.reference_lint import reference_faults
+from greenfast.search.oracle.reference_lint import reference_children, reference_faults
 from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind, preset_candidate
@@ -433,28 +434,43 @@ def _signature_problem(
 def _reference_problems(kernel: KernelSpec, device: Device) -> list[Problem]:
     """The reference at the checks' sizes for the smallest tiles, for each compile-time choice."""
     problems: list[Problem] = []
-    file = f"{kernel.name}/reference.py"
-    for template in kernel.templates[:1]:
-        for compiled in _choices(kernel, template)[:MOST_CHOICES]:
-            try:
-                points = Space(template, compiled, device).points
-                if not len(points):
-                    continue
-                tiles = min(
-                    (
-                        resolve(template, point, compiled, device).tiles
-                        for point in points[:: max(1, len(points) // 64)]
-                    ),
-                    key=lambda tiles: tuple(tiles.values()),
-                )
-                cases = derived_cases(kernel, compiled, tiles, SEED)
-                problems += (
-                    problem_of(SpecError(sentence, code=code))
-                    for code, sentence in reference_faults(kernel, cases, file)
-                )
-            except SpecError as error:
-                problems.append(problem_of(located(error, kernel.folder)))
+    children = reference_children(MOST_CHOICES)
+    try:
+        for template in kernel.templates[:1]:
+            for compiled in _choices(kernel, template)[:MOST_CHOICES]:
+                try:
+                    problems += _problems_of_a_choice(kernel, template, compiled, device, children)
+                except SpecError as error:
+                    problems.append(problem_of(located(error, kernel.folder)))
+    finally:
+        children.close()
     return problems
+
+
+def _problems_of_a_choice(
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    compiled: Items,
+    device: Device,
+    children: Children,
+) -> list[Problem]:
+    points = Space(template, compiled, device).points
+    if not len(points):
+        return []
+    tiles = min(
+        (
+            resolve(template, point, compiled, device).tiles
+            for point in points[:: max(1, len(points) // 64)]
+        ),
+        key=lambda tiles: tuple(tiles.values()),
+    )
+    cases = derived_cases(kernel, compiled, tiles, SEED)
+    return [
+        problem_of(SpecError(sentence, code=code))
+        for code, sentence in reference_faults(
+            kernel, cases, f"{kernel.name}/reference.py", children
+        )
+    ]
 
 
 def usable_toolchain(open_toolchain: Callable[[], Toolchain]) -> Toolchain | None:

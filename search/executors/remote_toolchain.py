@@ -33,7 +33,7 @@ class RemoteToolchain(Toolchain):
         assert compiled.reply is not None
         return compiled.reply
 
-    def warm(self) -> None:
+    def warm(self, count: int) -> None:
         """Other machines start their own."""
 
     def interrupt(self) -> None:

@@ -16,7 +16,8 @@ import numpy as np
 from greenfast.search import compute_turns
 from greenfast.search.errors import SpecError
 from greenfast.search.gates.base import Baseline, Subject
-from greenfast.search.gates.claimed_tiles import drawn_by_baseline
+from greenfast.search.gates.bounded_grids import walked_cases
+from greenfast.search.gates.claimed_tiles import cases_of_submitted
 from greenfast.search.gates.few_blocks import few_blocks_cases
 from greenfast.search.gates.judges import CorrectnessResult, judged_elsewhere
 from greenfast.search.gates.promises import Siblings, input_digest, promised, with_broken_promise
@@ -118,7 +119,7 @@ def _problems(subject: Subject) -> list[Problem]:
     secret = subject.conditions.sizes_secret
     if secret is not None:
         cases += drawn_cases(subject.kernel, subject.compiled, derived, secret, subject.seed)
-    cases += drawn_by_baseline(subject)
+    cases += cases_of_submitted(subject)
     planted_cases = not_finite_cases(subject.kernel, derived, lambda case: True)
     precompute(subject.kernel, [*cases, *planted_cases])
     cases += [case for case in planted_cases if _reference_takes(subject, case)]
@@ -131,6 +132,8 @@ def _problems(subject: Subject) -> list[Problem]:
     if subject.conditions.siblings is not None:
         cases += _cases_of_sibling(subject, subject.conditions.siblings, cases)
     few = few_blocks_cases(subject, derived)
+    if few is None:
+        cases += walked_cases(subject, derived)
     return [
         *_laid_out(subject, cases),
         *(_laid_out(subject, *few) if few is not None else ()),

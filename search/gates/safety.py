@@ -14,7 +14,8 @@ from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import Fault
 from greenfast.search.gates.after_timing import wrong_after_timing
 from greenfast.search.gates.base import Baseline, Subject
-from greenfast.search.gates.claimed_tiles import drawn_by_baseline
+from greenfast.search.gates.bounded_grids import walked_cases
+from greenfast.search.gates.claimed_tiles import cases_of_submitted
 from greenfast.search.gates.few_blocks import few_blocks_cases
 from greenfast.search.oracle.cases import Case, derived_cases, uncompared_cases
 from greenfast.search.oracle.problem import Problem, lay_out
@@ -180,7 +181,7 @@ def checked_problems(subject: Subject) -> list[Problem]:
         )
     }
     in_order = list(reversed(cases.values()))
-    in_order += drawn_by_baseline(subject)
+    in_order += cases_of_submitted(subject)
     precompute(subject.kernel, in_order)
     problems = [
         lay_out(
@@ -188,10 +189,11 @@ def checked_problems(subject: Subject) -> list[Problem]:
         )
         for case in in_order
     ]
-    few_cases, point = few_blocks_cases(subject, in_order) or ((), subject.point)
+    few = few_blocks_cases(subject, in_order)
+    more, point = few or (walked_cases(subject, in_order), subject.point)
     problems += [
         lay_out(subject.kernel, subject.template, point, case, case_data(subject.kernel, case))
-        for case in few_cases
+        for case in more
     ]
     return problems + uncompared_problems(subject)
 

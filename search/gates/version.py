@@ -11,9 +11,12 @@ again, and a champion needs a recheck.
 2  texts are read as compilers read them: raw strings with a quote in their delimiter, attributes in
    operands of `asm`, tokens with line breaks or left-out words between them, directives behind a
    digit separator, includes in comments and under conditions, namespace std in all its forms
+3  atomics on shared memory that nobody wrote; blocks that wait for more others than the GPU holds;
+   sizes of whole steps of a submitted source; a case in which
+   blocks of a bounded grid walk from tile to tile; tensors that are aligned as promised and no more
 """
 
-CHECKS_VERSION = 2
+CHECKS_VERSION = 3
 CHECKS = "checks"  # the entry of an environment; one without it is from before version 1
 
 

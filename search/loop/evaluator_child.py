@@ -71,7 +71,8 @@ class Evaluator:
         self._siblings = _Siblings(assignment.kernel)
         self._context = self._prepared(assignment)
         self._pool = ThreadPoolExecutor(assignment.width, thread_name_prefix="evaluate")
-        threading.Thread(target=warm, args=(self._context,), daemon=True).start()
+        warming = (self._context, assignment.cores)
+        threading.Thread(target=warm, args=warming, daemon=True).start()
 
     def serve(self) -> None:
         """Work until the search is over. EOFError when its process is."""

@@ -9,19 +9,19 @@ from __future__ import annotations
 from contextlib import suppress
 
 from greenfast.search.errors import Fault
-from greenfast.search.gates.judges import judges_in_use, use_judges
+from greenfast.search.gates.judges import judges_in_use, use_judges, workers_for
 from greenfast.search.loop.evaluate import EvaluationContext
 
 
-def warm(context: EvaluationContext) -> None:
+def warm(context: EvaluationContext, cores: int) -> None:
     """Start them where candidates are measured and there are cores to spare.
 
-    Faults are left to the candidates that meet them.
+    `cores`: as many compilers, and the judges that `use_judges` allows. Faults are left to the candidates that meet them.
     """
     if not context.target.measures:
         return
-    use_judges()
+    use_judges(workers_for(cores))
     if (judges := judges_in_use()) is not None:
         with suppress(Fault):
-            context.toolchain.warm()
-            judges.pool.warm()
+            context.toolchain.warm(cores)
+            judges.pool.warm(judges.pool.count)

@@ -126,10 +126,10 @@ def _drawn(
 ) -> tuple[Case, ...]:
     draws = random.Random(f"sizes/{secret}/{kernel.name}")
     known = {case.dims for case in derived}
-    padded_flop = _padded_flop(kernel, derived)
+    padded_flop = padded_flop_of(kernel, derived)
     derived_flop = sum(padded_flop(case.dims, case.options) for case in derived)
     budget_flop = max(DRAWN_SHARE * derived_flop, LEAST_FLOP)
-    host = _usual(derived)
+    host = usual_case(derived)
     layouts = sorted({case.layout for case in derived})
     cases: list[Case] = []
     is_allowed = _requirements_met(kernel, derived)
@@ -155,7 +155,50 @@ def _drawn(
     return tuple(cases)
 
 
-def _usual(cases: Iterable[Case]) -> Case:
+@dataclass(frozen=True)
+class DimSizes:
+    """The sizes that a run-time dim may have: multiples of `multiple` up to `largest`."""
+
+    name: str
+    multiple: int
+    largest: int  # of checks and workloads
+
+
+def dim_sizes(kernel: KernelSpec, compiled: Items, derived: Sequence[Case]) -> list[DimSizes]:
+    """The run-time dims that depend on no other dim, and may have more than some listed sizes."""
+    run_dims = [dim for dim in kernel.dims if dim.time == "run"]
+    of_checks, of_workloads = _known_sizes(kernel, compiled, derived)
+    divisors = {dim.name: _divisor(dim, run_dims, [*of_checks, *of_workloads]) for dim in run_dims}
+    free = [
+        dim
+        for dim in run_dims
+        if not dim.values and divisors[dim.name] is None and dim.name not in divisors.values()
+    ]
+    ranges = {dim.name: _range(dim, of_checks, of_workloads) for dim in free}
+    return [DimSizes(name, each.multiple, each.largest) for name, each in ranges.items()]
+
+
+def is_allowed(kernel: KernelSpec, derived: Sequence[Case], case: Case) -> bool:
+    """Whether a case has sizes as the checks have them, and is small enough."""
+    return (
+        _requirements_met(kernel, derived)(case.dims, case.options)
+        and _follows(kernel, derived, case)
+        and _fits(kernel, case)
+    )
+
+
+def _known_sizes(
+    kernel: KernelSpec, compiled: Items, derived: Sequence[Case]
+) -> tuple[list[dict[str, Value]], list[dict[str, Value]]]:
+    """The dims of the checks, and of the workloads with the same compile-time values."""
+    return [dict(case.dims) for case in derived], [
+        dict(workload.dims)
+        for workload in kernel.workloads
+        if workload.compile_time(kernel) == compiled
+    ]
+
+
+def usual_case(cases: Iterable[Case]) -> Case:
     """The first case with the inputs that most of them have."""
     cases = list(cases)
     recipes = [case.inputs for case in cases]
@@ -166,7 +209,7 @@ def _flop(kernel: KernelSpec, dims: Items, options: Items) -> float:
     return float(kernel.work_flop(kernel.values_of(dict(dims), dict(options))))
 
 
-def _padded_flop(kernel: KernelSpec, derived: Sequence[Case]) -> Callable[[Items, Items], float]:
+def padded_flop_of(kernel: KernelSpec, derived: Sequence[Case]) -> Callable[[Items, Items], float]:
     """The work of a case as blocks do it: a short dim costs about as much as a tile.
 
     Tiles are taken for as long as the checks' usual sizes.
@@ -191,12 +234,7 @@ def _drawn_dims(
     is_last: Callable[[], bool],
 ) -> Iterator[dict[str, int]]:
     run_dims = [dim for dim in kernel.dims if dim.time == "run"]
-    of_checks = [dict(case.dims) for case in derived]
-    of_workloads = [
-        dict(workload.dims)
-        for workload in kernel.workloads
-        if workload.compile_time(kernel) == compiled
-    ]
+    of_checks, of_workloads = _known_sizes(kernel, compiled, derived)
     ranges = {dim.name: _range(dim, of_checks, of_workloads) for dim in run_dims}
     divisors = {dim.name: _divisor(dim, run_dims, [*of_checks, *of_workloads]) for dim in run_dims}
     fixed = {dim.name: int(of_checks[0][dim.name]) for dim in kernel.dims if dim.time == "compile"}

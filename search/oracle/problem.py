@@ -138,6 +138,7 @@ class Problem:
     work_bytes: float  # compulsory traffic
     mode: str = "auto"  # the state of the caches when timing: "auto" | "hot" | "cold"
     ends_only: bool = False  # an emulator runs the first and the last blocks of each launch
+    pointer_bytes: int = 256  # every tensor starts at a multiple of it, and may at no larger one
 
 
 def lay_out(
@@ -195,6 +196,7 @@ def lay_out(
         launches(template, launch_values),
         float(kernel.work_flop(values)),
         float(kernel.work_bytes(values)),
+        pointer_bytes=kernel.pointer_bytes,
     )
 
 

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits, serve_requests
+from greenfast.search.children import (
+    ChildDied,
+    Children,
+    ChildTimeout,
+    Limits,
+    serve_requests,
+)
 from greenfast.search.confinement import confine
 from greenfast.search.cores import usable_cores
 from greenfast.search.kernels.kernel_file import load_kernel
@@ -30,7 +37,19 @@ MOST_FAULTS = 10
 SECRET = 0  # for drawn sizes; each search has another secret
 
 
-def reference_faults(kernel: KernelSpec, cases: Sequence[Case], file: str) -> list[tuple[str, str]]:
+def reference_children(calls: int) -> Children:
+    """One child for so many calls about one kernel; another one replaces it when it has ended.
+
+    The deadline is this process's to keep. If it is killed first, the limit ends an endless loop.
+    """
+    cpu_s = int(DEADLINE_S) * usable_cores() * calls
+    limits = Limits(cpu_s=cpu_s, memory_bytes=MEMORY_BYTES, file_bytes=LOG_BYTES)
+    return Children(1, __spec__.name, limits)
+
+
+def reference_faults(
+    kernel: KernelSpec, cases: Sequence[Case], file: str, children: Children
+) -> list[tuple[str, str]]:
     """(code, sentence) of each fault of the kernel's reference on these cases."""
     if not cases:
         return []
@@ -51,12 +70,8 @@ def reference_faults(kernel: KernelSpec, cases: Sequence[Case], file: str) -> li
             for case in cases
         ],
     }
-    # The deadline is this process's to keep. If it is killed first, the limit ends an endless loop.
-    cpu_s = int(DEADLINE_S) * usable_cores()
-    limits = Limits(cpu_s=cpu_s, memory_bytes=MEMORY_BYTES, file_bytes=LOG_BYTES)
-    child = Child(__spec__.name, limits)
     try:
-        return [(code, sentence) for code, sentence in child.call(request, DEADLINE_S)["faults"]]
+        return [(code, sentence) for code, sentence in children.call(request, DEADLINE_S)["faults"]]
     except ChildTimeout:
         sentence = (
             f"{file}: the checks' references take more than {DEADLINE_S:g} s together; make the "
@@ -68,13 +83,11 @@ def reference_faults(kernel: KernelSpec, cases: Sequence[Case], file: str) -> li
         status = f" (exit status {died.returncode})" if died.returncode is not None else ""
         ended = f"{file}: the reference ended its process{status}" + (f": {tail}" if tail else "")
         return [("reference_failed", ended)]
-    finally:
-        child.close()
 
 
 def faults_of(request: Mapping[str, Any]) -> dict[str, Any]:
     """In the child: {"faults": [(code, sentence), ...]}."""
-    kernel = load_kernel(Path(request["folder"]))
+    kernel = _loaded(request["folder"])
     _confine_once()
     cases = [
         Case(
@@ -150,6 +163,12 @@ def _items(pairs: Sequence[Sequence[Any]]) -> Items:
 
 
 _confined: list[bool] = []
+
+
+@cache
+def _loaded(folder: str) -> KernelSpec:
+    """The confined process cannot read the files again."""
+    return load_kernel(Path(folder))
 
 
 def _confine_once() -> None:

@@ -203,9 +203,9 @@ class Toolchain:
                 mend="pip install --force-reinstall --no-deps nvidia-cuda-nvrtc==" + package,
             )
 
-    def warm(self) -> None:
-        """Start the compilers that a search will need. Raises Fault as `toolkit` does."""
-        self.children.warm()
+    def warm(self, count: int) -> None:
+        """Start so many compilers, as far as there may be. Raises Fault as `toolkit` does."""
+        self.children.warm(count)
 
     def interrupt(self) -> None:
         """End the compiles in progress; their calls raise Fault."""

@@ -47,11 +47,13 @@ def test_peers_stand_beside_the_winner_or_say_why_not(page, confirmed):
     )
 
 
+@pytest.mark.slow
 def test_a_search_that_was_not_confirmed_shows_no_such_section(page, site):
     page.goto(site.search)
     assert page.locator("#confirmation").count() == 0 and page.locator("#peers").count() == 0
 
 
+@pytest.mark.slow
 def test_a_winner_is_promoted_replaced_and_remembered(plain_page, site, confirmed, catalogue):
     page = plain_page  # all of it works without scripts
     page.goto("/champions")
@@ -85,6 +87,7 @@ def test_a_winner_is_promoted_replaced_and_remembered(plain_page, site, confirme
     assert confirmed.row.id in page.locator("table.champions").last.inner_text()
 
 
+@pytest.mark.slow
 def test_a_winner_that_was_not_timed_again_can_be(plain_page, site, catalogue):
     example = accepted_search(site.store, catalogue, confirmed=False)
     plain_page.goto(f"/searches/{example.row.id}")
@@ -108,6 +111,7 @@ def test_what_is_not_confirmed_cannot_be_promoted_by_a_made_up_form(page, site, 
     problems.clear()  # the refusal was wanted
 
 
+@pytest.mark.slow
 def test_the_form_for_a_search_starts_with_the_named_workload_and_the_champion_as_default(
     page, site
 ):

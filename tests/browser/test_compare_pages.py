@@ -26,8 +26,9 @@ def paths(site) -> list[str]:
 
 @pytest.mark.parametrize(
     ("width", "step"),
-    [(390, 3), *(pytest.param(width, 1, marks=pytest.mark.slow) for width in (390, 1400))],
+    [(390, 1), (1400, 1)],
 )
+@pytest.mark.slow
 def test_the_pages_load_and_fit(page, paths, width, step):
     page.set_viewport_size({"width": width, "height": 800})
     for path in paths[::step]:
@@ -37,6 +38,7 @@ def test_the_pages_load_and_fit(page, paths, width, step):
         assert page.evaluate(overflow) == 0, path
 
 
+@pytest.mark.slow
 def test_a_comparison_shows_both_and_claims_only_what_the_times_show(page, site):
     search = site.measured.row.id
     page.goto(f"/compare?a={search}/1&b={search}/2")
@@ -50,6 +52,7 @@ def test_a_comparison_shows_both_and_claims_only_what_the_times_show(page, site)
     assert "different conditions" in page.locator("#ratio").inner_text()
 
 
+@pytest.mark.slow
 def test_the_axes_of_a_pareto_front_have_ticks_units_and_the_kind_of_time(page, site):
     page.goto(f"/searches/{site.measured.row.id}/pareto")
     page.locator("#pareto .xtitle").wait_for()
@@ -75,6 +78,7 @@ def test_names_that_are_wrong_are_answered_beside_the_form(page, site, problems)
     problems.clear()  # the 404s
 
 
+@pytest.mark.slow
 def test_importances_have_a_picture_a_table_and_a_way_to_the_trials(plain_page, site):
     plain_page.goto(f"{site.search}/parameters")
     section = plain_page.locator("#template-wmma")
@@ -105,6 +109,7 @@ def test_filters_are_in_the_url_and_survive_sorting(plain_page, site):
     assert answer.status == 422 and "NAME=VALUE" in plain_page.locator("main").inner_text()
 
 
+@pytest.mark.slow
 def test_ids_commands_and_sources_are_copied(page, site, context):
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.goto(site.trial(WRONG_TRIAL))
@@ -121,11 +126,13 @@ def test_ids_commands_and_sources_are_copied(page, site, context):
     assert page.locator(".commands code", has_text="greenfast check attention").is_visible()
 
 
+@pytest.mark.slow
 def test_without_javascript_there_is_no_button_that_does_nothing(plain_page, site):
     plain_page.goto(site.trial(WRONG_TRIAL))
     assert not any(button.is_visible() for button in plain_page.locator("button.copy").all())
 
 
+@pytest.mark.slow
 def test_an_empty_database_says_how_to_begin_and_one_click_starts_a_search(chromium, tmp_path):
     with served(tmp_path) as url:
         page = chromium.new_page(base_url=url, java_script_enabled=False)

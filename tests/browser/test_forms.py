@@ -62,6 +62,7 @@ def test_bad_input_is_said_beside_the_field_and_what_was_typed_is_kept(
     problems.clear()
 
 
+@pytest.mark.slow
 def test_a_shape_of_ones_own_is_searched_and_a_wrong_one_is_said_beside_it(page, site, problems):
     page.goto("/new?kernel=attention")
     for name, size in (("B", "3"), ("H", "6"), ("H_kv", "4"), ("S_q", "77")):
@@ -81,6 +82,7 @@ def test_a_shape_of_ones_own_is_searched_and_a_wrong_one_is_said_beside_it(page,
     page.get_by_role("button", name="Cancel").click()
 
 
+@pytest.mark.slow
 def test_the_form_takes_objectives_and_what_is_expected(page, site, problems):
     page.goto("/new?kernel=attention")
     page.get_by_label("registers", exact=True).check()
@@ -110,6 +112,7 @@ def test_the_form_takes_objectives_and_what_is_expected(page, site, problems):
     page.get_by_role("button", name="Cancel").click()
 
 
+@pytest.mark.slow
 def test_the_filter_hides_workloads_but_never_a_selected_one(page):
     page.goto("/new?kernel=attention")
     page.get_by_label("Filter the workloads").fill("causal bf16")
@@ -120,6 +123,7 @@ def test_the_filter_hides_workloads_but_never_a_selected_one(page):
     assert len(values) < page.locator("#named-workloads label").count() / 2
 
 
+@pytest.mark.slow
 def test_workloads_that_do_not_go_together_are_said_at_the_workloads(page, problems):
     page.goto("/new")
     page.locator("[name=workloads][value=mission_bf16]").check()
@@ -177,6 +181,7 @@ def test_a_submitted_search_can_be_paused_resumed_and_cancelled(page, site):
     assert page.get_by_role("button", name="Cancel").count() == 0
 
 
+@pytest.mark.slow
 def test_a_control_that_is_not_possible_now_is_a_page_that_says_so(page, site, problems):
     page.goto(f"/searches/{site.running.row.id}")
     page.evaluate(f"document.querySelector('.controls').action = '{site.search}/control'")

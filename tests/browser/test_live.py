@@ -39,6 +39,7 @@ def test_a_recorded_trial_appears_without_loading_the_page_again(page, running):
     )
 
 
+@pytest.mark.slow
 def test_the_end_is_shown_and_the_stream_is_closed(page, site, running):
     page.goto(f"/searches/{running.row.id}")
     expect(page.locator("#live-state")).to_have_text("live")

@@ -114,12 +114,14 @@ def test_the_search_page_compares_and_says_how_far_that_goes(page, site):
     assert "measured" in page.locator("#figures").inner_text()
 
 
+@pytest.mark.slow
 def test_running_searches_come_first(page, site):
     page.goto("/")
     names = page.locator("table.searches .name a").all_inner_texts()
     assert names.index(HOSTILE_NAME) < names.index(site.finished.plan.name)
 
 
+@pytest.mark.slow
 def test_searches_are_filtered_by_url(plain_page, site):
     page = plain_page
     page.goto("/")
@@ -198,6 +200,7 @@ def test_trials_are_sorted_by_a_click_and_the_other_way_round_by_another(plain_p
     assert page.locator("th[aria-sort=descending]").inner_text().startswith("Regs")
 
 
+@pytest.mark.slow
 def test_paging_shows_every_trial_once(plain_page, site):
     page = plain_page
     page.goto(f"{site.search}?sort=time_median_us")
@@ -210,6 +213,7 @@ def test_paging_shows_every_trial_once(plain_page, site):
     assert sorted(seen) == list(range(64))
 
 
+@pytest.mark.slow
 def test_a_rejected_trial_shows_the_failing_check_first_with_its_sentence(plain_page, site):
     page = plain_page
     page.goto(site.trial(WRONG_TRIAL))
@@ -237,6 +241,7 @@ def test_a_race_stands_at_both_its_lines_and_its_sentence_is_text(page, site):
     assert page.url.endswith(f"#L{finding['source_line']}")
 
 
+@pytest.mark.slow
 def test_costs_stand_at_their_lines_in_words_and_are_not_copied_with_the_code(page, site):
     page.goto(site.trial(0))
     costs = page.locator("pre.source .cost").all_inner_texts()
@@ -248,12 +253,14 @@ def test_costs_stand_at_their_lines_in_words_and_are_not_copied_with_the_code(pa
     )
 
 
+@pytest.mark.slow
 def test_a_faulted_trial_explains_that_there_is_no_verdict(plain_page, site):
     page = plain_page
     page.goto(site.trial(FAULTED_TRIAL))
     assert "a fault of greenfast or of this machine" in page.locator(".lead").inner_text()
 
 
+@pytest.mark.slow
 def test_a_trial_links_to_its_parents_and_names_the_repaired_values(plain_page, site):
     page = plain_page
     trials = site.store.trials(site.finished.row.id, limit=64).items
@@ -269,6 +276,7 @@ def test_a_trial_links_to_its_parents_and_names_the_repaired_values(plain_page, 
     assert all(f"{name}={value}" in origin for name, value in repaired.wanted.items())
 
 
+@pytest.mark.slow
 def test_an_implausible_modelled_time_is_shown_as_not_ranked(plain_page, site):
     page = plain_page
     page.goto(site.trial(IMPLAUSIBLE_TRIAL))
@@ -282,6 +290,7 @@ def test_an_implausible_modelled_time_is_shown_as_not_ranked(plain_page, site):
     assert "not ranked" in column(page, 3)[IMPLAUSIBLE_TRIAL]
 
 
+@pytest.mark.slow
 def test_a_failed_search_tells_why_below_its_title(page, site, catalogue):
     failed = failed_search(site.store, catalogue)
     page.goto(f"/searches/{failed.row.id}")
@@ -290,6 +299,7 @@ def test_a_failed_search_tells_why_below_its_title(page, site, catalogue):
     assert lead.endswith(MIXED_TOOLCHAIN)
 
 
+@pytest.mark.slow
 def test_a_queued_search_tells_that_no_worker_is_running(page, site, catalogue):
     row = queued_search(site.store, catalogue)
     page.goto(f"/searches/{row.id}")
@@ -312,6 +322,7 @@ def test_a_trial_shows_what_it_changed_and_what_its_time_goes_into(page, site):
     page.wait_for_url("**/trials/4")
 
 
+@pytest.mark.slow
 def test_the_source_is_highlighted_with_lines_to_point_at(page, site):
     page.goto(site.trial(0) + "#L12")
     assert page.locator("#L12").count() == 1
@@ -347,6 +358,7 @@ def test_hostile_names_and_logs_stay_text(page, site):
     assert page.locator("h1").inner_text() == HOSTILE_NAME
 
 
+@pytest.mark.slow
 def test_what_does_not_exist_is_said_in_the_same_look(page, site, problems):
     wrong = (
         ("/nothing", 404, "there is no page"),
@@ -379,6 +391,7 @@ def test_programs_are_told_in_json_and_pages_read_without_a_browser(site):
     assert "onclick" not in answer.text and "<script>" not in answer.text
 
 
+@pytest.mark.slow
 def test_files_are_kept_by_browsers_until_they_change(page, site):
     page.goto(site.search)
     url = page.locator("script[src*=plotly]").get_attribute("src")

@@ -83,6 +83,7 @@ def report_of(ledger, state: str):
     return document.searches[0], text
 
 
+@pytest.mark.slow
 def test_a_paused_search_without_a_correct_trial_says_both_and_how_to_go_on(ledger):
     report, text = report_of(ledger, "paused")
     assert report.state.startswith("The search is paused after 2 of 20 trials")
@@ -118,7 +119,8 @@ def test_a_search_without_a_trial_has_no_report(ledger):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_published_folder_is_readable_from_disk(ledger, chromium, tmp_path, scheme):
     site = tmp_path / "site"
     publish(ledger, site, [name for state, name in ledger.ids.items() if state != "queued"])

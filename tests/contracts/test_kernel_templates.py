@@ -25,6 +25,14 @@ PRESETS = [
     (kernel, template, preset) for kernel, template in TEMPLATES for preset in template.presets
 ]
 
+# Slow: attention_fp8/wgmma, attention/mma and gemm/mma are made of the same parts.
+ALIKE = {
+    ("attention", "wgmma"),
+    ("attention_fp8", "mma"),
+    ("gemm", "wgmma"),
+    ("gemm_fp8", "wgmma"),
+}
+
 
 def _name(value) -> str:
     return getattr(value, "name", "")
@@ -97,7 +105,9 @@ def test_a_template_uses_what_it_declares_and_documents_it(kernel, template):
             kernel,
             template,
             preset,
-            marks=() if preset in template.presets[:1] else pytest.mark.slow,
+            marks=()
+            if preset in template.presets[:1] and (kernel.name, template.name) not in ALIKE
+            else pytest.mark.slow,
         )
         for kernel, template, preset in PRESETS
     ],
@@ -148,7 +158,18 @@ def test_some_preset_fits_each_compile_time_binding(kernel, template, on):
         ), (compiled, on)
 
 
-@pytest.mark.parametrize(("kernel", "template"), TEMPLATES, ids=_name)
+@pytest.mark.parametrize(
+    ("kernel", "template"),
+    [
+        pytest.param(
+            kernel,
+            template,
+            marks=pytest.mark.slow if (kernel.name, template.name) in ALIKE else (),
+        )
+        for kernel, template in TEMPLATES
+    ],
+    ids=_name,
+)
 def test_random_points_render_to_sources_of_their_own(kernel, template):
     compiled = kernel.workloads[0].compile_time(kernel)
     points = random.Random(1).sample(_space(template, compiled, "h200").points, 10)

@@ -29,11 +29,21 @@ PROBED_ELSEWHERE = {
     ("rmsnorm", "row"),
     ("rmsnorm", "split"),
 }
+# Their stages are those of gemm/wgmma and of templates above, which take a fraction of the time.
+ALIKE = {
+    ("attention", "decode"),
+    ("attention", "mma"),
+    ("attention", "wgmma"),
+    ("attention_fp8", "wgmma"),
+    ("gemm", "mma"),
+    ("gemm_fp8", "wgmma"),
+}
+SLOW = PROBED_ELSEWHERE | ALIKE
 MARKED = [
     pytest.param(
         kernel,
         template,
-        marks=pytest.mark.slow if (kernel.name, template.name) in PROBED_ELSEWHERE else (),
+        marks=pytest.mark.slow if (kernel.name, template.name) in SLOW else (),
     )
     for kernel, template in TEMPLATES
 ]

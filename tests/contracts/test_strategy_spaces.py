@@ -124,6 +124,7 @@ def _limited_time(point):
     return time * (1 + 0.3 / point["vector"]) * (1 + 16 / point["block"])
 
 
+@pytest.mark.slow
 def test_evolution_does_not_stay_beyond_the_limits_of_a_space_that_fails_mostly():
     space = _space(LIMITED, _limited_time)
     assert np.isinf(space.times).mean() > 0.8

@@ -199,8 +199,22 @@ def sanitized_programs(request, artifacts):
     programs.close()
 
 
+def _is_quick(program: str) -> bool:
+    """The kernels of tests/unit drive the parts that take device.h to be called."""
+    return f'#include "{COMMON_HEADER}"' not in (HERE / f"{program}.cpp").read_text()
+
+
 each_case = pytest.mark.parametrize(
-    ("program", "case"), CASES, ids=[f"{program}-{case}" for program, case in CASES]
+    ("program", "case"),
+    [
+        pytest.param(
+            program,
+            case,
+            marks=() if _is_quick(program) else pytest.mark.slow,
+            id=f"{program}-{case}",
+        )
+        for program, case in CASES
+    ],
 )
 
 

@@ -115,6 +115,7 @@ def evolved(folder):
     return first.json
 
 
+@pytest.mark.slow
 def test_a_run_evolves_continues_and_outlives_its_proposer(folder, evolved):
     assert evolved["trials"] == BOTH_SUBMISSIONS and evolved["best"]["time_kind"] == "modelled"
     assert evolved["best"]["verdict"] == "green"

@@ -42,6 +42,7 @@ def get(url: str) -> httpx.Response:
     return httpx.get(url, trust_env=False, timeout=60)
 
 
+@pytest.mark.slow
 def test_healthz_answers_while_writes_wait_for_a_lock_and_more_are_refused(home):
     _, url = home.serve("--workers", "0")
     lock = sqlite3.connect(home.data / "greenfast.sqlite3", isolation_level=None)
@@ -135,7 +136,9 @@ async def reading_application(scope: Any, receive: Any, send: Any) -> None:
             pass
 
 
-def test_a_body_that_does_not_arrive_closes_the_connection_at_its_deadline():
+@pytest.fixture
+def reading():
+    """The address of a server that reads bodies, with half a second for each."""
     listener = listen("127.0.0.1", 0)
     server = uvicorn.Server(
         uvicorn.Config(
@@ -148,16 +151,38 @@ def test_a_body_that_does_not_arrive_closes_the_connection_at_its_deadline():
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     until(lambda: server.started, "the server listens")
-    try:
-        with socket.create_connection(listener.getsockname()) as half:
-            half.sendall(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nab")
-            half.settimeout(30)
-            answer = b"".join(iter(lambda: half.recv(4096), b""))
-        assert answer.startswith(b"HTTP/1.1 408 ")
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
+    yield listener.getsockname()
+    server.should_exit = True
+    thread.join()
+    listener.close()
+
+
+def answer_to(address, request: bytes) -> bytes:
+    with socket.create_connection(address) as client:
+        client.settimeout(30)
+        with suppress(OSError):  # it may be answered and closed before all is sent
+            client.sendall(request)
+            return b"".join(iter(lambda: client.recv(4096), b""))
+    return b""
+
+
+def test_a_body_that_does_not_arrive_closes_the_connection_at_its_deadline(reading):
+    head = b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nab"
+    assert answer_to(reading, head).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize(
+    ("chunk", "count", "status"),
+    [
+        (b"x", 2000, b"400"),
+        (b"a line of a source", 2000, b"500"),  # was read: the application answers nothing
+    ],
+)
+def test_a_body_in_tiny_chunks_is_refused(reading, chunk, count, status):
+    head = b"POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+    body = (b"%x\r\n%s\r\n" % (len(chunk), chunk)) * count + b"0\r\n\r\n"
+    answer = answer_to(reading, head + b"transfer-encoding: chunked\r\n\r\n" + body)
+    assert answer.startswith(b"HTTP/1.1 " + status) or (status == b"400" and not answer)
 
 
 def processes_of(server: str) -> list[int]:
@@ -201,6 +226,7 @@ def test_a_stopped_database_server_leaves_healthz_and_is_reported_by_readyz_in_t
         admin.execute(f"DROP SCHEMA {schema} CASCADE")
 
 
+@pytest.mark.slow
 def test_more_connections_than_fit_replace_those_that_wait_longest(home):
     _, url = home.serve(
         "--workers", "0", GREENFAST_REQUEST_TIMEOUT_S="60", GREENFAST_CONNECTIONS="20"
@@ -216,6 +242,7 @@ def test_more_connections_than_fit_replace_those_that_wait_longest(home):
             assert sockets[0].recv(10) == b""
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_leaves_no_traceback_when_the_service_ends(home):
     process, url = home.serve("--workers", "0")
     with socket.socket() as deaf:

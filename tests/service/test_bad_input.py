@@ -125,6 +125,7 @@ def test_it_is_refused_with_one_sentence(what, here, capsys):
     assert error is None or error["code"] == expected
 
 
+@pytest.mark.slow
 def test_an_unknown_command_writes_one_sentence_and_no_traceback_from_a_real_process(home):
     ended = home.run("trial", "foo", "--template", "right")
     assert ended.code == 2 and ended.out == ""
@@ -237,6 +238,7 @@ def test_a_locked_database_is_one_sentence_and_nothing_is_lost(here, capsys, mon
     assert run(["searches", "--json"]) == 0 and json.loads(capsys.readouterr().out) == []
 
 
+@pytest.mark.slow
 def test_no_compiler_is_refused_with_what_to_install(home, tmp_path):
     empty = tmp_path / "bin"
     empty.mkdir()
@@ -274,8 +276,8 @@ def test_a_kernel_whose_files_changed_is_not_resumed(here, capsys, tmp_path, mon
 @pytest.mark.parametrize(
     ("redirection", "code", "said"),
     [
-        (">&-", 0, ""),
-        (">&- 2>&- <&-", 0, ""),
+        pytest.param(">&-", 0, "", marks=pytest.mark.slow),
+        pytest.param(">&- 2>&- <&-", 0, "", marks=pytest.mark.slow),
         (
             ">/dev/full",
             3,

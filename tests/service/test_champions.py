@@ -140,6 +140,7 @@ class TestRest:
             service.champions(device="h200")
         assert refused.value.code == "unknown_field" and "replaced" in refused.value.mend
 
+    @pytest.mark.slow
     def test_a_winner_is_confirmed_again_only_where_that_can_be(self, service, search):
         modelled = service.wait(service.submit(**axpy(budget={"trials": 1}))["id"])
         for search_id, code in ((modelled["id"], "not_measured"), (search, "kernel_changed")):

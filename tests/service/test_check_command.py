@@ -210,6 +210,7 @@ def test_unknown_inline_assembly_is_refused_since_it_would_not_be_seen(home, own
     assert ended.code == 2 and "inline PTX that the emulator does not have: `frob.b32`" in sentence
 
 
+@pytest.mark.slow
 def test_the_album_says_what_was_expected_and_what_came(home):
     ended = home.run("album", "--only", "axpy no", "--json")
     rows = {entry["name"]: entry for entry in ended.json}

@@ -20,6 +20,7 @@ def harmless(text):
     return all(character.isprintable() or character in "\n\t" for character in text)
 
 
+@pytest.mark.slow
 def test_a_loop_without_an_end_is_a_timeout_with_its_line(check):
     text = "__global__ void k(float* x) {\n    while (x[0] < 1e9f)\n        x[1] += 1.0f;\n}\n"
     ended = check(text, "--timeout", "0.3", "--json")

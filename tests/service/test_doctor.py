@@ -101,6 +101,7 @@ def test_a_driver_that_is_of_no_use_says_why(home, driver, init, version, detail
     )
 
 
+@pytest.mark.slow
 @needs_no_gpu
 def test_a_missing_toolkit_has_a_row_of_its_own_and_does_not_hide_the_driver(home, driver):
     folder = driver(init=0, version=13000)

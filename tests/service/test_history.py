@@ -209,6 +209,7 @@ class TestOneMoreWorkload:
         refused = edited.home.run("confirm", whole["id"])
         assert refused.code == 2 and "measured no correct candidate" in refused.err
 
+    @pytest.mark.slow
     def test_it_can_be_searched(self, edited):
         edited.reset()
         edited.append(WORKLOAD)
@@ -239,6 +240,7 @@ class TestAnotherText:
         ended = edited.home.run(*RANDOM, "--trials", "1")
         assert ended.code == 0 and b"edited since" in edited.bundle(ended.json["id"])["kernel.cu"]
 
+    @pytest.mark.slow
     def test_a_bundle_of_earlier_files_is_verified_without_trusting_it_anew(self, edited, whole):
         edited.reset()
         edited.bundle(whole["id"])
@@ -253,6 +255,7 @@ class TestAnotherText:
 
 
 class TestAKernelThatIsGone:
+    @pytest.mark.slow
     def test_everything_of_its_searches_can_still_be_had(self, edited, whole, rest):
         edited.reset()
         before = edited.bundle(whole["id"])

@@ -71,6 +71,7 @@ def numbers_of(home: Home, **values: object) -> list[int]:
     return [each.number for each in trials if wanted <= each.parameters.items()]
 
 
+@pytest.mark.slow
 def test_an_ablation_is_stored_arm_by_arm_and_goes_on_where_it_was_interrupted(
     greenfast, ledger_home
 ):
@@ -194,6 +195,7 @@ def test_what_is_not_wrong_is_not_explained_and_the_sentence_says_why(greenfast,
     assert greenfast("explain", search)[0] == 2
 
 
+@pytest.mark.slow
 def test_the_page_of_a_wrong_trial_explains_it_and_rest_has_the_same(served, ledger_home):
     search, number = ledger_home.search_id, numbers_of(ledger_home, bug="no_tail")[0]
     path = f"/searches/{search}/trials/{number}"
@@ -283,6 +285,7 @@ def test_negatives_answer_by_what_was_tried_and_are_grouped_into_themes(
     assert {(each["parameter"], each["value"]) for each in near} == {("bug", bug) for bug in BUGS}
 
 
+@pytest.mark.slow
 def test_a_changed_kernel_expires_advice_and_a_recheck_stands_beside_the_record(
     greenfast, ledger_home
 ):

@@ -28,6 +28,7 @@ def test_a_search_runs_on_values_as_on_a_name(service, done):
     }
 
 
+@pytest.mark.slow
 def test_its_pages_show_the_values(service, done):
     for path in ("/", f"/searches/{done['id']}", f"/searches/{done['id']}/trials/0", "/negatives"):
         page = httpx.get(service.url + path, trust_env=False)
@@ -35,6 +36,7 @@ def test_its_pages_show_the_values(service, done):
     assert NAME in httpx.get(f"{service.url}/searches/{done['id']}", trust_env=False).text
 
 
+@pytest.mark.slow
 def test_its_bundle_is_verified_from_its_own_files(service, done, here, tmp_path):
     path = tmp_path / "bundle.zip"
     service.download_bundle(done["id"], path)

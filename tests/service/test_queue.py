@@ -44,6 +44,7 @@ def test_ordinals():
     ]
 
 
+@pytest.mark.slow
 def test_a_queued_search_has_its_place_and_no_worker_is_said_to_be_there(home, store):
     rows = [store.submit(values.plan(name=f"search {number}")) for number in range(3)]
     assert [store.search(row.id).queue_position for row in rows] == [1, 2, 3]

@@ -72,6 +72,7 @@ def test_trials_are_paged_filtered_and_sorted_by_the_server(service, done):
     assert len(service.trials(done["id"])) == 8
 
 
+@pytest.mark.slow
 def test_the_stages_of_a_trial_add_up_to_its_duration_and_end_where_it_was_rejected(service, done):
     for trial in service.trials(done["id"]):
         stages = trial["stage_seconds"]

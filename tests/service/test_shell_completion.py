@@ -31,6 +31,7 @@ def answer(shell: str, script: str, folder) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_fish_completes_names_and_falls_back_to_files(tmp_path):
     (tmp_path / "with space.cu").touch()
     script = SCRIPTS["fish"] + (
@@ -41,6 +42,7 @@ def test_fish_completes_names_and_falls_back_to_files(tmp_path):
     assert preset.split("\t")[0] == "wmma:stage2" and "with space.cu" in file
 
 
+@pytest.mark.slow
 def test_zsh_offers_names_with_escaped_colons_and_falls_back_to_files(tmp_path):
     script = (
         "compdef() { : }\n"

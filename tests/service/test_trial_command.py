@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+import pytest
+
 
 def trial(home, *arguments):
     return home.run("trial", "axpy", "--workload", "line", "--json", *arguments)
@@ -45,6 +47,7 @@ def test_a_right_candidate_is_green_with_evidence_of_every_gate_and_a_ratio_to_t
     )
 
 
+@pytest.mark.slow
 def test_the_baseline_is_not_compared_with_itself_and_no_baseline_compares_with_nothing(home):
     itself = trial(home, "--template", "right", "--preset", "plain").json
     alone = trial(home, "--template", "right", "--set", "threads=64", "--no-baseline").json
@@ -56,6 +59,7 @@ def test_the_baseline_is_not_compared_with_itself_and_no_baseline_compares_with_
         )
 
 
+@pytest.mark.slow
 def test_a_source_that_does_not_compile_is_rejected_with_the_compilers_log(home):
     ended = trial(home, "--template", "broken", "--set", "defect=does_not_compile")
     report = ended.json

@@ -80,6 +80,7 @@ def test_every_command_of_the_tutorial_runs(tmp_path, artifacts):
     assert "correct candidate" not in ended.err
 
 
+@pytest.mark.slow
 def test_what_is_new_equals_what_new_writes(home):
     """The path of a new user without the searches: write, look, be told of a mistake."""
     environment = {"GREENFAST_TEMPLATE_PATH": ""}

@@ -196,6 +196,7 @@ def check_search_and_bundle(greenfast_of: Installation, trials: int) -> None:
     greenfast_of.run("verify", str(bundle), "--trust", "--json")
 
 
+@pytest.mark.slow
 def test_wheel_and_sdist_carry_data_as_well_as_code(distributions, wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert set(CARRIED) <= names
@@ -214,6 +215,7 @@ def test_wheel_and_sdist_carry_data_as_well_as_code(distributions, wheel):
     } <= inside
 
 
+@pytest.mark.slow
 def test_version_doctor_and_targets(installed):
     assert installed.run("--version").split() == ["greenfast", greenfast.__version__]
     states = {row["name"]: row["status"] for row in installed.run("doctor", "--json")}

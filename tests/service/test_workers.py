@@ -82,10 +82,8 @@ def test_a_killed_workers_search_is_taken_up_with_nothing_lost_or_doubled(home, 
     assert second.wait(30) == 0
 
 
-# SIGTERM and SIGINT have one handler: the second of them runs with the slow ones.
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_that_is_told_to_stop_gives_its_search_back_at_once(home, api, number):
     search_id = api.submit(**PATIENT)["id"]
     worker = home.start("worker", GREENFAST_LEASE_S="600")
@@ -116,6 +114,7 @@ def test_a_worker_keeps_its_search_when_the_database_was_locked_for_longer_than_
     assert {trial["attempts"] for trial in all_once(api, search_id)} == {1}
 
 
+@pytest.mark.slow
 def test_pause_resume_and_cancel_reach_a_running_search(home, api):
     search_id = api.submit(**{**PATIENT, "budget": {"trials": 60}})["id"]
     home.start("worker")
@@ -171,6 +170,7 @@ def test_two_workers_share_the_queue_and_no_search_runs_twice(home, api):
         assert {trial["attempts"] for trial in all_once(api, search_id, 3)} == {1}
 
 
+@pytest.mark.slow
 def test_a_search_that_cannot_start_fails_with_the_reason_and_the_next_one_runs(
     home, api, tmp_path
 ):
@@ -219,6 +219,7 @@ def test_when_the_service_ends_its_workers_end_and_the_search_waits_for_the_next
     assert "Traceback" not in process.stderr.read()
 
 
+@pytest.mark.slow
 def test_an_open_event_stream_does_not_keep_the_service_from_ending(home):
     process, url = home.serve("--workers", "0")
     with Client(url) as client:

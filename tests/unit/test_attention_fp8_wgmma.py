@@ -55,6 +55,7 @@ def emulator(artifacts):
     target.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", quick_first(PRESETS, 1))
 def test_products_are_neither_serialised_nor_spilled(preset, toolchain):
     for given in ({"format": "e4m3"}, {"format": "e4m3", "mask": "causal_top_left"}):

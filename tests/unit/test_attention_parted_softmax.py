@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 from changed_subjects import changed_subject
-from slow_cases import quick_first
 
 from greenfast.search.diagnose.probes import probe_candidate
 from greenfast.search.gates import GateLimits
@@ -36,7 +35,8 @@ def subject(catalogue, emulator):
     return lambda part, **more: made({**ORDERED, "ordered_part": part, **more}, compiled=COMPILED)
 
 
-@pytest.mark.parametrize(("part", "lazy"), quick_first([("half", True), ("maxima", False)], 1))
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "lazy"), [("half", True), ("maxima", False)])
 def test_results_are_those_of_the_whole_softmax_before_the_wait(subject, part, lazy):
     parted = subject(part, lazy_rescale=lazy)
     assert differing_outputs(subject("all", lazy_rescale=lazy), parted) == ()

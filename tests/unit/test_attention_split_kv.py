@@ -75,7 +75,8 @@ def test_a_candidate_compiles_without_spills_in_its_cluster(mask, width, given, 
     assert [entry.spill_bytes for entry in cubin.entries] == [0] and parse_notes(cubin.log) == ()
 
 
-@pytest.mark.parametrize(("mask", "width", "given"), quick_first(CASES, 1))
+@pytest.mark.slow
+@pytest.mark.parametrize(("mask", "width", "given"), CASES)
 def test_a_candidate_is_correct(mask, width, given, artifacts):
     compiled, candidate, source, _ = candidate_of(mask, width, given)
     target = open_target("emulator:h200", TargetSettings(artifacts, CATALOGUE.include_dirs, 2))

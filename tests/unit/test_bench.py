@@ -157,6 +157,7 @@ def test_infinities_become_null_and_digits_are_cut():
     assert finite(value, 3)["interval"] == [0.123, None]
 
 
+@pytest.mark.slow
 def test_random_calls_draw_what_the_shipped_set_serves():
     """Rules may limit B beside B * H."""
     kernels = shipped("attention")[0]

@@ -228,6 +228,7 @@ def _pip(index: Path, python: Path, *requirements: str) -> tuple[int, dict[str, 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("requirement", quick_first(["greenfast", "greenfast[cuda13]"], 1))
 def test_pip_changes_no_package_of_pytorch(index, beside, requirement):
     python, installed = beside

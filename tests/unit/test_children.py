@@ -141,7 +141,9 @@ def test_warm_children_are_there_before_they_are_needed():
     pool = Children(3, "greenfast.search.rendering.child", Limits())
     try:
         with pool.taken():
-            pool.warm()
+            pool.warm(2)
+            assert len(pool.all) == 2
+            pool.warm(5)
             assert len(pool.all) == 3
         before = set(pool.all)
         with pool.taken("a"), pool.taken("b"), pool.taken("c"):

@@ -239,6 +239,7 @@ def test_peers_stand_beside_the_winner_and_their_faults_cost_nothing_else(start)
     assert result.closing.endswith("peers were not compared: the peers' child was lost")
 
 
+@pytest.mark.slow
 def test_the_store_keeps_what_a_worker_confirmed(start, tmp_path):
     search, _ = start(ScatteringGpu(by_threads(TWO_FAST)), ListSink(), confirm=False)
     plan, store = (

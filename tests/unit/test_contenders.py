@@ -128,6 +128,7 @@ def test_a_faster_runner_up_that_is_not_safe_contends_no_more(start, monkeypatch
     ] == ["baseline"]
 
 
+@pytest.mark.slow
 def test_the_store_follows_who_was_confirmed(start, tmp_path):
     search, _ = start(ScatteringGpu(by_threads(TWO_FAST)), ListSink(), confirm=False)
     plan, store = (

@@ -42,7 +42,7 @@ serve_requests(answer, int(sys.argv[1]), int(sys.argv[2]))
 """
 LONG_S = 1000.0  # never reached
 SHORT_S = 1.0
-SHORTER_S = 0.3
+SHORTER_S = 0.1
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,7 @@ def run(kernel: Kernel, *jobs, deadline_s: float, wall_guard_s: float):
     )
 
 
+@pytest.mark.slow
 def test_a_kernel_that_spins_is_a_timeout_by_its_processor_time(emulator):
     kernel = Kernel(emulator, ENDLESS)
     job = kernel.job({}, {"out": np.zeros(1, np.float32)}, block=1)

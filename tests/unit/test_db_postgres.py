@@ -56,6 +56,7 @@ except Fault as fault:
 """
 
 
+@pytest.mark.slow
 def test_a_server_that_never_answers_is_one_sentence_after_the_connect_timeout(silent_port):
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(

@@ -66,6 +66,7 @@ def test_a_service_that_lacks_a_package_is_quoted_at_once(demo, started):
     assert "uvicorn" in str(error) and "exit code" in str(error) and "service.log" in str(error)
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_the_services_own_sentence(demo, started):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -10,7 +10,8 @@ from greenfast.search.diagnose.album import entries
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.drawn import DRAWN_CASES, DRAWN_SHARE, LEAST_FLOP, drawn_cases
-from greenfast.search.oracle.reference import kernel_module
+from greenfast.search.oracle.own_multiples import multiple_cases, tile_numbers
+from greenfast.search.oracle.reference import case_data, kernel_module
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
 
@@ -151,3 +152,27 @@ def test_a_dim_with_another_as_its_default_is_drawn_apart_from_it(broken_kernel)
         for case in drawn_cases(kernel, compiled, derived, secret, 0)
     ]
     assert any(each["P"] != each["N"] for each in sizes)
+
+
+def test_whole_steps_follow_from_the_odd_factors_of_a_block_and_of_tiles_in_the_text():
+    text = "const int step = 96 * 8; // of 7777\n/* 56 */ x & 0x1f; y * 1.088f; i < 31; tile = 160;"
+    assert tile_numbers(text) == [96, 160]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_some_case_has_whole_steps_of_every_dim_that_has_room_for_them(album, name):
+    kernel = album.kernel(name)
+    compiled, derived = _derived(kernel)
+    assert multiple_cases(kernel, compiled, derived, [64, 1024]) == ()
+    cases = multiple_cases(kernel, compiled, derived, [96])
+    assert cases and not {case.dims for case in cases} & {case.dims for case in derived}
+    for case in cases:
+        assert dict(case.dims)[case.name.removeprefix("whole_steps_of_")] % 24 == 0
+        assert case_data(kernel, case).outputs
+
+
+def test_a_step_of_three_times_256_is_met(album):
+    kernel = album.kernel("rmsnorm")
+    compiled, derived = _derived(kernel)
+    *_, case = multiple_cases(kernel, compiled, derived, [96])
+    assert dict(case.dims)["N"] % (3 * 256) == 0

@@ -49,7 +49,9 @@ def result_of(kernel, mode):
     "mode, lines",
     [
         (1, {"// of ended blocks"}),
-        (2, {"// another's store", "// the spinning thread's store"}),
+        pytest.param(
+            2, {"// another's store", "// the spinning thread's store"}, marks=pytest.mark.slow
+        ),
         pytest.param(3, {"// update", "// plain read"}, marks=pytest.mark.slow),
         (4, {"// read of a store", "if (mode == 4 && t == 1)"}),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from emulator_harness import Kernel, only_right, prepared, raw
@@ -465,3 +467,15 @@ def test_gaps_are_put_around_objects_and_not_into_shared_memory():
     assert f"\t.zero\t128\nd:\n\t.long\t1\n\t.zero\t{GAP_BYTES}\n" in spaced
     assert f"\t.comm\te,{256 + GAP_BYTES},32\n\t.size\te, 256\n" in spaced
     assert spaced.endswith(".Ldata0:\n\t.long\t1\n")
+
+
+def test_a_buffer_is_aligned_as_promised_and_no_more(emulator):
+    kernel = Kernel(emulator, HEAD + "c[0] = (unsigned long long)c % 512; }", flavour="checked")
+    run = kernel.job({"a": np.ones(4, np.float32)}, {}, check=True)
+    for bytes_ in (4, 16, 128, 256):
+        output = Buffer("c", "output", raw(np.zeros(5, np.float32)), alignment=bytes_)
+        arguments = (PointerArgument("a"), PointerArgument("c"))
+        one = replace(run, buffers=(*run.buffers, output), arguments=arguments)
+        (result,) = kernel.run(one)
+        rest = int(result.outputs["c"].view(np.float32)[0])
+        assert rest % bytes_ == 0 and (bytes_ == 256 or rest % (2 * bytes_))

@@ -12,7 +12,11 @@ import pytest
 from emulator_harness import ORDERS, Kernel, only_right, prepared
 from slow_cases import quick_first
 
+from greenfast.search.devices.facts import device
+from greenfast.search.oracle.problem import LaunchPlan
+from greenfast.search.targets.emulator.problem_run import resident_blocks
 from greenfast.search.targets.emulator.runs import Buffer, PointerArgument, RunResult
+from greenfast.search.toolchain.ptxas import EntryFigures
 
 WORDS = 1024
 
@@ -330,13 +334,31 @@ ATOMIC_LOAD, VOLATILE_LOAD = "atomicAdd(w, 0)", "*(volatile unsigned*)w"
 
 
 @pytest.mark.parametrize("flavour", quick_first(["checked", "counted"], 1))
-@pytest.mark.parametrize("load", [ATOMIC_LOAD, VOLATILE_LOAD])
+@pytest.mark.parametrize("load", quick_first([VOLATILE_LOAD, ATOMIC_LOAD], 1))
 def test_blocks_pass_a_barrier_of_the_whole_grid(emulator, flavour, load):
     body = GRID_BARRIER % ("__threadfence();", load)
     results = runs(emulator, body, flavour=flavour, grid=48, block=64)
     only_right(results)
     for result in results:
         assert (result.outputs["c"].view(np.float32)[:48] == 3).all()
+
+
+@pytest.mark.slow
+def test_blocks_of_many_threads_all_meet_in_every_run(emulator):
+    # The stacks of all of them are more than the limit of memory, and a worker has them once.
+    body = GRID_BARRIER % ("__threadfence();", ATOMIC_LOAD)
+    orders = ("forward", "reverse", "forward")
+    only_right(runs(emulator, body, flavour="counted", grid=132, block=256, orders=orders))
+
+
+@pytest.mark.parametrize(
+    ("which", "threads", "registers", "blocks"),
+    [("h200", 1024, 32, 264), ("h200", 256, 255, 132), ("l4", 1024, 32, 58), ("a100", 64, 0, 3456)],
+)
+def test_as_many_blocks_are_resident_as_the_gpu_holds(which, threads, registers, blocks):
+    launch = LaunchPlan("k", (9999, 1, 1), (threads, 1, 1), 0)
+    figures = (EntryFigures("k", registers, 0, 0, 0),)
+    assert resident_blocks(device(which), launch, figures) == blocks
 
 
 def test_a_sample_that_waits_for_other_blocks_lets_them_run_uncounted(emulator):
@@ -446,6 +468,7 @@ def test_a_flag_that_nobody_sets_is_a_deadlock_with_its_line_and_all_findings(
     }
 
 
+@pytest.mark.slow
 def test_more_blocks_than_are_resident_cannot_all_meet(emulator):
     body = """
     if (t == 0) { atomicAdd(w, 1); while (atomicAdd(w, 0) < gridDim.x) { } }
@@ -455,6 +478,7 @@ def test_more_blocks_than_are_resident_cannot_all_meet(emulator):
     assert fault.kind == "deadlock" and "268 of 400 blocks have not started" in fault.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flavour", quick_first(["checked", "plain"], 1))
 def test_an_endless_loop_ends_with_its_line_and_all_findings(emulator, flavour):
     body = "c[0] = t;\nif (t == 3)\n    for (volatile int again = 1; again;) { }\n__syncthreads();"

@@ -230,6 +230,7 @@ def test_a_wild_access_is_named_and_other_runs_are_unharmed(emulator, offset, ki
     assert (fault.block, fault.thread, fault.where) == ((2, 0, 0), (33, 0, 0), ("test.cu", 4))
 
 
+@pytest.mark.slow
 def test_two_workers_that_crash_at_once_are_one_report(emulator):
     kernel = Kernel(
         emulator, 'extern "C" __global__ void k(float* y, long long offset) { y[offset] = 1; }'
@@ -290,6 +291,7 @@ extern "C" __global__ void k(float* y, int n) {{
     assert words in result.faults[0].sentence
 
 
+@pytest.mark.slow
 def test_an_endless_loop_is_killed_and_earlier_results_are_kept(emulator):
     kernel = Kernel(
         emulator,

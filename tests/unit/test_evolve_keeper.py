@@ -97,6 +97,7 @@ def test_daemons_that_go_on_forking_end(tmp_path):
     assert len(list(tmp_path.iterdir())) == count and not living(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_command_that_is_none_is_the_users_mistake(tmp_path):
     for words in ("/no/such/program", str(tmp_path), "true " + "x" * 200_000):
         with pytest.raises(UsageError, match="cannot be started"):

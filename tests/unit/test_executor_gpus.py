@@ -61,6 +61,7 @@ def gpus_of(sink):
     ]
 
 
+@pytest.mark.slow
 def test_a_search_uses_every_gpu_of_the_cluster(cluster, album, toolchain, tmp_path):
     sink, executor = ListSink(), cluster({0: {}, 1: {}})
     result = searched(executor, album, toolchain, tmp_path, sink)

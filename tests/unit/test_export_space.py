@@ -57,6 +57,7 @@ def test_a_recording_is_exported_and_read_back(tmp_path, capsys, monkeypatch):
     assert "--strategy exhaustive" in error
 
 
+@pytest.mark.slow
 def test_an_imported_space_is_exported_with_the_names_values_and_times_of_its_file(
     tmp_path, monkeypatch
 ):

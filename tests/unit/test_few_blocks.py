@@ -135,6 +135,7 @@ def test_values_of_a_blocks_next_tile_are_compared(subject):
     assert result.outcome is Outcome.FAILED and "_on_1_multiprocessor" in result.sentence
 
 
+@pytest.mark.slow
 def test_warpgroups_in_turns_wait_for_each_other(subject):
     """Without the turn, the second reads what the ring had an even number of turns before.
 
@@ -170,6 +171,7 @@ def test_where_the_longest_walk_crosses_no_border_a_second_case_does(subject):
     assert dict(short.dims)["K"] < 64 < 512 < dict(long.dims)["K"]
 
 
+@pytest.mark.slow
 def test_a_block_that_keeps_its_first_tiles_batch_is_wrong_at_the_next_batch(subject):
     """With causal_bottom_right the case with most row tiles has one batch."""
     changes = {**ALL, "heads_together": 1}

@@ -346,7 +346,7 @@ def test_an_authors_reference_computes_the_allowance_for_cancelling_terms_in_a_c
         data.laid_out.clear()
         endless = replace(product, reference_text=REFERENCE + ENDLESS_THE_SECOND_TIME)
         reference.compute_case_data(endless, case, None)
-        monkeypatch.setattr(guard, "_deadline_s", 0.2)
+        monkeypatch.setattr(guard, "deadline_s", 0.2)
         with pytest.raises(SpecError, match=r"check \(M=.*\), computed again takes .* 0\.2 s"):
             cancellation_error(endless, case, output, data)
     finally:

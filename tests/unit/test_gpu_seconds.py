@@ -146,6 +146,7 @@ def test_what_was_spent_counts_after_a_resumption(machine, album, toolchain):
     assert resumed.spent.gpu_seconds < 60.0 + begun.spent.gpu_seconds + 30.0
 
 
+@pytest.mark.slow
 def test_a_request_that_a_gpu_fails_counts_and_a_confirmation_does_not(machine, album, toolchain):
     broken = machine({0: {"dies_at": 1}, 1: {}}, "0")
     sink = SpentSink()

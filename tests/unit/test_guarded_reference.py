@@ -69,7 +69,7 @@ def test_a_reference_that_ends_without_a_result_is_a_mistake(guard, authored, bo
 
 
 def test_a_reference_without_end_is_killed(guard, authored, monkeypatch):
-    monkeypatch.setattr(guard, "_deadline_s", SHORT_S)
+    monkeypatch.setattr(guard, "deadline_s", SHORT_S)
     endless = authored("while True:\n    pass")
     with pytest.raises(SpecError, match=r"case .* takes more than 0\.2 s") as error:
         guard.computed(endless, first_case(endless))
@@ -115,7 +115,7 @@ def test_inputs_of_drawn_sizes_that_do_not_end_are_killed(guard, authored, monke
     assert drawn._fits(kernel, case)
     refused = replace(case, inputs="unknown")
     assert not drawn._fits(kernel, refused)
-    monkeypatch.setattr(guard, "_deadline_s", SHORT_S)
+    monkeypatch.setattr(guard, "deadline_s", SHORT_S)
     endless = replace(case, dims=(("M", 3), ("N", 77)))
     with pytest.raises(SpecError, match=r"make_inputs of case .* takes more than 0\.2 s") as error:
         drawn._fits(kernel, endless)

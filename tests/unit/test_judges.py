@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import standin_gpus
+from slow_cases import quick_first
 
 from greenfast.search.errors import Fault
 from greenfast.search.gates import judges
@@ -89,7 +90,9 @@ def both(subject, worker):
     return worker.judged(subject), GATE.judged_here(subject)
 
 
-@pytest.mark.parametrize(("gpus", "which"), [({0: {}}, "0"), ({0: {}, 1: {}}, "0,1")])
+@pytest.mark.parametrize(
+    ("gpus", "which"), quick_first([({0: {}}, "0"), ({0: {}, 1: {}}, "0,1")], 1)
+)
 def test_a_worker_gives_the_result_of_this_process(subject, worker, here, gpus, which):
     ready = subject(gpus=gpus, which=which)
     elsewhere, own = both(ready, worker)
@@ -143,6 +146,7 @@ def test_a_worker_that_is_killed_is_no_verdict_and_is_replaced(subject, worker, 
     assert killed[0] not in worker.pool.all
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_judge_leaves_it_to_this_process(subject, worker, here, monkeypatch):
     monkeypatch.setattr(judges, "_commission", lambda subject: None)
     assert isinstance(GATE.judge(subject()), Passed) and len(here) == 1
@@ -167,6 +171,7 @@ def test_a_stopped_search_asks_no_gpu(subject, worker):
     assert fault.value.code == "interrupted"
 
 
+@pytest.mark.slow
 def test_a_service_forgets_the_kernels_of_old_searches(subject, worker, here, monkeypatch):
     monkeypatch.setattr(judges, "KERNELS_KEPT", 1)
     ready = subject()

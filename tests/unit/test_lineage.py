@@ -74,6 +74,7 @@ def test_each_ancestor_appears_once_in_its_nearest_generation(four):
     assert winner.parents[2].changed == [], "nothing is claimed of another search's candidate"
 
 
+@pytest.mark.slow
 def test_a_long_lineage_is_cut_and_says_so(family):
     parents: tuple[str, ...] = ()
     for number in range(MOST_ANCESTORS + 3):
@@ -95,6 +96,7 @@ def test_a_candidate_among_its_own_ancestors_ends_the_walk(family):
     assert numbers.count(1) == 1 and len(numbers) == len(set(numbers))
 
 
+@pytest.mark.slow
 def test_page_rest_and_terminal_show_it(four, capsys, monkeypatch, tmp_path):
     path = f"/searches/{four.search_id}/trials/3"
     with TestClient(create_app(four.services), base_url="http://127.0.0.1") as client:

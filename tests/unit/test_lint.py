@@ -116,6 +116,7 @@ def test_a_template_with_other_arguments_is_found_where_there_is_a_compiler(lint
     assert {problem.code for problem in problems} == {"signature"}
 
 
+@pytest.mark.slow
 def test_what_only_one_value_of_a_parameter_shows_is_compiled(linted, toolchain):
     change = ("block.cu.j2", "    sum = block_sum(sum);", "{% if unroll == 4 %}more;{% endif %}")
     problems = linted(change, toolchain=toolchain)
@@ -154,6 +155,7 @@ class TestCommands:
         assert os.listdir(self.folder / "kernels") == ["vecsum"]  # nothing half written
         assert self.run(capsys, "lint", "vecsum") == (0, "vecsum: no problems\n", "")
 
+    @pytest.mark.slow
     def test_a_new_template_has_the_kernels_arguments(self, capsys):
         self.run(capsys, "new", "kernel", "vecsum")
         code, out, _ = self.run(capsys, "new", "template", "vecsum", "vectors", "--json")

@@ -301,6 +301,7 @@ def test_a_candidate_that_proves_wrong_leaves_the_front(name, spaces):
 # ---- lineage ----
 
 
+@pytest.mark.slow
 def test_a_winners_lineage_can_be_walked_by_links(tmp_path):
     """From the winner's page to its parents' pages, and on to a trial without parents."""
     services = Services(Settings.from_environment({"GREENFAST_DATA": str(tmp_path)}))

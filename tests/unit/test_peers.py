@@ -291,6 +291,7 @@ def _works(interpreter: Path) -> bool:
     return ended.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_python_that_is_too_old_is_reported_with_both_versions(tmp_path):
     older = _older_pythons()
     if not older:

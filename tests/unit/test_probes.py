@@ -111,6 +111,7 @@ def test_a_probe_that_a_template_lacks_is_missing_and_not_right(tmp_path, emulat
     assert outcome == {**dict.fromkeys(STAGES, "right"), "pv": "missing"}
 
 
+@pytest.mark.slow
 def test_a_stage_that_writes_nothing_says_so(tmp_path, emulator, toolchain):
     catalogue = changed(tmp_path, "probe.out[first_key + j] = product;", "")
     report = first_wrong(probed(catalogue, emulator, toolchain, cases=("tile_exact",)))

@@ -67,7 +67,7 @@ def same(computed_data, other):
     [
         pytest.param("attention", "mission_bf16", marks=pytest.mark.slow),
         ("attention", "mission_causal"),
-        ("attention_fp8", None),
+        pytest.param("attention_fp8", None, marks=pytest.mark.slow),
         pytest.param("rmsnorm", None, marks=pytest.mark.slow),
     ],
 )

@@ -13,6 +13,7 @@ import zipfile
 
 import pytest
 from runtime_bundles import files_of, sealed, zipped
+from slow_cases import quick_first
 
 import greenfast
 from greenfast.app.bundle.opened_tuning import is_tuning
@@ -329,8 +330,8 @@ def test_explain_tells_the_rule_the_measurement_and_the_way_back():
         greenfast.explain("attention", B=1, H=1, S_q=8, D=64, mask="left")
 
 
-@pytest.mark.parametrize("gpu", ["h200", "h100"])
-@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+@pytest.mark.parametrize("gpu", quick_first(["h200", "h100"], 1))
+@pytest.mark.parametrize("dtype", quick_first(["bf16", "fp16"], 1))
 def test_the_shipped_kernels_are_those_that_won_a_measured_shape(dtype, gpu):
     from bench.gpu.grid_rules import judged, uses
     from bench.gpu.grid_set import kind_of, sixty, won_by

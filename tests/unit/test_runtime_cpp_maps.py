@@ -33,6 +33,7 @@ def mapped() -> KernelSet:
     return dataclasses.replace(kernels, programs={name: program}, groups=(), has_library=False)
 
 
+@pytest.mark.slow
 def test_cpp_encodes_the_maps_that_python_encodes(mapped, tmp_path, monkeypatch):
     (tmp_path / "greenfast_attention.h").write_text(header(mapped))
     stub = built_stub(tmp_path)

@@ -321,6 +321,7 @@ def test_constructors_have_no_more_rights_than_kernels(emulator, libraries, deed
     assert result.faults[0].sentence == f"{sentence} while it was loaded"
 
 
+@pytest.mark.slow
 def test_a_constructor_that_never_returns_is_a_timeout(emulator, libraries):
     kernel = HostileKernel(emulator, ON_LOADING % "for (volatile int i = 1; i;) {}", libraries)
     job = kernel.job({}, {"out": np.zeros(1, np.float32)})

@@ -9,6 +9,7 @@ import time
 
 import pytest
 import standin_gpus
+from slow_cases import quick_first
 from standin_search import axpy_search
 from test_run import NO_HISTORY, ListSink
 
@@ -147,6 +148,7 @@ def test_ratios_do_not_depend_on_the_gpu_and_each_trial_names_its_own(machine, s
     assert gpus_of(alone) == {0} and gpus_of(several) == {0, 1}
 
 
+@pytest.mark.slow
 def test_a_time_of_a_slower_gpu_counts_as_on_the_baselines(machine, search):
     """GPU 1 takes 40 % longer for everything. The winner has the best ratio all the same."""
     sink = ListSink()
@@ -173,6 +175,7 @@ def test_a_gpu_whose_child_dies_again_and_again_drops_out_and_nothing_is_lost(
     assert remarks[0].endswith("; the search continues with cuda:0")
 
 
+@pytest.mark.slow
 def test_a_gpu_on_which_no_child_starts_is_done_without(machine, search):
     sink, remarks = ListSink(), []
     result = search(machine({0: {}, 1: {"starts": False}}), sink, remarks=remarks, trials=4).run()
@@ -186,6 +189,7 @@ def test_without_any_gpu_that_starts_there_is_no_search(machine):
     assert fault.value.code == "gpu_quarantined"
 
 
+@pytest.mark.slow
 def test_when_all_gpus_die_the_search_fails_with_the_reason(machine, search, monkeypatch):
     monkeypatch.setattr(evaluate, "FAULT_RETRIES", 0)
     monkeypatch.setattr(run, "FAULTS_IN_A_ROW", 2)
@@ -208,7 +212,8 @@ def test_a_child_that_is_killed_once_costs_nothing_and_its_gpu_stays(machine, se
 
 
 @pytest.mark.parametrize(
-    ("control", "ended"), [(Control.PAUSE, Ended.PAUSED), (Control.CANCEL, Ended.CANCELLED)]
+    ("control", "ended"),
+    quick_first([(Control.PAUSE, Ended.PAUSED), (Control.CANCEL, Ended.CANCELLED)], 1),
 )
 def test_pause_and_cancel_stop_both_gpus_and_a_resumed_search_has_every_trial_once(
     machine, search, control, ended

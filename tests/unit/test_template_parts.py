@@ -321,6 +321,7 @@ def test_both_compilers_point_into_the_part(parted, toolchain, emulator):
         next(emulator.execute(emulator.load(source, None), problems))
 
 
+@pytest.mark.slow
 def test_the_emulator_finds_defects_in_the_part(parted, toolchain, emulator):
     entry = Entry(
         "right",

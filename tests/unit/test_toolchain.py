@@ -112,6 +112,7 @@ def test_the_assemblers_own_reason_is_named_and_not_its_last_line(toolchain):
     assert "Insufficient registers (32)" in refused.sentence
 
 
+@pytest.mark.slow
 def test_a_log_flood_is_capped(toolchain):
     flood = "\n".join(f"#warning {'x' * 100}" for _ in range(20000)) + "\n#error at the end\n"
     failed = toolchain.compile(_source(flood), "sm_90")
@@ -125,7 +126,7 @@ def test_a_compile_without_end_is_stopped_at_its_deadline(tmp_path):
         "#define A(x) x x x x x x x x\n#define B2(x) A(A(A(A(x))))\n"
         "int f() { return 0 B2(B2(+1)); }\n"
     )
-    toolchain = Toolchain(tmp_path, 1, deadline_s=1.0)
+    toolchain = Toolchain(tmp_path, 1, deadline_s=0.5)
     failed = toolchain.compile(_source(bomb), "sm_90")
     assert isinstance(failed, CompileFailed) and failed.reason is Reason.COMPILE_TIMEOUT
     assert isinstance(toolchain.compile(_source(KERNEL), "sm_90"), (Cubin, CompileFailed))

@@ -97,6 +97,7 @@ def test_a_toolkit_that_does_not_compile_leaves_the_earlier_one_in_place(wheels,
     assert earlier.is_dir() and list(private_folder(data).parent.iterdir()) == [earlier.parent]
 
 
+@pytest.mark.slow
 def test_a_failed_download_ends_with_a_sentence_and_advice(tmp_path, data, capsys):
     (tmp_path / "empty").mkdir()
     assert run(["toolkit", "install", "--wheels", str(tmp_path / "empty"), "--json"]) == 2
@@ -122,6 +123,7 @@ def test_uv_takes_the_place_of_pip(wheels, data, tmp_path, monkeypatch):
     assert arguments.startswith("pip install ") and f"--find-links {wheels}" in arguments
 
 
+@pytest.mark.slow
 def test_the_command_shows_the_toolkit_of_the_environment(capsys):
     assert run(["toolkit", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)

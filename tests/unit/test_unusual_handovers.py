@@ -106,6 +106,36 @@ K(plain_read_before_another_swap) {
     atomicCAS(w + (bug ? 33 : 32), seen, seen + 1);
     atomicAdd(w + 32, 1u);
 }
+K(lock_of_a_warp) {  // its first lane takes and leaves it, and each lane has fences of its own
+    T const int lane = t % 32;
+    if (lane == 0) while (atomicExch(&w[0], 1u)) {}
+    __syncwarp();
+    __threadfence();
+    c[lane] += 1;
+    if (!bug) __threadfence();
+    __syncwarp();
+    if (lane == 0) atomicExch(&w[0], 0u);
+}
+K(lock_of_a_warp_read_without_a_fence) {
+    T const int lane = t % 32;
+    if (lane == 0) while (atomicExch(&w[0], 1u)) {}
+    __syncwarp();
+    if (!bug) __threadfence();
+    c[lane] += 1;
+    __threadfence();
+    __syncwarp();
+    if (lane == 0) atomicExch(&w[0], 0u);
+}
+K(lock_of_a_warp_left_too_early) {
+    T const int lane = t % 32;
+    if (lane == 0) while (atomicCAS(&w[0], 0u, 1u)) {}
+    __syncwarp();
+    __threadfence();
+    c[lane] += 1;
+    __threadfence();
+    if (!bug) __syncwarp();
+    if (lane == 0) atomicExch(&w[0], 0u);
+}
 """
 NAMES = re.findall(r"K\((\w+)\) {", TEXT)
 

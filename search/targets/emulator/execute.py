@@ -7,6 +7,7 @@ believed only with the job's secret, which candidate code cannot read. Other out
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import selectors
@@ -18,7 +19,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from greenfast.search.children import kill_group
-from greenfast.search.cpu_time import LOOK_S, Deadline, Watch, beside_others, busiest_s, threads_s
+from greenfast.search.cpu_time import (
+    LOOK_S,
+    Deadline,
+    Watch,
+    beside_others,
+    busiest_s,
+    resident_bytes,
+    threads_s,
+)
 from greenfast.search.errors import Fault
 from greenfast.search.targets.emulator.build import EmulatorBuild, Module
 from greenfast.search.targets.emulator.job import check_run, job_lines
@@ -65,6 +74,8 @@ EXIT_TWICE = 82
 # Events that are written while candidate code runs.
 DURING_A_RUN = ("fault", "finding", "waiting_finding", "explained")
 WITH_TAG = (*DURING_A_RUN, "ours")
+TOO_MUCH_MEMORY = {"event": "memory"}  # of this process's own, which no line gives
+STACK_BYTES = 128 * 1024  # of a thread: StackPool::stack_bytes of native/context.h
 LOADING_GRACE_S = 20.0
 LONGEST_LINE_BYTES = 64 * 2**20
 MOST_EVENTS = 1024  # of faults and findings a run; the emulator sends fewer
@@ -88,8 +99,8 @@ def execute(
     `deadline_s` holds for each run and is processor time of the run's busiest thread. The runs
     after one that exceeds it are `not_run`. A run that does not get that much processor time
     within `wall_guard_s` is repeated without other children beside it.
-    `memory_bytes` limits a process's address space: buffers, stacks (128 KiB a thread and worker)
-    and some 200 MB of libraries.
+    `memory_bytes` limits a process's memory: buffers, stacks and some 200 MB of libraries. It also
+    limits its address space, apart from the stacks of blocks that wait for each other.
 
     UsageError for a run that cannot be executed. Fault when the emulator itself failed, or got too
     little processor time twice.
@@ -114,7 +125,7 @@ def execute(
         batch = _Batch(build, module, runs[len(results) :])
         try:
             batch.start(workers, deadline_s, memory_bytes)
-            return batch.follow(deadline.later(REPORTING_GRACE_S), deliver)
+            return batch.follow(deadline.later(REPORTING_GRACE_S), memory_bytes, deliver)
         finally:
             batch.stop()
 
@@ -134,6 +145,17 @@ def interrupt() -> None:
     with _live_lock:
         for batch in _live:
             batch.kill()
+
+
+def _stack_bytes(run: Run) -> int:
+    """Address space for the stacks of all blocks that may wait for each other.
+
+    Each worker keeps the stacks that it once needed, and all blocks may have been one worker's.
+    """
+    return STACK_BYTES * max(
+        min(math.prod(launch.grid), launch.resident_blocks) * math.prod(launch.block)
+        for launch in run.launches
+    )
 
 
 @dataclass
@@ -172,7 +194,7 @@ class _Batch:
                     *map(str, self.files.descriptors),
                     str(write_fd),
                     str(workers),
-                    str(memory_bytes),
+                    str(memory_bytes + workers * max(map(_stack_bytes, self.runs), default=0)),
                     str(cpu_s),
                 ],
                 cwd="/",
@@ -197,7 +219,9 @@ class _Batch:
         if self.process is not None and self.process.poll() is None:
             kill_group(self.process)
 
-    def follow(self, deadline: Deadline, deliver: Callable[[RunResult], None]) -> bool:
+    def follow(
+        self, deadline: Deadline, memory_bytes: int, deliver: Callable[[RunResult], None]
+    ) -> bool:
         """Deliver results until the process ends; True when a run exceeded its deadline.
 
         Starved when it got too little of the processor.
@@ -206,7 +230,7 @@ class _Batch:
         # Whether code of the candidate may have run since: before that, any failure is ours.
         begun = False
         open_faults: list[dict[str, Any]] = []  # and findings
-        for event in self._events(deadline):
+        for event in self._events(deadline, memory_bytes):
             run = self.runs[done]
             if event is None:
                 self.kill()
@@ -218,6 +242,11 @@ class _Batch:
                 late = RunFault("timeout", f"the run did not end within {spent_s:g} s")
                 deliver(self._lost(run, open_faults, "timeout", late))
                 return True
+            if event is TOO_MUCH_MEMORY:
+                self.kill()
+                sentence = f"the run's threads use more than {memory_bytes >> 20:,} MiB of memory"
+                deliver(self._lost(run, open_faults, "crash", RunFault("out_of_memory", sentence)))
+                return False
             if event["event"] == "ours":
                 raise Fault(
                     f"the emulator could not run {run.name!r}: {event['why']}",
@@ -258,8 +287,11 @@ class _Batch:
             raise Fault("gf-emulate has not been started", code="emulator_start")
         return self.process
 
-    def _events(self, deadline: Deadline) -> Iterator[dict[str, Any] | None]:
-        """Events that are believed, as they arrive; None when a run's deadline passed."""
+    def _events(self, deadline: Deadline, memory_bytes: int) -> Iterator[dict[str, Any] | None]:
+        """Events that are believed, as they arrive; None when a run's deadline passed.
+
+        The last one is TOO_MUCH_MEMORY if the process then has more than `memory_bytes`.
+        """
         buffered = b""
         watch = self._watch(Deadline(deadline.cpu_s + LOADING_GRACE_S, deadline.wall_s))
         with selectors.DefaultSelector() as selector:
@@ -268,6 +300,9 @@ class _Batch:
                 if not selector.select(LOOK_S):
                     if watch.is_over():
                         yield None
+                        return
+                    if resident_bytes(self._started().pid) > memory_bytes:
+                        yield TOO_MUCH_MEMORY
                         return
                     continue
                 chunk = os.read(self.report_fd, 1 << 20)

@@ -20,12 +20,16 @@ PAGE_BYTES = 4096
 ALIGNMENT = 256
 
 
-def tensor_buffers(tensor: Tensor, check: bool = False) -> Iterator[Buffer]:
+def tensor_buffers(
+    tensor: Tensor, check: bool = False, alignment: int = ALIGNMENT
+) -> Iterator[Buffer]:
     """The tensor's buffer, or one for each part; in a checked run, one that knows its gaps."""
     fill = "poison" if tensor.starts_poisoned else "image"
     if tensor.spread is None:
         owned = tensor.owned_bytes if check else None
-        yield Buffer(tensor.name, tensor.role, tensor.image, fill, owned)
+        yield Buffer(
+            tensor.name, tensor.role, tensor.image, fill, owned, alignment=min(alignment, ALIGNMENT)
+        )
         return
     parts = tensor.image.reshape(tensor.spread.parts, -1)
     gap = np.broadcast_to(np.uint8(0), _gap_bytes(tensor.spread, parts.shape[1]))

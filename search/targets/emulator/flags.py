@@ -7,7 +7,7 @@ from pathlib import Path
 from greenfast.search.targets.emulator.host_compiler import HostCompiler
 
 COMMON_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pipe", "-fno-math-errno")
-NATIVE_FLAGS = ("-O3", "-fvisibility=hidden", "-Wall", "-Wextra")
+NATIVE_FLAGS = ("-fvisibility=hidden", "-Wall", "-Wextra")
 # Native sources that run once per run or launch: compiled with little optimisation, in parallel
 # with the rest.
 SELDOM_RUN = frozenset(

@@ -73,6 +73,7 @@ def job_lines(
                 fill += f" {files.add_mask(buffer.owned)}"
             name = buffer.copy_of or buffer.name
             yield f"buffer {name} {buffer.role} {buffer.image.nbytes} {fill}"
+            yield f"align {buffer.alignment}"
         for argument in run.arguments:
             yield f"argument {_argument_words(argument, run.buffers)}"
         for launch in run.launches:
@@ -82,6 +83,7 @@ def job_lines(
 def _launch_lines(module: Module, run: Run, launch: Launch) -> Iterator[str]:
     sizes = (*launch.grid, *launch.block, launch.smem_dynamic_bytes, *_cluster(module, launch))
     yield f"launch {launch.entry} {' '.join(map(str, sizes))}"
+    yield f"resident {launch.resident_blocks}"
     if launch.sample:
         yield f"sample {' '.join(map(str, _sample(module, launch)))}"
     if launch.arguments is not None:

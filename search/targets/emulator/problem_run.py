@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from greenfast.search.devices.facts import Device
+from greenfast.search.devices.occupancy import occupancy
 from greenfast.search.devices.tensor_map import TensorMap
 from greenfast.search.oracle.problem import (
     GivenArgument,
@@ -16,7 +20,7 @@ from greenfast.search.oracle.problem import (
     Tensor,
 )
 from greenfast.search.targets.base import Failure
-from greenfast.search.targets.emulator.far_buffers import tensor_buffers
+from greenfast.search.targets.emulator.far_buffers import ALIGNMENT, tensor_buffers
 from greenfast.search.targets.emulator.runs import (
     Argument,
     Buffer,
@@ -30,6 +34,7 @@ from greenfast.search.targets.emulator.runs import (
 )
 from greenfast.search.targets.emulator.sample import SAMPLED_BLOCKS
 from greenfast.search.targets.emulator.work import ends_of, sample_of
+from greenfast.search.toolchain.ptxas import EntryFigures
 from greenfast.search.verdict import Reason
 
 WORKSPACE_BYTES = 2**30  # of a run, at most: this process lays them out and keeps them, too
@@ -48,10 +53,24 @@ def no_room(problem: Problem) -> Failure | None:
 
 
 def emulated_run(
-    problem: Problem, order: str, name: str, *, count: bool = False, check: bool = False
+    problem: Problem,
+    order: str,
+    name: str,
+    *,
+    device: Device,
+    figures: Sequence[EntryFigures] = (),
+    count: bool = False,
+    check: bool = False,
 ) -> Run:
-    """A problem as a run of the emulator. A counted run executes a sample of the blocks only."""
-    buffers = [buffer for tensor in problem.tensors for buffer in tensor_buffers(tensor, check)]
+    """A problem as a run of the emulator. A counted run executes a sample of the blocks only.
+
+    `figures` are the entries' of the compiled source, if it was compiled for the device.
+    """
+    # Usual addresses, also for times, and in the other orders such as are just as aligned as promised.
+    alignment = ALIGNMENT if count or order == "forward" else problem.pointer_bytes
+    buffers = [
+        buffer for tensor in problem.tensors for buffer in tensor_buffers(tensor, check, alignment)
+    ]
     buffers += [
         Buffer(
             workspace.name,
@@ -81,6 +100,7 @@ def emulated_run(
             launch.cluster,
             arguments=_arguments(problem, launch, check),
             sample=_executed(problem, launch, count),
+            resident_blocks=resident_blocks(device, launch, figures),
         )
         for launch in problem.launches
     )
@@ -93,6 +113,15 @@ def emulated_run(
         count=count,
         check=check,
     )
+
+
+def resident_blocks(device: Device, launch: LaunchPlan, figures: Sequence[EntryFigures]) -> int:
+    """The blocks that the device holds at once; unknown registers limit nothing."""
+    own = next((each for each in figures if each.entry == launch.entry), None)
+    registers, static = (own.registers, own.smem_static_bytes) if own is not None else (0, 0)
+    smem_bytes = static + launch.smem_dynamic_bytes
+    fit = occupancy(device, registers, math.prod(launch.block), smem_bytes)
+    return device.multiprocessors * max(1, fit.blocks_per_sm)
 
 
 def _executed(problem: Problem, launch: LaunchPlan, count: bool) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ class Launch:
     cluster: Index3 = (1, 1, 1)  # in blocks; divides the grid
     arguments: tuple[Argument, ...] | None = None  # None: the run's
     sample: tuple[int, ...] = ()  # the clusters to execute, numbered x first; empty: all
+    resident_blocks: int = 132  # that the GPU holds at once, for blocks that wait for each other
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,8 @@ class Buffer:
     # Of a checked run: the buffer of which it is a copy at the start of each launch. Who reads the
     # copy has promised that these bytes are not written during the launch.
     copy_of: str = ""
+    # It starts at a multiple of this power of two, and of no larger one below 256.
+    alignment: int = 256
 
     @property
     def filled(self) -> str:

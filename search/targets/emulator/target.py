@@ -45,6 +45,7 @@ from greenfast.search.targets.emulator.problem_run import emulated_run, no_room
 from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.text import one_line, shortened
 from greenfast.search.toolchain import Cubin
+from greenfast.search.toolchain.ptxas import EntryFigures
 from greenfast.search.verdict import LineCost, SafetyFinding, Timing
 
 CHECK_FLOP_LIMIT = 400e6  # about half a second on one core
@@ -66,6 +67,7 @@ class Program:
 
     source: RenderedSource
     modules: dict[str, Module] = field(default_factory=dict)
+    figures: tuple[EntryFigures, ...] = ()  # of the cubin; empty: it is not known
 
     @cached_property
     def source_lines(self) -> dict[tuple[str, int], int]:
@@ -148,7 +150,7 @@ class EmulatorTarget(Runner):
         return self.device.compiled_arch(specific=source.arch_specific)
 
     def load(self, source: RenderedSource, cubin: Cubin | None) -> Program:
-        return Program(source)
+        return Program(source, figures=cubin.entries if cubin is not None else ())
 
     def execute(self, program: Program, problems: Sequence[Problem]) -> Iterator[Execution]:
         for problem, order, result in self._run_all(program, problems, "plain"):
@@ -205,7 +207,7 @@ class EmulatorTarget(Runner):
                 continue
             orders = [ORDERS[(start + number) % len(ORDERS)] for number in range(len(batch))]
             runs = [
-                emulated_run(problem, order, str(number), check=flavour == "checked")
+                self._run(program, problem, order, str(number), check=flavour == "checked")
                 for number, (problem, order) in enumerate(zip(batch, orders, strict=True))
                 if no_room(problem) is None
             ]
@@ -230,11 +232,31 @@ class EmulatorTarget(Runner):
         native.interrupt()
         compiler_process.interrupt()
 
+    def _run(
+        self,
+        program: Program,
+        problem: Problem,
+        order: str,
+        name: str,
+        *,
+        count: bool = False,
+        check: bool = False,
+    ) -> native.Run:
+        return emulated_run(
+            problem,
+            order,
+            name,
+            device=self.device,
+            figures=program.figures,
+            count=count,
+            check=check,
+        )
+
     def _counted(self, program: Program, problem: Problem) -> native.RunResult | Failure:
         """A finished run on a sample of the blocks, with counters."""
         if (failure := no_room(problem)) is not None:
             return failure
-        run = emulated_run(problem, "forward", "counted", count=True)
+        run = self._run(program, problem, "forward", "counted", count=True)
         result = self._execute(self._module(program, "counted"), [run])[0]
         return failure_of(result, self._run_deadline_s) or result
 

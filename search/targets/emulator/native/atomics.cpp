@@ -158,7 +158,9 @@ void perform(const Atomic& atomic, bool block_wide, const void* site) {
             if (value) checker->access(value, bytes, Action::read, site);
         checker->access(atomic.before, bytes, Action::write, site);
         checker->atomic_follows(operation == AtomicOperation::compare_and_swap ? address : nullptr);
-        checker->access(address, bytes, block_wide ? Action::block_atomic : Action::atomic, site);
+        const Action action = block_wide ? Action::block_atomic : Action::atomic;
+        if (operation != AtomicOperation::exchange) checker->atomic_reads(address, bytes, action, site);
+        checker->access(address, bytes, action, site);
         checker->before_atomic(address, block_wide);
     }
     const bool changed = update(atomic);

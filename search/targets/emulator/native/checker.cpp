@@ -18,6 +18,7 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     fences_.assign(thread_count, Fence());
     init_fences_.clear();
     observed_.assign(thread_count, Clocks::Row());
+    observed_at_.assign(thread_count, 0);
     released_.clear();
     read_at_.clear();
     suspect_.bytes = 0;
@@ -391,97 +392,5 @@ void Checker::lanes_met(unsigned warp, std::uint32_t lanes, bool all_living) {
 }
 
 unsigned Checker::block_thread() const { return block_.current().thread; }
-
-// Makes known to others what the thread did and knows, and to the thread what its atomics saw. A barrier hands the
-// latter on, and so does the fence of a thread that comes after the atomic: the fences of both sides are ordered
-// then (PTX ISA, "Fence-SC").
-void Checker::fence(bool device_wide) {
-    settle();
-    const unsigned thread = block_thread();
-    take_over(thread, device_wide);
-    make_fence(fences_[thread], thread, device_wide);
-}
-
-void Checker::take_over(unsigned thread, bool device_wide) {
-    if (!observed_[thread].empty()) {
-        clocks_.acquire(thread, observed_[thread]);
-        observed_[thread].clear();
-    }
-    if (device_wide) block_.worker().launch().global_shadow->fence(index_, thread, clocks_);
-}
-
-void Checker::make_fence(Fence& fence, unsigned thread, bool device_wide) {
-    if (device_wide) {
-        fence.floor = clocks_.floor();
-        fence.time = clocks_.now();
-    }
-    fence.known.clear();
-    clocks_.release(thread, fence.known);
-    if (device_wide) fence.device_known = beyond_floor(fence.known, thread);
-}
-
-// What the thread knows of others beyond the block's floor; null: nothing.
-std::shared_ptr<const Clocks::Row> Checker::beyond_floor(const Clocks::Row& known, unsigned thread) const {
-    const Clocks::Time floor = clocks_.floor();
-    for (unsigned other = 0; other < block_.thread_count(); other++)
-        if (other != thread && known[other] > floor) return std::make_shared<const Clocks::Row>(known);
-    return nullptr;
-}
-
-// Whether only threads of the block can order themselves by an atomic on `address`.
-bool Checker::stays_in_block(const void* address) const {
-    return block_.worker().cluster().size() == 1 && block_.shared().contains(address);
-}
-
-void Checker::undefined_shuffle(const Fiber& fiber, int source) {
-    Finding finding{"undefined_shuffle", "", 0, 0, party(fiber.thread, offset_of(fiber.site), Action::read)};
-    finding.detail = format("%d", source);
-    findings().add(finding);
-}
-
-void Checker::before_atomic(const void* address, bool block_wide) {
-    settle();
-    releases(address, block_wide);
-}
-
-void Checker::releases(const void* address, bool block_wide, const Fence& fence) {
-    const unsigned thread = block_thread();
-    if (fence.known.empty()) return;
-    Clocks::Row& published = released_[address];
-    if (published.size() < fence.known.size()) published.resize(fence.known.size(), 0);
-    for (std::size_t t = 0; t < fence.known.size(); t++) published[t] = std::max(published[t], fence.known[t]);
-    if (block_wide || fence.time == 0 || stays_in_block(address)) return;
-    Release release;
-    release.block = index_;
-    release.thread = thread;
-    release.floor = clocks_.floor();
-    release.fence_floor = fence.floor;
-    release.known = fence.device_known;
-    release.now = clocks_.tick();
-    for (const Fence& one : fences_) release.fenced.push_back(one.time);
-    release.fenced[thread] = fence.time;
-    block_.worker().launch().global_shadow->release(address, release);
-}
-
-void Checker::after_atomic(const void* address, bool block_wide, bool changed) {
-    const std::uint32_t record = changed && atomic_.address == address ? atomic_.record : 0;
-    if (record && block_wide) block_.worker().launch().global_shadow->changed(record);
-    saw_releases(address, block_thread(), block_wide, record);
-}
-
-void Checker::saw_releases(const void* address, unsigned thread, bool block_wide, std::uint32_t record) {
-    const auto published = released_.find(address);
-    if (published != released_.end()) {
-        Clocks::Row& read = read_at_[address];
-        if (read.empty()) read.assign(block_.thread_count(), 0);
-        read[thread] = clocks_.now();
-        Clocks::Row& observed = observed_[thread];
-        const Clocks::Row& row = published->second;
-        if (observed.size() < row.size()) observed.resize(row.size(), 0);
-        for (std::size_t t = 0; t < row.size(); t++) observed[t] = std::max(observed[t], row[t]);
-    }
-    if (!block_wide && !stays_in_block(address))
-        block_.worker().launch().global_shadow->observe(address, index_, thread, clocks_.tick(), record);
-}
 
 }  // namespace gf_emulator

@@ -99,6 +99,8 @@ public:
     void leaves_relaxed(const void* address, unsigned thread, const std::vector<Clocks::Row>& by_rank);
     // `swapped`: the word of a compare-and-swap; null: another atomic, or the thread's end.
     void atomic_follows(const void* swapped) { atomic_follows(swapped, block_thread()); }
+    // Before an atomic whose result depends on what its word held.
+    void atomic_reads(const void* address, unsigned bytes, Action action, const void* site);
     void before_atomic(const void* address, bool block_wide);
     void after_atomic(const void* address, bool block_wide, bool changed = false);
     // Before a volatile store, whose own access is judged only behind it.
@@ -344,7 +346,8 @@ private:
     std::vector<Fence> fences_, init_fences_;
     std::unordered_map<const void*, Clocks::Row> released_;  // inside the block, by atomic's address
     std::unordered_map<const void*, Clocks::Row> read_at_;   // of these, when each thread's load saw it
-    std::vector<Clocks::Row> observed_;  // of these, by thread: what its atomics saw since its last fence
+    std::vector<Clocks::Row> observed_;  // of these, by thread: what its atomics saw since the block last met
+    std::vector<Clocks::Time> observed_at_;  // and when they last did
     const void* access_address_ = nullptr;                   // of the access under way
     unsigned access_bytes_ = 0;
     Suspect suspect_;

@@ -26,9 +26,9 @@ void Checker::distributed_access(Block& owner, const void* address, unsigned byt
 }
 
 void Checker::touched_from_afar(std::size_t word, unsigned bytes, const GlobalAccess& access, const Party& accessor) {
-    if (writes(accessor.action))
-        shadow_.state(word) |= std::uint8_t(bytes);
-    else if (bytes & ~unsigned(shadow_.state(word)))
+    const bool never_written = bytes & ~unsigned(shadow_.state(word));
+    if (writes(accessor.action)) shadow_.state(word) |= std::uint8_t(bytes);
+    if (never_written && (!writes(accessor.action) || is_atomic(accessor.action)))
         findings().add({"uninitialised", "shared", long(word * 4), 4, accessor});
 
     const Cell& cell = shadow_.cell(word / Cell::words);

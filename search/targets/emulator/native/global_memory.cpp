@@ -22,7 +22,10 @@ GlobalMemory::GlobalMemory(const std::vector<BufferSpec>& specs, const char* ima
         Region region{};
         region.first = next;
         region.last = next + pages_of(spec);
-        region.buffer = region.last - round_up(spec.bytes, alignment);
+        region.buffer = region.last - round_up(spec.bytes, spec.alignment);
+        // Whoever relies on more than was promised finds out.
+        if (spec.alignment < alignment && std::uintptr_t(region.buffer) % (2 * spec.alignment) == 0)
+            region.buffer -= spec.alignment;
         region.end = region.buffer + spec.bytes;
         regions_.push_back(region);
         if (spec.fill != BufferSpec::Fill::reserved) {

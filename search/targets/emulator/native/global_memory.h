@@ -24,6 +24,7 @@ struct BufferSpec {
     Fill fill = Fill::poison;
     std::uint64_t image = 0;  // where it lies in the file of images
     std::size_t copied = 0;   // of a copy: the other buffer
+    std::size_t alignment = 256;  // it starts at a multiple of this, and of no larger power of two below 256
     std::int64_t owned = -1;  // where its mask lies there, one bit a byte: which bytes belong to elements; -1: all
 };
 

@@ -27,7 +27,8 @@ struct Release {
     std::uint64_t block = 0;
     unsigned thread = 0;
     Clocks::Time floor = 0;     // of its block: up to here all threads' accesses are known to the thread ...
-    Clocks::Row fenced;         // ... and those are published that their own thread, or this one, had fenced
+    Clocks::Row fenced;         // ... and those are published that this thread had fenced, or their own one before what
+                                // this thread knows of it
     Clocks::Time fence_floor = 0;
     // What the thread knew of others at its fence beyond the floors: from its warp, or from flags inside the block.
     std::shared_ptr<const Clocks::Row> known;
@@ -39,7 +40,7 @@ struct Release {
     }
     bool covers(unsigned other, Clocks::Time time) const {
         if (time <= fence_floor || (known && time <= (*known)[other])) return true;
-        return time <= fenced[other] && (other == thread || time <= floor);
+        return time <= fenced[other];
     }
 };
 

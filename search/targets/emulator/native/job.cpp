@@ -124,11 +124,13 @@ bool read_run_line(const std::string& word, std::istringstream& words, RunSpec& 
     if (word == "outputs") return bool(words >> run.outputs);
     if (word == "deadline_s") return bool(words >> run.deadline_s);
     if (word == "buffer") return read_buffer(words, run.buffers);
+    if (word == "align" && !run.buffers.empty()) return bool(words >> run.buffers.back().alignment);
     if (word == "launch") return read_launch(words, run.launches);
     if (word == "argument") return read_argument(words, run.arguments);
     if (word == "own_arguments" && !run.launches.empty()) return run.launches.back().own_arguments = true;
     if (word == "launch_argument" && !run.launches.empty())
         return read_argument(words, run.launches.back().arguments);
+    if (word == "resident" && !run.launches.empty()) return bool(words >> run.launches.back().resident_blocks);
     if (word == "sample" && !run.launches.empty()) return read_sample(words, run.launches.back());
     return false;
 }

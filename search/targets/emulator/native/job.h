@@ -32,6 +32,7 @@ struct LaunchSpec {
     bool own_arguments = false;  // else the run's
     std::vector<ArgumentSpec> arguments;
     std::vector<std::uint64_t> sample;  // clusters to run; empty: all
+    std::uint64_t resident_blocks = 0;  // that the GPU holds at once
 };
 
 struct RunSpec {

@@ -34,7 +34,7 @@ struct Launch {
     CarriedState* carried_state = nullptr;  // of a checked launch
     std::uint64_t blocks_total = 0;
     std::uint64_t blocks_executed = 0;  // fewer when only a sample runs
-    std::uint64_t resident_blocks = 132;  // that may run beside each other, if they wait for each other
+    std::uint64_t resident_blocks = 1;  // that may run beside each other, if they wait for each other
     std::vector<std::uint64_t> sample;  // clusters to run; empty: all
 
     mutable std::atomic<std::uint64_t> next{0};

@@ -35,7 +35,7 @@ void Worker::run_blocks(const Launch& launch) {
     cluster_->begin(launch);
     block_ = &cluster_->current();
     Residents residents;
-    residents.free = {cluster_};
+    for (const auto& cluster : clusters_) residents.free.insert(residents.free.begin(), cluster.get());
     busy(launch, true);
     while (!launch.stop) {
         Cluster* next = next_beside(launch, residents);
@@ -166,6 +166,10 @@ void Worker::look_for_deadlock(const Launch& launch, Residents& residents) {
 
 void Worker::report_standstill(const Launch& launch, const Residents& residents) {
     if (launch.stop.exchange(true)) return;
+    // The GPU would have room for another block, which the others may wait for.
+    if (launch.resident < launch.resident_clusters() && launch.next < launch.clusters_executed() &&
+        !has_room(launch, residents))
+        give_up("memory");
     cluster_ = *std::min_element(residents.waiting.begin(), residents.waiting.end(),
                                  [](const Cluster* one, const Cluster* other) { return one->index() < other->index(); });
     const std::uint64_t clusters = launch.clusters_executed() + launch.clusters_outside();

@@ -97,6 +97,7 @@ void run_launch(WorkerPool& pool, void* module, const RunSpec& run, const Launch
     launch.block = spec.block;
     launch.cluster = spec.cluster;
     launch.dynamic_bytes = spec.dynamic_bytes;
+    launch.resident_blocks = spec.resident_blocks;
     launch.order = run.order;
     launch.count = run.count;
     launch.global = &memory;
