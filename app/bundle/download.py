@@ -259,7 +259,7 @@ def laid_out_workload(
         for argument in kernel.arguments
         if argument.kind == "input"
     }
-    return lay_out(kernel, template, point, case, CaseData(zeros, {}))
+    return lay_out(kernel, template, point, case, CaseData(zeros, {}), unread_inputs=True)
 
 
 def _arguments(

@@ -127,4 +127,5 @@ def _argument(argument: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         "shape": list(argument.shape),
         "contiguous": argument.contiguous,
         "optional": argument.optional,
+        **({"unread": True} if argument.is_left_out(options) else {}),
     }

@@ -27,7 +27,7 @@ from greenfast.app.cli.import_options import (
 )
 from greenfast.app.cli.import_parameters import C_TYPES, Declared
 from greenfast.app.cli.import_point import first_point
-from greenfast.app.cli.import_script import parsed_script, script_entry, script_kernel
+from greenfast.app.cli.import_script import Script, read_script, script_entry, script_kernel
 from greenfast.app.cli.import_script_arguments import script_arguments
 from greenfast.app.cli.import_source import (
     SPELLINGS,
@@ -70,7 +70,7 @@ class Given:
 
     grid: list[str]
     block: list[str]
-    smem: str
+    smem: str | None
     tolerance: float
 
 
@@ -83,7 +83,7 @@ def import_(
     argument: GivenArguments = None,
     grid: Grid = None,
     block: Block = None,
-    smem: SharedMemory = "0",
+    smem: SharedMemory = None,
     entry: EntryName = None,
     tolerance: Tolerance = 1e-4,
     folder: Folder = None,
@@ -100,41 +100,42 @@ def import_(
 
     new_name = checked_kernel_name(name or cuda_file.stem.lower())
     file = visible(cuda_file)
+    given = Given(grid or [], block or [], smem, tolerance)
+    script = read_script(tune_file) if tune_file is not None else None
     if cuda_file.suffix == ".py":
-        script = script_kernel(cuda_file)
-        source, file = script.source, script.file
-        entry, tune_file = entry or script.entry, tune_file or cuda_file
+        tuned = read_script(cuda_file)
+        kernel = script_kernel(tuned, entry)
+        source, file, entry = kernel.source, kernel.file, kernel.entry
+        script = script or tuned
     else:
         source = read_cuda(cuda_file)
-        entry = entry or _entry_of(tune_file, source.text)
-    tuning = _tuning(tune or [], tune_file, restrict or [], has_grid=bool(grid))
+        entry = entry or (script_entry(script, source.text) if script is not None else None)
+    wanted = entry
+    tuning = _tuning(tune or [], script, entry, restrict or [], given)
     source, entry, macros = instantiated(source, entry, file, tuning.parameters)
     text = source.text
     function = read_entry(source, entry, file)
-    told = _told_by(tune_file, function, text, argument or [])
+    told = _told_by(script, wanted, function, text, argument or [])
     arguments = _arguments([*(argument or []), *told], function, file)
-    given = Given(grid or [], block or [], smem, tolerance)
     imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given, macros)
     root = target_root(folder)
     _report(imported, write_kernel(root, new_name, imported_files(imported)), told, root, as_json)
+    others = [each for each in script.entries() if each != wanted] if script is not None else []
+    if others and cuda_file.suffix == ".py" and not as_json:
+        print(
+            f"\nThe script also tunes {', '.join(others)}. To import it, give --entry and --name."
+        )
     return 0
 
 
-def _entry_of(tune_file: Path | None, text: str) -> str | None:
-    """The kernel that the tuning script names, where the CUDA text has it."""
-    name = script_entry(tune_file) if tune_file is not None else None
-    if name is None:
-        return None
-    short = name.partition("<")[0].rpartition("::")[2].strip()
-    return name if re.search(rf"\b{re.escape(short)}\s*\(", text) else None
-
-
-def _told_by(tune_file: Path | None, entry: Entry, text: str, given: list[str]) -> list[str]:
+def _told_by(
+    script: Script | None, wanted: str | None, entry: Entry, text: str, given: list[str]
+) -> list[str]:
     """--arg texts from the tuning script, for the parameters that `given` does not name."""
-    if tune_file is None:
+    if script is None:
         return []
     named = {each.partition(":")[0] for each in given}
-    told = script_arguments(parsed_script(tune_file), entry, text)
+    told = script_arguments(script, entry, text, wanted)
     return [each for name, each in told.items() if name not in named]
 
 
@@ -171,7 +172,12 @@ def _imported(
         defaults=_defaults(text, tuning, defines),
         grid=_three("--grid", spelt(given.grid) or default_grid(tuning, arguments), names, text),
         block=_three("--block", spelt(given.block) or _default_block(tuning), parameters, text),
-        smem=_checked("--smem", respelt(given.smem, defines), parameters, text),
+        smem=_checked(
+            "--smem",
+            tuning.smem if given.smem is None else respelt(given.smem, defines),
+            parameters,
+            text,
+        ),
         tolerance=given.tolerance,
     )
 
@@ -203,11 +209,12 @@ def _report(imported: Imported, written: Path, told: list[str], root: Path, as_j
 
 
 def _tuning(
-    tune: list[str], tune_file: Path | None, restrict: list[str], *, has_grid: bool
+    tune: list[str], script: Script | None, entry: str | None, restrict: list[str], given: Given
 ) -> Tuning:
     from_file = Tuning({}, ())
-    if tune_file is not None:
-        from_file = read_tune_file(tune_file, has_grid=has_grid)
+    if script is not None:
+        has_smem = given.smem is not None
+        from_file = read_tune_file(script, entry, has_grid=bool(given.grid), has_smem=has_smem)
     parameters = {**from_file.parameters, **parsed_tune(tune)}
     if not parameters:
         raise UsageError(

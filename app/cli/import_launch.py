@@ -13,6 +13,8 @@ from dataclasses import replace
 from greenfast.app.cli.import_source import ImportedArgument, ProblemSize, Tuning
 from greenfast.search.errors import UsageError
 
+_LARGE = 256  # a smaller number in an expression is rather a tile's size than an argument
+
 
 def in_small_letters(tuning: Tuning, arguments: Container[str]) -> tuple[Tuning, dict[str, str]]:
     """The tuning with its parameters in small letters, and each one's name in the file.
@@ -43,6 +45,10 @@ def in_small_letters(tuning: Tuning, arguments: Container[str]) -> tuple[Tuning,
             each if each is None else respelt_all(each) for each in tuning.grid_divisors
         ),
         block_names=respelt_all(tuning.block_names),
+        smem=respelt(tuning.smem, defines),
+        problem_size=tuple(
+            replace(each, text=respelt(each.text, defines)) for each in tuning.problem_size
+        ),
     )
     return renamed, defines
 
@@ -73,6 +79,8 @@ def default_grid(tuning: Tuning, arguments: Sequence[ImportedArgument]) -> list[
 def _size(size: ProblemSize, arguments: Sequence[ImportedArgument]) -> str:
     """The argument that holds the size, by name or else by its value; else the number."""
     sizes = [argument for argument in arguments if argument.is_size]
+    if size.text:
+        return _with_names(size.text, sizes)
     if any(argument.name == size.name for argument in sizes):
         return size.name
     if size.value is None:
@@ -83,3 +91,12 @@ def _size(size: ProblemSize, arguments: Sequence[ImportedArgument]) -> str:
         )
     same = [argument.name for argument in sizes if argument.value == size.value]
     return same[0] if len(same) == 1 else str(size.value)
+
+
+def _with_names(text: str, sizes: Sequence[ImportedArgument]) -> str:
+    """An expression with arguments in place of their values, if these are large enough to tell."""
+    values = [int(argument.value) for argument in sizes]
+    for argument in sizes:
+        if argument.value >= _LARGE and values.count(int(argument.value)) == 1:
+            text = re.sub(rf"(?<![\w.]){int(argument.value)}(?![\w.])", argument.name, text)
+    return text

@@ -60,7 +60,12 @@ Block = Annotated[
     ),
 ]
 SharedMemory = Annotated[
-    str, typer.Option("--smem", metavar="EXPR", help="Bytes of dynamic shared memory.")
+    str | None,
+    typer.Option(
+        "--smem",
+        metavar="EXPR",
+        help="Bytes of dynamic shared memory. [default: the tune file's smem_args, else 0]",
+    ),
 ]
 EntryName = Annotated[
     str | None,

@@ -1,22 +1,53 @@
-"""The CUDA text and the entry that a Kernel Tuner script names in its call of `tune_kernel`.
+"""A Kernel Tuner script: its calls of `tune_kernel`, and the kernel that one of them names.
 
-The script is parsed and never run. Its source is a text in the script, or a file beside it.
+The script is parsed and followed by an interpreter of its own (`script/`), and never run. Its
+source is a text in the script, or a file in its folder.
 """
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+import os.path
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from greenfast.app.cli.import_source import CudaText, read_cuda, read_cuda_text
-from greenfast.search.errors import UsageError
+from greenfast.app.cli.import_source import SOURCE_SUFFIXES, CudaText, read_cuda_text
+from greenfast.app.cli.script.functions import is_file_name
+from greenfast.app.cli.script.interpreter import Interpreter, TuningCall
+from greenfast.app.cli.script.values import FilePath, FileText, Unknown, is_plain, items
+from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.text import file_line, shortened, visible
 
-# Among the arguments of tune_kernel; it takes the answer by name only.
-_PLACES = {"kernel_name": 0, "kernel_source": 1, "arguments": 3}
-_ENDINGS = (".cu", ".cuh", ".cpp", ".cc", ".c", ".h")
+_OF_CUDA = ("cuda", "cupy", "nvcuda", "pycuda", "c")
+_DEFINE = re.compile(r"-D\s*(?P<name>[A-Za-z_]\w*)(?:=(?P<value>[^\n]*))?\Z")
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script, as far as it can be followed without running it."""
+
+    path: Path
+    read: Interpreter
+
+    @property
+    def file(self) -> str:
+        return visible(self.path)
+
+    def call(self, entry: str | None = None) -> TuningCall | None:
+        """The call that tunes this kernel, else the first one."""
+        calls = self.read.calls
+        same = [each for each in calls if entry and short_name(_entry(each)) == short_name(entry)]
+        return next(iter([*same, *calls]), None)
+
+    def entries(self) -> list[str]:
+        """The names of the kernels that the script tunes."""
+        names = [_entry(each) for each in self.read.calls]
+        return list(dict.fromkeys(name for name in names if name))
 
 
 @dataclass(frozen=True)
@@ -28,49 +59,103 @@ class ScriptKernel:
     file: str  # the script's, or that of the kernel that it names
 
 
-def script_kernel(path: Path) -> ScriptKernel:
+def read_script(path: Path) -> Script:
+    """The script, followed; UsageError when it is no Python, or nested too deeply."""
+    file = visible(path)
+    tree = _parsed(path)
+    folder = path.parent.resolve()
+
+    def read(name: str) -> Any:
+        try:
+            inside = file_in_folder(name, path)
+            return read_author_file(inside, visible(name))
+        except GreenfastError as error:
+            return Unknown(error=error)
+
+    interpreter = Interpreter(tree, str(folder / path.name), read)
+    try:
+        interpreter.run()
+    except RecursionError as error:
+        raise UsageError(f"{file} is nested too deeply to be read", code="bad_tune_file") from error
+    if interpreter.is_exhausted and not interpreter.calls:
+        raise UsageError(
+            f"{file} computes too much before its call of tune_kernel to be followed",
+            code="bad_tune_file",
+            mend="leave the computation out of a copy of the script, and import the copy",
+        )
+    return Script(path, interpreter)
+
+
+def file_in_folder(name: str, script: Path) -> Path:
+    """The source file that a script names; UsageError for one outside of the script's folder."""
+    folder = script.parent.resolve()
+    found = (folder / name).resolve()
+    shown = shortened(visible(name), 120)
+    if found.suffix not in SOURCE_SUFFIXES and not name.endswith(tuple(SOURCE_SUFFIXES)):
+        raise UsageError(
+            f"{visible(script)} names {shown}, whose name is not that of a source file",
+            code="bad_tune_file",
+            mend="let the name end with .cu",
+        )
+    if not found.is_relative_to(folder):
+        is_linked = Path(os.path.normpath(folder / name)).is_relative_to(folder)
+        raise UsageError(
+            f"{visible(script)} names {shown}, which {'links to a file' if is_linked else 'is'} "
+            "outside of the script's folder, and a script may only bring files of its folder",
+            code="bad_tune_file",
+            mend=f"copy the file beside the script, or name it yourself: greenfast import {shown} "
+            f"--tune-file {visible(script)}",
+        )
+    return found
+
+
+def script_kernel(script: Script, entry: str | None = None) -> ScriptKernel:
     """The kernel of a script; UsageError when it names none that can be read."""
-    file, tree = visible(path), parsed_script(path)
-    call, texts = tuning_call(tree), _texts(tree)
-    source = None if call is None else _argument(call, "kernel_source", texts)
-    if call is not None and (files := _files(given_argument(call, "kernel_source"))):
+    call = script.call(entry)
+    given = None if call is None else call.given.get("kernel_source")
+    if call is None or given is None:
         raise UsageError(
-            f"{file} tunes a host program, {visible(files[0])}; greenfast launches kernels itself",
+            f"{script.file} has no call of tune_kernel with a CUDA text or the name of a file",
             code="bad_tune_file",
-            mend=f"greenfast import {visible(files[-1])} --tune-file {file}",
+            mend=f"greenfast import FILE.cu --tune-file {script.file}",
         )
-    given = None if call is None else given_argument(call, "kernel_source")
-    if given is not None and source is None:
-        raise UsageError(
-            f"{file}:{given.lineno}: the kernel's source is neither a text nor a file's name, and "
-            "the script is not run",
-            code="bad_tune_file",
-            mend=f"save the text as FILE.cu, and greenfast import FILE.cu --tune-file {file}",
-        )
-    if call is None or source is None:
-        raise UsageError(
-            f"{file} has no call of tune_kernel with a CUDA text or the name of a file",
-            code="bad_tune_file",
-            mend=f"greenfast import FILE.cu --tune-file {file}",
-        )
-    entry = _argument(call, "kernel_name", texts)
-    if source.endswith(_ENDINGS) and "\n" not in source:
-        return ScriptKernel(entry, read_cuda(path.parent / source), visible(path.parent / source))
-    return ScriptKernel(entry, read_cuda_text(source, path), file)
+    _check_language(script, call)
+    _check_single(script, given)
+    named = given.path if isinstance(given, FileText) else None
+    named = given.text if isinstance(given, FilePath) else named
+    named = given if isinstance(given, str) and is_file_name(given) else named
+    path, text = script.path, given
+    if named is not None:
+        path = file_in_folder(named, script.path)
+        text = read_author_file(path, visible(named))
+        path = script.path.parent / path.relative_to(script.path.parent.resolve())
+    if not isinstance(text, str):
+        raise _unreadable_source(script, call, given)
+    source = read_cuda_text(text, path, within=script.path.parent)
+    return ScriptKernel(_entry(call, entry), _with_defines(source, script, call), visible(path))
 
 
-def script_entry(path: Path) -> str | None:
-    """The name of the kernel that a script tunes, if the script has it."""
-    tree = parsed_script(path)
-    call = tuning_call(tree)
-    return None if call is None else _argument(call, "kernel_name", _texts(tree))
+def script_entry(script: Script, text: str) -> str | None:
+    """The first kernel that a script tunes and that the text has."""
+    for name in script.entries():
+        if re.search(rf"\b{re.escape(short_name(name))}\s*\(", text):
+            return name
+    return None
 
 
-def parsed_script(path: Path) -> ast.Module:
+def short_name(entry: str | None) -> str:
+    """A kernel's name without namespaces and template arguments."""
+    return (entry or "").partition("<")[0].rpartition("::")[2].strip()
+
+
+def _parsed(path: Path) -> ast.Module:
     """The script's statements; UsageError when it is no Python."""
     file = visible(path)
+    text = read_author_file(path, file)
     try:
-        return ast.parse(read_author_file(path, file))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the script's text, such as "\\d" in it
+            return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         place, why = file, ""
         if isinstance(error, SyntaxError) and error.lineno:
@@ -78,79 +163,71 @@ def parsed_script(path: Path) -> ast.Module:
         raise UsageError(f"{place} is not valid Python{why}", code="bad_tune_file") from error
 
 
-def tuning_call(tree: ast.Module) -> ast.Call | None:
-    """The first call of tune_kernel."""
-    return next(iter(tuning_calls(tree)), None)
+def _entry(call: TuningCall, wanted: str | None = None) -> str | None:
+    """The kernel's name in a call, unless the caller wants a certain instance of it."""
+    name = call.given.get("kernel_name")
+    own = name if isinstance(name, str) else None
+    if wanted is None or (own is not None and short_name(own) == wanted.strip()):
+        return own
+    return wanted
 
 
-def tuning_calls(tree: ast.AST) -> list[ast.Call]:
-    """The calls of tune_kernel in the order of their lines."""
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and getattr(node.func, "id", getattr(node.func, "attr", "")) == "tune_kernel"
-    ]
-    return sorted(calls, key=lambda call: (call.lineno, call.col_offset))
+def _check_language(script: Script, call: TuningCall) -> None:
+    language = call.given.get("lang")
+    if isinstance(language, str) and language.lower() not in _OF_CUDA:
+        raise UsageError(
+            f"{script.file}:{call.node.lineno}: it tunes a kernel in {visible(language)}, but "
+            "greenfast takes CUDA only",
+            code="bad_tune_file",
+        )
 
 
-def _files(source: ast.expr | None) -> list[str]:
-    """The files of a list; empty for anything else."""
-    items = source.elts if isinstance(source, (ast.List, ast.Tuple)) else []
-    return [
-        item.value
-        for item in items
-        if isinstance(item, ast.Constant) and isinstance(item.value, str)
-    ]
+def _check_single(script: Script, given: Any) -> None:
+    """UsageError for a host program, whose files Kernel Tuner takes as a list."""
+    files = [each for each in items(given) or () if isinstance(each, str)]
+    if files and not isinstance(given, str):
+        raise UsageError(
+            f"{script.file} tunes a host program, {visible(files[0])}; greenfast launches kernels "
+            "itself",
+            code="bad_tune_file",
+            mend=f"greenfast import {visible(files[-1])} --tune-file {script.file}",
+        )
 
 
-def _texts(tree: ast.Module) -> dict[str, str]:
-    """Names that stand for a text, or for what is read from a file: then the file's name."""
-    opened = {
-        item.optional_vars.id: name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.With)
-        for item in node.items
-        if isinstance(item.optional_vars, ast.Name)
-        and (name := _opened(item.context_expr)) is not None
-    }
-    texts: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and (text := _text_of(node.value, opened)) is not None:
-            texts |= {target.id: text for target in node.targets if isinstance(target, ast.Name)}
-    return texts
+def _unreadable_source(script: Script, call: TuningCall, given: Any) -> GreenfastError:
+    if isinstance(given, Unknown) and given.error is not None:
+        return given.error
+    line = given.line if isinstance(given, Unknown) else call.node.lineno
+    return UsageError(
+        f"{script.file}:{line or call.node.lineno}: the kernel's source is neither a text nor a "
+        "file's name, and the script is not run",
+        code="bad_tune_file",
+        mend=f"save the text as FILE.cu, and greenfast import FILE.cu --tune-file {script.file}",
+    )
 
 
-def _text_of(node: ast.expr, opened: dict[str, str]) -> str | None:
-    match node:
-        case ast.Constant(value=str(text)):
-            return text
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=handle), attr="read"), args=[]):
-            return opened.get(handle)
-        case ast.Call(func=ast.Attribute(value=call, attr="read" | "read_text"), args=[]):
-            return _opened(call)
-    return None
-
-
-def _opened(node: ast.expr) -> str | None:
-    """The file of `open("FILE", ...)` or `Path("FILE")`."""
-    match node:
-        case ast.Call(func=ast.Name(id="open" | "Path"), args=[ast.Constant(value=str(name)), *_]):
-            return name
-    return None
-
-
-def given_argument(call: ast.Call, name: str) -> ast.expr | None:
-    """An argument of tune_kernel, by name or by its place."""
-    for word in call.keywords:
-        if word.arg == name:
-            return word.value
-    place = _PLACES.get(name)
-    return None if place is None or len(call.args) <= place else call.args[place]
-
-
-def _argument(call: ast.Call, name: str, texts: dict[str, str]) -> str | None:
-    given = given_argument(call, name)
-    if isinstance(given, ast.Constant) and isinstance(given.value, str):
-        return given.value
-    return texts.get(given.id) if isinstance(given, ast.Name) else None
+def _with_defines(source: CudaText, script: Script, call: TuningCall) -> CudaText:
+    """The text behind the macros that the call defines: `defines` and -D of compiler_options."""
+    defines: dict[str, str] = {}
+    for option in items(call.given.get("compiler_options")) or ():
+        if isinstance(option, str) and (match := _DEFINE.match(option)):
+            defines[match["name"]] = match["value"] if match["value"] is not None else "1"
+    given = call.given.get("defines")
+    for name, value in given.items() if isinstance(given, Mapping) else ():
+        if not is_plain(value) or not str(name).isidentifier() or "\n" in str(value):
+            raise UsageError(
+                f"{script.file}:{call.node.lineno}: defines[{visible(str(name))!r}] is no constant",
+                code="bad_tune_file",
+                mend="write its #define into the kernel",
+            )
+        defines[str(name)] = str(value)
+    tuned = call.given.get("tune_params")
+    kept = {name: each for name, each in defines.items() if name not in (items(tuned) or ())}
+    if not kept:
+        return source
+    lines = [f"#define {name} {value}" for name, value in kept.items()]
+    return replace(
+        source,
+        text="\n".join([*lines, source.text]),
+        places=(*[f"{script.file}:{call.node.lineno}"] * len(lines), *source.places),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +113,11 @@ class ImportedArgument:
 
 @dataclass(frozen=True)
 class ProblemSize:
-    """A problem's size along an axis: a number, a name, or the name of a number."""
+    """A problem's size along an axis: a number, a name, the name of a number, or an expression."""
 
     name: str = ""
     value: int | None = None
+    text: str = ""  # an expression over the parameters
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ class Tuning:
     # What the size along an axis is divided by: the threads of a block where it is None.
     grid_divisors: tuple[tuple[str, ...] | None, ...] = (None, None, None)
     block_names: tuple[str, ...] = ("block_size_x", "block_size_y", "block_size_z")
+    smem: str = "0"  # bytes of dynamic shared memory
 
 
 def read_cuda(path: Path) -> CudaText:
@@ -136,9 +138,13 @@ def read_cuda(path: Path) -> CudaText:
     return read_cuda_text(read_author_file(path, visible(path)), path)
 
 
-def read_cuda_text(whole: str, path: Path) -> CudaText:
-    """A CUDA text that a file holds or is, with the local files that it includes."""
-    lines = _with_includes(whole, path, visible(path), [path.resolve()])
+def read_cuda_text(whole: str, path: Path, within: Path | None = None) -> CudaText:
+    """A CUDA text that a file holds or is, with the local files that it includes.
+
+    With `within`, only files below that folder.
+    """
+    included = _Included(path, within, [path.resolve()])
+    lines = _with_includes(whole, included, visible(path))
     text = _without_entry_macros("\n".join(line for line, _ in lines))
     text = text.replace("__grid_constant__ ", "")  # on a number it only changes how it is passed
     if match := ENDS_RAW_TEXT.search(text):
@@ -162,22 +168,38 @@ def _without_entry_macros(text: str) -> str:
     return text
 
 
-def _with_includes(text: str, path: Path, file: str, known: list[Path]) -> list[PlacedLine]:
+@dataclass(frozen=True)
+class _Included:
+    """A file whose includes are read: files in `within` alone, `known` ones but once."""
+
+    path: Path
+    within: Path | None
+    known: list[Path]
+
+
+def _with_includes(text: str, of: _Included, file: str) -> list[PlacedLine]:
     """Each included file's lines stand where it is first included, as under `#pragma once`."""
     lines: list[PlacedLine] = []
     for number, line in enumerate(text.split("\n"), 1):
-        lines += _with_include(line, f"{file}:{number}", path, known)
+        lines += _with_include(line, f"{file}:{number}", of)
     return lines
 
 
-def _with_include(line: str, place: str, path: Path, known: list[Path]) -> list[PlacedLine]:
-    local = _LOCAL_INCLUDE.match(line)
+def _with_include(line: str, place: str, of: _Included) -> list[PlacedLine]:
+    local, known = _LOCAL_INCLUDE.match(line), of.known
     if local is None:
         return [(each, place) for text in device_lines(line) for each in text.split("\n")]
-    included = (path.parent / local[1]).resolve()
-    if not included.is_file() and is_allowed(local[1]):  # CUDA's own, in quotation marks
-        return _with_include(f"#include <{local[1]}>", place, path, known)
+    included = (of.path.parent / local[1]).resolve()
     sentence = f"{place}: it includes {visible(local[1])!r}"
+    if of.within is not None and not included.is_relative_to(of.within.resolve()):
+        raise UsageError(
+            f"{sentence}, which is outside of the script's folder",
+            code="local_include",
+            mend="copy the file into the folder, or save the kernel as a file and name both: "
+            "greenfast import FILE.cu --tune-file SCRIPT.py",
+        )
+    if not included.is_file() and is_allowed(local[1]):  # CUDA's own, in quotation marks
+        return _with_include(f"#include <{local[1]}>", place, of)
     if not included.is_file():
         raise UsageError(
             f"{sentence}, which is not in the same folder",
@@ -200,7 +222,7 @@ def _with_include(line: str, place: str, path: Path, known: list[Path]) -> list[
     inside = _PRAGMA_ONCE.sub("", read_author_file(included, visible(local[1])))
     return [
         (f"// {line.strip()}", place),
-        *_with_includes(inside, included, visible(local[1]), known),
+        *_with_includes(inside, replace(of, path=included), visible(local[1])),
     ]
 
 

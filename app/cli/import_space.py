@@ -192,6 +192,7 @@ def report(name: str, space: ForeignSpace, as_json: bool) -> None:
                 "unit": space.unit,
                 "device": space.device,
                 "parameters": list(space.parameters),
+                "left_out": list(space.left_out),
                 "configurations": len(space.results),
                 "failed": failed,
                 "best": min(valid),
@@ -203,6 +204,9 @@ def report(name: str, space: ForeignSpace, as_json: bool) -> None:
         f"{_counted(len(space.parameters), 'parameter')} "
         f"({space.form}, {space.objective}), {failed:,} of them failed"
     )
+    if space.left_out:
+        columns = shortened(one_line(", ".join(space.left_out)), 200)
+        say(f"columns that are no parameters: {columns} (--parameters A,B chooses others)")
     say(f"greenfast search {name} --target replay:{name}")
 
 

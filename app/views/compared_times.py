@@ -82,9 +82,18 @@ def _incomparable(why: str) -> TimeVerdictOut:
 
 def _by_band(ratio: float, a: TrialDetail, b: TrialDetail) -> TimeVerdictOut:
     band = max(a.time_band or 1.0, b.time_band or 1.0)
-    told_apart = not 1 / band < ratio < band
+    told_apart = not 1 / band < ratio < band and ratio != 1
     decision = ("faster" if ratio < 1 else "slower") if told_apart else "not_told_apart"
     kind = (a.time_kind or "").capitalize()
+    if band == 1:
+        sentence = f"{kind} times" if told_apart else f"{kind} times, which are equal"
+        return TimeVerdictOut(
+            ratio=ratio,
+            ratio_low=None,
+            ratio_high=None,
+            decision=decision,
+            sentence=f"{sentence}.",
+        )
     sentence = (
         f"{kind} times, which differ by more than a factor of {band:g}."
         if told_apart

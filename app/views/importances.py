@@ -106,18 +106,20 @@ def _of_template(name: str, trials: Sequence[TrialRow]) -> TemplateImportancesOu
         trials=len(trials),
         timed=len(timed),
         explained=shares.explained if shares else None,
-        sentence=_sentence(len(timed), shares),
+        sentence=_sentence(len(timed), shares, len({trial.time_median_us for trial in timed})),
         parameters=sorted(parameters, key=lambda each: -(each.share or -1.0)),
     )
 
 
-def _sentence(timed: int, shares: Shares | None) -> str:
+def _sentence(timed: int, shares: Shares | None, times: int) -> str:
     if shares is None:
         return (
             f"{timed} correct trial{'' if timed == 1 else 's'} with a time "
             f"{'is' if timed == 1 else 'are'} too few to tell what matters; "
             f"{FEWEST_TRIALS} are needed."
         )
+    if times == 1:
+        return f"All {timed} trials have the same time, so no parameter matters."
     if not shares.by_name:
         return "No parameter had two values among the timed trials."
     if shares.explained is None or shares.explained <= 0:

@@ -117,6 +117,10 @@ def band_sentence(best: TrialRow | BestOut, not_told_apart: int) -> str:
             f"The lowest {best.time_kind} time; no other correct candidate lies within a factor of "
             f"{best.time_band:g} of it."
         )
+    if best.time_band == 1:
+        others = f"{not_told_apart} other correct candidate{'s' * (not_told_apart != 1)}"
+        has = "has" if not_told_apart == 1 else "have"
+        return f"The lowest {best.time_kind} time. {others} {has} the same."
     others = (
         "1 other correct candidate lies"
         if not_told_apart == 1

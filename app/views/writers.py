@@ -75,6 +75,7 @@ def _argument(argument: Argument) -> JSON:
         "ctype": ctype if argument.kind == "scalar" else f"{ctype}*",
         "shape": list(argument.shape),
         "optional": argument.optional,
+        **({"read_when": argument.read_when.text} if argument.read_when is not None else {}),
     }
 
 

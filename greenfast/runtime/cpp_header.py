@@ -8,8 +8,9 @@ module of TVM-FFI that calls it.
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from greenfast.runtime.archive import read_archive
@@ -67,12 +68,30 @@ def _cases(count: int, text: str) -> str:
 def _call_scalars(operation: Operation) -> str:
     """Fields of Call: dims, options and constants, the last with what means "by default"."""
     lines = [f"    int64_t {dim.name} = 0;" for dim in operation.dims]
-    lines += [f'    const char* {name} = "{default}";' for name, default in operation.options]
+    lines += [
+        f'    const char* {_field(operation, name)} = "{default}";'
+        for name, default in operation.options
+        if name not in operation.told_by_inputs
+    ]
     lines += [
         f"    double {name} = std::numeric_limits<double>::quiet_NaN();  // {form.text}"
         for name, form in operation.constants
     ]
     return "\n".join(lines)
+
+
+def _field(operation: Operation, option: str) -> str:
+    """The field of Call for an option; one with the name of a tensor has another."""
+    is_tensor = any(tensor.name == option for tensor in operation.tensors)
+    return f"{option}_option" if is_tensor else option
+
+
+def _option(operation: Operation, name: str) -> str:
+    """The text of an option; some are told by whether Call has the tensor of their name."""
+    if name in operation.told_by_inputs:
+        unread, read = operation.told_by_inputs[name]
+        return f'(call.{name}.data != nullptr ? "{read}" : "{unread}")'
+    return f"call.{_field(operation, name)}"
 
 
 def _images(number: int, program: Program) -> str:
@@ -121,7 +140,8 @@ def _fits(operation: Operation) -> str:
             else:
                 tests.append(f"({dim} <= 1 || {stride} == {step})")
             step = f"{step} * {dim}"
-        null = f"{tensor}.data == nullptr || " if argument.optional else ""
+        may_be_null = argument.optional or argument.read_when is not None
+        null = f"{tensor}.data == nullptr || " if may_be_null else ""
         joint = " &&\n          ".join(tests)
         lines.append(f"    if (!({null}({joint})))\n        return false;")
     for each in operation.dims:
@@ -144,7 +164,7 @@ def _pick(kernels: KernelSet) -> str:
         _dims(kernels.operation),
     ]
     for group in kernels.groups or _implied(kernels):
-        lines += _group(group, ids)
+        lines += _group(kernels.operation, group, ids)
     return "\n".join([*lines, "    return -1;", "}", ""])
 
 
@@ -158,8 +178,8 @@ def _implied(kernels: KernelSet) -> tuple[Group, ...]:
     )
 
 
-def _group(group: Group, ids: Mapping[str, int]) -> list[str]:
-    tests = [_is(name, value) for name, value in group.compiled.items()]
+def _group(operation: Operation, group: Group, ids: Mapping[str, int]) -> list[str]:
+    tests = [_is(operation, name, value) for name, value in group.compiled.items()]
     tests += [
         f"{name} >= {low}LL && {name} <= {high}LL" for name, (low, high) in group.region.items()
     ]
@@ -178,9 +198,9 @@ def _group(group: Group, ids: Mapping[str, int]) -> list[str]:
     return [*lines, "        return -1;", "    }"]
 
 
-def _is(name: str, value: Value) -> str:
+def _is(operation: Operation, name: str, value: Value) -> str:
     if isinstance(value, str):
-        return f'std::strcmp(call.{name}, "{value}") == 0'
+        return f'std::strcmp({_option(operation, name)}, "{value}") == 0'
     return f"{name} == {literal(value)}"
 
 
@@ -215,10 +235,18 @@ def _kernel(number: int, program: Program) -> str:
 def _argument_lines(program: Program, known: Mapping[str, Value]) -> list[str]:
     """Storage for every argument and tensor map, and the list of addresses."""
     lines, names = [], []
+    unread = program.operation.unread(program.compiled)
     for argument in program.arguments:
         name = f"argument_{argument.name}"
         names.append(f"&{name}")
-        if isinstance(argument, TensorArgument):
+        if argument.name in unread:
+            lines.append(f"    const void* {name} = nullptr;  // not read")
+        elif isinstance(argument, TensorArgument):
+            if argument.read_when is not None:
+                lines.append(
+                    f"    if (call.{argument.name}.data == nullptr)\n"
+                    "        return CUDA_ERROR_INVALID_VALUE;"
+                )
             lines.append(f"    const void* {name} = call.{argument.name}.data;")
         else:
             lines.append(f"    {_SCALARS[argument.dtype]} {name} = {_scalar(argument, known)};")
@@ -261,19 +289,30 @@ def _launch_lines(number: int, launch: LaunchForm, known: Mapping[str, Value]) -
     ]
 
 
-def tvm_ffi_source(operation: Operation) -> str:
+def tvm_ffi_source(kernels: KernelSet) -> str:
     """A module of TVM-FFI: one function that takes tensors, options and constants in order."""
-    given = [f"tvm::ffi::TensorView {item.name}" for item in operation.tensors]
-    given += [f"tvm::ffi::String {name}" for name, _ in operation.options if name != "dtype"]
+    operation = kernels.operation
+    options = [
+        _field(operation, name)
+        for name, _ in operation.options
+        if name != "dtype" and name not in operation.told_by_inputs
+    ]
+    given = [_view(item) for item in operation.tensors]
+    given += [f"tvm::ffi::String {name}" for name in options]
     given += [f"double {name}" for name, _ in operation.constants]
     lines = []
     for item in operation.tensors:
-        lines.append(f"    call.{item.name} = tensor({item.name});")
+        view, indent = item.name, "    "
+        if item.read_when is not None:
+            view, indent = f"(*{item.name})", "        "
+            lines.append(f"    if ({item.name}.has_value()) {{")
+        lines.append(f"{indent}call.{item.name} = tensor({view});")
         for axis, dim in enumerate(item.shape):
-            lines.append(f'    set(call.{dim}, {item.name}.size({axis}), "{dim}");')
-    lines += [
-        f"    call.{name} = {name}.c_str();" for name, _ in operation.options if name != "dtype"
-    ]
+            lines.append(f'{indent}set(call.{dim}, {view}.size({axis}), "{dim}");')
+        if item.read_when is not None:
+            lines.append("    }")
+    lines += _other_dims(kernels)
+    lines += [f"    call.{name} = {name}.c_str();" for name in options]
     if "dtype" in dict(operation.options):
         lines.append(f"    call.dtype = dtype_of({operation.tensors[0].name});")
     lines += [f"    call.{name} = {name};" for name, _ in operation.constants]
@@ -285,12 +324,54 @@ def tvm_ffi_source(operation: Operation) -> str:
     )
 
 
+def _other_dims(kernels: KernelSet) -> list[str]:
+    """Dims that no tensor has: those of the kernels, and those that another dim is.
+
+    With A_columns = "M if turned_a else K" and turned_a = 0, K is A_columns.
+    """
+    operation, lines = kernels.operation, []
+    seen = {dim for item in operation.tensors for dim in item.shape}
+    for dim in operation.unseen_dims:
+        if dim.name in seen:
+            continue
+        values = {program.compiled.get(dim.name) for program in kernels.programs.values()}
+        if len(values) == 1 and type(only := next(iter(values))) is int:
+            lines.append(f"    call.{dim.name} = {literal(only)};")
+    missing = {dim.name for dim in operation.dims} - seen
+    for dim in operation.dims:
+        if dim.name in seen and dim.default is not None and dim.default.names & missing:
+            node = ast.parse(dim.default.text.strip(), mode="eval").body
+            lines += _solved(node, dim.name, missing, "    ")
+    return lines
+
+
+def _solved(node: ast.expr, size: str, missing: Collection[str], indent: str) -> list[str]:
+    """Sets the dim that `size` is by its default: a name, or one of two."""
+    match node:
+        case ast.Name(id=name) if name in missing:
+            return [f'{indent}set(call.{name}, call.{size}, "{name}");']
+        case ast.IfExp(test=ast.Name(id=name), body=body, orelse=otherwise):
+            lines = []
+            for branch, sign in ((body, "!="), (otherwise, "==")):
+                if inner := _solved(branch, size, missing, f"{indent}    "):
+                    lines += [f"{indent}if (call.{name} {sign} 0) {{", *inner, f"{indent}}}"]
+            return lines
+    return []
+
+
+def _view(argument: TensorArgument) -> str:
+    """The parameter of a tensor; None is passed for one that the kernel does not read."""
+    if argument.read_when is not None:
+        return f"tvm::ffi::Optional<tvm::ffi::TensorView> {argument.name}"
+    return f"tvm::ffi::TensorView {argument.name}"
+
+
 def cpp_files(kernels: KernelSet) -> dict[str, str]:
     """Both files by name; UsageError for kernels that the header does not launch."""
     name = kernels.operation.name
     return {
         f"greenfast_{name}.h": header(kernels),
-        f"greenfast_{name}_tvm_ffi.cc": tvm_ffi_source(kernels.operation),
+        f"greenfast_{name}_tvm_ffi.cc": tvm_ffi_source(kernels),
     }
 
 

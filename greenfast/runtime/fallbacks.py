@@ -182,7 +182,7 @@ def gemm_fallback(
     why: str,
 ) -> Mapping[str, Any]:
     names = "a", "b", "bias", "residual"
-    inputs, back = _in_torch({name: tensors[name] for name in names}, why)
+    inputs, back = _in_torch({name: tensors[name] for name in names if name in tensors}, why)
     a, b = (
         inputs[name].t() if int(options.get(f"turned_{name}", 0)) else inputs[name] for name in "ab"
     )

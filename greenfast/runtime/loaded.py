@@ -137,31 +137,48 @@ class LoadedKernels:
                 f"got {len(inputs)}",
                 code="bad_call",
             )
-        tensors = dict(zip(names, inputs, strict=False))
+        may_be_none = {item.name for item in operation.tensors if item.read_when is not None}
+        tensors = {
+            name: tensor
+            for name, tensor in zip(names, inputs, strict=False)
+            if tensor is not None or name not in may_be_none
+        }
         options, constants = self._default_options(), {}
         known_tensors = {argument.name for argument in operation.tensors}
         known_constants = {name for name, _ in operation.constants}
+        unseen = {dim.name for dim in operation.unseen_dims}
+        known_options = {*options, *unseen} - {"dtype"}
         for name, value in given.items():
             if name in known_tensors:
                 if name in tensors:
                     raise UsageError(f"{name} is given twice", code="bad_call")
-                tensors[name] = value
-            elif name in options and name != "dtype":
+                if value is not None or name not in may_be_none:
+                    tensors[name] = value
+            elif name in unseen:
+                options[name] = _size(name, value)
+            elif name in known_options:
                 options[name] = _option(operation, name, value)
             elif name in known_constants:
                 if value is not None:
                     constants[name] = _number(name, value)
             else:
-                known = sorted({*known_tensors, *known_constants, *options} - {"dtype"})
+                known = sorted({*known_tensors, *known_constants, *known_options})
                 raise UsageError(
                     f"{operation.name} has no argument {name!r}",
                     code="bad_call",
                     mend="known: " + ", ".join(known),
                 )
-        if missing := [name for name in names if name not in tensors]:
-            raise UsageError(f"the input {missing[0]} is missing", code="missing_input")
+        self._tell_by_inputs(tensors, options)
+        unread = operation.unread(options)
+        _require_inputs(operation, tensors, unread)
         options.pop("dtype", None)
         return tensors, options, constants
+
+    def _tell_by_inputs(self, tensors: Mapping[str, Any], options: dict[str, Value]) -> None:
+        """Set the options that say whether an input is read, where the kernels differ in them."""
+        for name, values in self.operation.told_by_inputs.items():
+            if len({program.compiled.get(name) for program in self.kernels.programs.values()}) > 1:
+                options[name] = values[name in tensors]
 
     def _default_options(self) -> dict[str, Value]:
         """The value that all kernels share, else the operation's default."""
@@ -339,6 +356,34 @@ class LoadedKernels:
                 tensors[argument.name][...] = results[argument.name]
                 results = {**results, argument.name: tensors[argument.name]}
         return self._returned(results, without)
+
+
+def _require_inputs(
+    operation: Operation, tensors: Mapping[str, Any], unread: Collection[str]
+) -> None:
+    """UsageError for inputs that are missing, or that no kernel with these options reads."""
+    inputs = [item for item in operation.tensors if not item.output]
+    missing = [each.name for each in inputs if each.name not in {*tensors, *unread}]
+    if missing:
+        several = len(missing) > 1
+        raise UsageError(
+            f"the input{'s' * several} {', '.join(missing)} {'are' if several else 'is'} missing",
+            code="missing_input",
+        )
+    for each in inputs:
+        if each.name in tensors and each.name in unread and each.read_when is not None:
+            raise UsageError(
+                f"{each.name} is given, but these kernels do not read it: they do when "
+                f"{each.read_when.text}",
+                code="unread_input",
+                mend=f"leave {each.name} out, or load kernels for that option",
+            )
+
+
+def _size(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{name} is {type(value).__name__}, not a whole number", code="bad_call")
+    return value
 
 
 def _option(operation: Operation, name: str, value: Any) -> Value:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from greenfast.runtime.archive import MALFORMED, bad_bundle
 from greenfast.search.errors import SpecError, UsageError
-from greenfast.search.kernels.expressions import Expression, Value, computed_size, expression
+from greenfast.search.kernels.expressions import (
+    Expression,
+    Value,
+    computed_size,
+    expression,
+    require_names,
+)
 
 LARGEST_DIM = 2**31 - 1
 ELEMENT_BYTES = {
@@ -47,6 +53,7 @@ class TensorArgument:
     shape: tuple[str, ...]
     optional: bool
     free_strides: frozenset[int]  # axes whose stride is an argument of the launch
+    read_when: Expression | None = None  # of an input, over options; else it is a null pointer
 
 
 @dataclass(frozen=True)
@@ -90,9 +97,35 @@ class Operation:
 
     @cached_property
     def unseen_dims(self) -> tuple[Dim, ...]:
-        """Compile-time dims that no tensor's shape has; they come from a kernel or the caller."""
-        seen = {name for tensor in self.tensors for name in tensor.shape}
+        """Compile-time dims that no input's shape has; they come from a kernel or the caller."""
+        seen = {name for tensor in self.tensors if not tensor.output for name in tensor.shape}
         return tuple(dim for dim in self.dims if dim.compiled and dim.name not in seen)
+
+    def unread(self, options: Mapping[str, Value]) -> frozenset[str]:
+        """The inputs that kernels with these options do not read, so that calls leave them out."""
+        return frozenset(
+            tensor.name
+            for tensor in self.tensors
+            if tensor.read_when is not None and not tensor.read_when(options)
+        )
+
+    @cached_property
+    def told_by_inputs(self) -> dict[str, tuple[str, str]]:
+        """Options of two values that say whether the input of their own name is read.
+
+        Each with its value without and with the input: a call gives the input, not the option.
+        """
+        told: dict[str, tuple[str, str]] = {}
+        values = dict(self.option_values)
+        for tensor in self.tensors:
+            both = values.get(tensor.name, ())
+            if tensor.read_when is None or tensor.read_when.names != {tensor.name}:
+                continue
+            read = [each for each in both if tensor.read_when({tensor.name: each})]
+            if len(both) == 2 and len(read) == 1:
+                (unread,) = (each for each in both if each not in read)
+                told[tensor.name] = unread, read[0]
+        return told
 
     def constants_of(
         self, values: Mapping[str, Value], given: Mapping[str, Value]
@@ -145,7 +178,7 @@ def _operation(table: Mapping[str, Any]) -> Operation:
             (_name(name), expression(text, f"constants.{name}"))
             for name, text in table.get("constants", {}).items()
         ),
-        tuple(_argument(row, free) for row in table["arguments"]),
+        tuple(_argument(row, free, table.get("options", {})) for row in table["arguments"]),
         tuple(requires),
         int(alignment.get("pointer_bytes", 16)),
         int(alignment.get("stride_elements", 1)),
@@ -165,7 +198,9 @@ def _free_strides(rows: list[Mapping[str, Any]]) -> dict[str, set[int]]:
     return free
 
 
-def _argument(row: Mapping[str, Any], free: Mapping[str, set[int]]) -> Argument:
+def _argument(
+    row: Mapping[str, Any], free: Mapping[str, set[int]], options: Collection[str]
+) -> Argument:
     name = _name(row["name"])
     if row["kind"] == "scalar":
         return scalar_argument(row)
@@ -180,7 +215,16 @@ def _argument(row: Mapping[str, Any], free: Mapping[str, set[int]]) -> Argument:
         tuple(_name(dim) for dim in row["shape"]),
         bool(row.get("optional", False)),
         frozenset(free.get(name, ())),
+        _read_when(row, options),
     )
+
+
+def _read_when(row: Mapping[str, Any], options: Collection[str]) -> Expression | None:
+    if "read_when" not in row or row["kind"] != "input":
+        return None
+    condition = expression(row["read_when"], f"{row['name']}, read_when")
+    require_names(condition, set(options))
+    return condition
 
 
 def scalar_argument(row: Mapping[str, Any]) -> ScalarArgument:

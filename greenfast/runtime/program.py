@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -196,10 +196,12 @@ def geometry(
 ) -> Geometry:
     """The launches for these inputs; UsageError with the reason when the kernel cannot take them.
 
-    Optional outputs named in `without` are null pointers. `tensors` may hold outputs, too; those
-    that it lacks get `output_strides`, or are contiguous.
+    Null pointers are passed for optional outputs named in `without`, and for inputs that `tensors`
+    lacks and the kernel does not read. `tensors` may hold outputs, too; those that it lacks get
+    `output_strides`, or are contiguous.
     """
     operation = program.operation
+    without = without | (operation.unread(program.compiled) - tensors.keys())
     values = complete_sizes(operation, tensors, program.compiled)
     why = mismatch(program, {name: facts.dtype for name, facts in tensors.items()}, values)
     if why:
@@ -273,8 +275,15 @@ def _unknown_size(operation: Operation, dim: str) -> UsageError:
     return UsageError(
         f"no input has the dim {dim} of {operation.name}",
         code="bad_shape",
-        mend=f"pass an output that has it: {outputs[0]}=" if outputs else "",
+        mend=_how_to_tell(operation, dim, outputs),
     )
+
+
+def _how_to_tell(operation: Operation, dim: str, outputs: Sequence[str]) -> str:
+    ways = [f"pass an output that has it: {outputs[0]}="] if outputs else []
+    if any(each.name == dim for each in operation.unseen_dims):
+        ways.append(f"give the size itself: {dim}=")
+    return ", or ".join(ways)
 
 
 def _with_outputs(
@@ -286,9 +295,9 @@ def _with_outputs(
 ) -> dict[str, TensorFacts]:
     everything = dict(tensors)
     for argument in program.operation.tensors:
-        if argument.name in everything or argument.name in without:
+        if argument.name in everything or (argument.name in without and argument.output):
             continue
-        if not argument.output:
+        if not argument.output and argument.name not in without:
             raise UsageError(f"the input {argument.name} is missing", code="missing_input")
         shape = tuple(int(values[dim]) for dim in argument.shape)
         strides = output_strides.get(argument.name) or contiguous_strides(shape)

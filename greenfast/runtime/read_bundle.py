@@ -83,7 +83,11 @@ def _require_computable(program: Program) -> None:
 
 def _map_fault(form: TensorMapForm, program: Program) -> str:
     """Why no call can have such a tensor map; empty when one can."""
-    ranks = {item.name: len(item.shape) for item in program.operation.tensors if not item.optional}
+    ranks = {
+        item.name: len(item.shape)
+        for item in program.operation.tensors
+        if not item.optional and item.read_when is None
+    }
     ranks |= {item.name: 0 for item in program.scratch}
     if form.tensor not in ranks:
         return f"{form.tensor[:40]!r} is not a tensor that every call has"

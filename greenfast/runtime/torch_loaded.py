@@ -1,8 +1,9 @@
 """Repeated calls of a loaded bundle on PyTorch's tensors: recognised as torch_front.py does it.
 
 A call that is not recognised here takes LoadedKernels' own way, with all of its checks. Only calls
-that a kernel served there are kept, and only those whose inputs are given in order, so neither a
-tensor to write to nor a constant that is a tensor is ever met here.
+that a kernel served there are kept, and only those whose inputs are given in order (without the
+last ones, if the kernel does not read them). So neither a tensor to write to nor a constant that is
+a tensor is ever met here.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ class Repeated:
 
     def __call__(self, inputs: tuple[Any, ...], optional: Any, given: dict[str, Any]) -> Any:
         """The outputs of a repeated call; None for any other."""
-        if _is_compiling() or len(inputs) != len(self._inputs):
+        if _is_compiling():
             return None
         if given and not VALUES.issuperset(map(type, given.values())):
             return None
         last = self._last[0]
-        if last.same(*inputs) and last.options == (optional, given):
+        # The check of tensors takes none but their number, which is the first of the options.
+        if last.options == (len(inputs), optional, given) and last.same(*inputs):
             return self._launched(last, inputs)
         if unfit(inputs):
             return None
@@ -73,13 +75,13 @@ class Repeated:
         outputs = tuple(name for name in self._outputs if name in plan.geometry.outputs)
         scratch = tuple(name for name, _, _ in plan.scratch)
         # A launch takes the addresses in the order of the inputs, or the call is never quick.
-        if known or plan.names != (*self._inputs, *outputs, *scratch):
+        if known or plan.names != (*self._inputs[: len(inputs)], *outputs, *scratch):
             return
         if self._below & (self._below + 1):  # an alignment that is no power of two
             return
         if len(self._kept) >= MOST_SIGNATURES:
             self._kept.clear()
-        self._kept[key] = Ready(state, inputs, (optional, given), outputs)
+        self._kept[key] = Ready(state, inputs, (len(inputs), optional, given), outputs)
 
     def _launched(self, ready: Any, inputs: tuple[Any, ...]) -> Any:
         """None if the kernel cannot read the tensors' memory, or runs on another device."""

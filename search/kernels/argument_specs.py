@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Expression, expression, require_names
@@ -33,6 +34,8 @@ def read_arguments(
     for entry in mistakes.value(lambda: table.tables("arguments"), ()):
         try:
             argument = _argument(entry, known, arguments, dims)
+            argument = replace(argument, read_when=_read_when(entry, argument, options))
+            entry.finish()
             _check_dtype(argument, options, entry.where)
         except SpecError as error:
             mistakes.add(error)
@@ -55,7 +58,7 @@ def _argument(
     if any(argument.name == name for argument in earlier):
         raise SpecError(f"{entry.where}: a second argument {name!r}", code="bad_spec")
     value, stride_of = _scalar(entry, known, earlier) if kind == "scalar" else (None, None)
-    argument = Argument(
+    return Argument(
         name,
         kind,
         entry.one_of("dtype", DTYPES),
@@ -65,8 +68,22 @@ def _argument(
         entry.get("optional", bool, False),
         entry.get("contiguous", bool, False),
     )
-    entry.finish()
-    return argument
+
+
+def _read_when(entry: Table, argument: Argument, options: tuple[Option, ...]) -> Expression | None:
+    """The condition over options under which kernels read an input."""
+    condition = entry.optional_expression("read_when")
+    if condition is None:
+        return None
+    if argument.kind != "input":
+        raise SpecError(
+            f"{entry.where}: read_when belongs to an input, and {argument.name} is "
+            f"{'an output' if argument.kind == 'output' else 'a scalar'}",
+            code="bad_spec",
+            mend="an output that a call may leave out is optional = true",
+        )
+    require_names(condition, {option.name for option in options})
+    return condition
 
 
 def _shape(entry: Table, dims: tuple[Dim, ...]) -> tuple[str, ...]:

@@ -107,6 +107,13 @@ ARGUMENT = Form(
             "false",
         ),
         Key("contiguous", FLAG, "no check puts gaps between its rows", "false"),
+        Key(
+            "read_when",
+            EXPRESSION,
+            "of an input: an expression over options. Where it does not hold, calls leave the "
+            "input out, and the kernel gets a null pointer, in checks too",
+            "always",
+        ),
     ),
 )
 WORK = Form(

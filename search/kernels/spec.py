@@ -45,6 +45,14 @@ class Argument:
     stride_of: tuple[str, int] | None
     optional: bool
     contiguous: bool  # its strides are never padded or permuted
+    # Of an input, over options: where it does not hold, the kernel gets a null pointer.
+    read_when: Expression | None = None
+
+    DIGEST_WHEN_SET = frozenset({"read_when"})
+
+    def is_left_out(self, options: Mapping[str, Value]) -> bool:
+        """Whether a kernel with these options gets no such input."""
+        return self.read_when is not None and not self.read_when(options)
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,12 @@ def _tensor_maps(
 ) -> tuple[TensorMapSpec, ...]:
     tensors = (
         *(
-            MappedTensor(argument.name, argument.shape, argument.dtype, argument.optional)
+            MappedTensor(
+                argument.name,
+                argument.shape,
+                argument.dtype,
+                argument.optional or argument.read_when is not None,
+            )
             for argument in arguments
             if argument.kind != "scalar"
         ),

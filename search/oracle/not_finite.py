@@ -4,12 +4,13 @@ The reference says it. The output is NaN or infinite where the reference gives t
 not leak: what does not depend on it stays as it was, within its bound. A reference in which a NaN
 may be dropped says so by np.fmax and np.fmin, which drop it, in place of np.maximum.
 
-Two kinds of elements are left open, because kernels may differ there and be correct:
+Three kinds of elements are left open, because kernels may differ there and be correct:
 - The reference gives NaN, yet the element does not depend on the input's. (It does when it changes
   as that changes from one finite value to another.) So it is with 0 * NaN for a key that a mask
   hides: a kernel may as well skip the product.
 - The reference gives another finite value than without the NaN or infinity. A comparison or a
   clip hid it, and code that compares the other way round gives another result.
+- The reference gives NaN or infinity in an output of whole numbers (comparison.py).
 
 The NaN or infinity goes into the data, the floating-point inputs with the most dims; scales and
 weights, which have fewer, may be preconditions of the kernel (attention_fp8's scales are > 0).

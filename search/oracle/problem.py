@@ -149,10 +149,12 @@ def lay_out(
     data: CaseData,
     *,
     optional_outputs: bool = True,
+    unread_inputs: bool = False,
 ) -> Problem:
     """The problem that `case` poses to one point of `template`.
 
-    Without `optional_outputs` their arguments are null pointers. Raises SpecError when a launch's
+    Without `optional_outputs` their arguments are null pointers; so are those of inputs that the
+    case's options leave unread, unless `unread_inputs`. Raises SpecError when a launch's
     grid is not a multiple of its cluster, or for a tensor map that no GPU has.
     """
     values = case.values(kernel)
@@ -170,6 +172,7 @@ def lay_out(
             data.laid_out[key] = _tensor(kernel, argument, case, data)
         tensors[argument.name] = data.laid_out[key]
         absent = argument.optional and not optional_outputs
+        absent |= argument.is_left_out(values) and not unread_inputs
         arguments.append(None if absent else tensors[argument.name])
     launch_values = {**values, **point.values}
     arguments += [

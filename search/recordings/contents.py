@@ -172,14 +172,15 @@ def recording_of(heading: Heading, rows: Iterable[Row], *, complete: bool) -> Re
 def operation_digest(kernel: KernelSpec, workloads: tuple[Workload, ...]) -> str:
     """Names the operation that is computed for these workloads.
 
-    Other workloads, templates and allowed values may be added without changing it.
+    Other workloads, templates and allowed values may be added without changing it, and so may the
+    condition under which a call leaves an input out: it is not read then.
     """
     return digest(
         {
             "name": kernel.name,
             "options": [(option.name, option.default) for option in kernel.options],
             "dims": [(dim.name, dim.time, dim.default) for dim in kernel.dims],
-            "arguments": kernel.arguments,
+            "arguments": [replace(argument, read_when=None) for argument in kernel.arguments],
             "constants": kernel.constants,
             "work": (kernel.work_flop, kernel.work_bytes),
             "alignment": (kernel.pointer_bytes, kernel.stride_elements),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,7 @@ class ForeignSpace:
     parameters: tuple[str, ...]
     results: tuple[ForeignResult, ...]
     scale: str = ""  # how the figures were made of the file's values; empty: they are these
+    left_out: tuple[str, ...] = ()  # columns of a table that describe its runs
 
 
 def read_space(path: Path, objective: str | None = None, wish: Wish | None = None) -> ForeignSpace:
@@ -123,7 +124,8 @@ def read_space(path: Path, objective: str | None = None, wish: Wish | None = Non
 
 
 def _converted(path: Path, converted: Converted, wish: Wish) -> ForeignSpace:
-    return replace(_t4(path, converted.document, wish), form=converted.form)
+    space = _t4(path, converted.document, wish)
+    return replace(space, form=converted.form, left_out=converted.left_out)
 
 
 def _parsed(path: Path, text: str) -> Any:
@@ -203,7 +205,7 @@ def _t4(path: Path, content: Mapping[str, Any], wish: Wish) -> ForeignSpace:
             (row["configuration"], _measured(path, number, row), str(row.get("invalidity") or ""))
         )
     own = _names(rows[0].get("objectives"))
-    asked = _objective(path, (figures for _, figures, _ in entries), own, wish)
+    asked = _objective(path, [figures for _, figures, _ in entries], own, wish)
     hardware = _words(metadata, ("device_name", "device", "gpu", "hardware"))
     return _assembled(
         path,
@@ -252,7 +254,7 @@ def _cache(path: Path, content: Mapping[str, Any], wish: Wish) -> ForeignSpace:
         }
         entries.append(({name: row[name] for name in names}, figures, _cache_failure(row)))
     own = _names(content.get("objective"))
-    asked = _objective(path, (figures for _, figures, _ in entries), own, wish)
+    asked = _objective(path, [figures for _, figures, _ in entries], own, wish)
     facts = (
         f"Kernel Tuner cache {version}",
         _words(content, ("kernel_name",)),
@@ -288,13 +290,15 @@ def _words(table: object, keys: Iterable[str]) -> str:
     return shortened(one_line(value), 100) if isinstance(value, str) else ""
 
 
-def _objective(path: Path, rows: Iterable[Figures], own: tuple[str, ...], wish: Wish) -> str:
+def _objective(path: Path, rows: Collection[Figures], own: tuple[str, ...], wish: Wish) -> str:
     """The measurement to minimise; UsageError when no configuration has it."""
     name, known = objective_of(rows, own, wish)
     if not known:
         raise bad(path, "no configuration has a measured value")
+    missing = wish.objective or (own[0] if own else "time")
+    if not name and any(missing in figures for figures in rows):
+        raise bad(path, f"no configuration has a measured {shortened(one_line(missing), LONGEST)}")
     if not name:
-        missing = wish.objective or own[0]
         raise UsageError(
             f"{path.name} measures no {shortened(one_line(missing), LONGEST)}",
             code="unknown_objective",

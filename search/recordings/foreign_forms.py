@@ -34,6 +34,7 @@ class Converted:
 
     form: str
     document: dict[str, Any]
+    left_out: tuple[str, ...] = ()  # columns of a table that describe its runs
 
 
 def converted_json(content: Mapping[str, Any]) -> Converted | None:

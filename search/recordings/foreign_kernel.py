@@ -17,6 +17,7 @@ from greenfast.search.kernels.expressions import SM_COUNT, Value
 from greenfast.search.recordings.foreign import ForeignSpace, Scalar
 
 TEMPLATE, WORKLOAD, FIRST = "recorded", "recorded", "first"
+ORIGINALS = "originals.json"  # the file's values of parameters, for exports
 LONGEST_NAME = 40
 MOST_VALUES = 4096  # of one parameter
 LARGEST = 2**63  # whole numbers from there on are texts: a template's file takes none
@@ -119,7 +120,14 @@ def kernel_texts(
         "reference.py": REFERENCE,
         f"{TEMPLATE}.toml": _template_toml(name, space, parameters, point),
         f"{TEMPLATE}.cu.j2": _template_text(name, parameters),
+        ORIGINALS: _originals(parameters),
     }
+
+
+def _originals(parameters: tuple[ForeignParameter, ...]) -> str:
+    """For each parameter its values here, each with the value in the file."""
+    table = {each.name: [[here, there] for there, here in each.values] for each in parameters}
+    return json.dumps(table, indent=1, ensure_ascii=False) + "\n"
 
 
 def _kernel_toml(name: str, title: str) -> str:

@@ -7,7 +7,7 @@ score, which may be negative, becomes 1 plus its distance from the best.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,7 +123,7 @@ def is_time(objective: str, unit: str, file_unit: str) -> bool:
 
 
 def objective_of(
-    rows: Iterable[Figures], own: tuple[str, ...], wish: Wish
+    rows: Collection[Figures], own: tuple[str, ...], wish: Wish
 ) -> tuple[str, list[str]]:
     """The measurement to minimise, and all that have a value. An empty name: there is none."""
     numbered: dict[str, None] = {}
@@ -136,7 +136,8 @@ def objective_of(
         return wish.objective if wish.objective in numbered else "", known
     wishes: Iterable[str] = (*(name for name in own if name in TIMES), *TIMES, *own)
     if not own:
-        wishes = (*TIMES, *numbered)
+        is_timed = any(name in figures for figures in rows for name in TIMES)
+        wishes = TIMES if is_timed else (*TIMES, *numbered)
     return next((name for name in wishes if name in numbered), ""), known
 
 

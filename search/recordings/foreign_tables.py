@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from greenfast.search.recordings.foreign_forms import (
@@ -85,6 +86,8 @@ OF_THE_RUN = frozenset(
         "compilation_time",
     )
 )
+# Some tuners print these of a configuration, and others tune them.
+OF_THE_LAUNCH = ("threads", "global_size", "local_size")
 INTEGER = re.compile(r"-?[0-9]{1,18}\Z")
 DECIMAL = re.compile(r"-?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?\Z")
 LFS_POINTER = "version https://git-lfs."
@@ -144,6 +147,8 @@ def _table(form: str, lines: list[list[str]], parameters: tuple[str, ...]) -> Co
     time_column = _time_column(titles)
     objective = "time" if TIME_COLUMN.match(titles[time_column]) else COST
     chosen = _columns(titles, time_column, parameters)
+    if not parameters:
+        chosen |= _undetermined(titles, lines[1:], chosen)
     unit = _unit(titles[time_column]) if objective == "time" else ""
     status_column = next((i for i, t in enumerate(titles) if t.lower() in STATUS_COLUMNS), None)
     kernel_column = next((i for i, t in enumerate(titles) if t.lower() in KERNEL_COLUMNS), None)
@@ -151,8 +156,10 @@ def _table(form: str, lines: list[list[str]], parameters: tuple[str, ...]) -> Co
     rows: list[dict[str, Any]] = []
     kernels: dict[str, None] = {}
     for number, line in enumerate(lines[1:], start=2):
-        if len(line) < least:
-            raise NotReadable(f"line {number} has {len(line)} of {len(titles)} columns")
+        if len(line) < least or any(map(str.strip, line[len(titles) :])):
+            raise NotReadable(
+                f"line {number} has a length of {len(line)} columns, its heading of {len(titles)}"
+            )
         if [each.strip() for each in line] == titles:
             continue  # CLTune repeats its heading
         status = "" if status_column is None else line[status_column].strip().lower()
@@ -162,7 +169,10 @@ def _table(form: str, lines: list[list[str]], parameters: tuple[str, ...]) -> Co
         rows.append(row_of(configuration, time, unit, failure, objective))
         kernels["" if kernel_column is None else line[kernel_column].strip()] = None
     form = form if objective == "time" else "ATF table"
-    return Converted(form, document_of({"kernel_name": single(kernels, "kernels")}, rows))
+    used = {time_column, status_column, kernel_column, *chosen.values()}
+    left_out = tuple(title for i, title in enumerate(titles) if title and i not in used)
+    document = document_of({"kernel_name": single(kernels, "kernels")}, rows)
+    return Converted(form, document, left_out)
 
 
 def _time_column(titles: list[str]) -> int:
@@ -199,6 +209,24 @@ def _columns(titles: list[str], time_column: int, asked: tuple[str, ...]) -> dic
     if not columns:
         raise NotReadable("its table has no column for a parameter")
     return columns
+
+
+def _undetermined(
+    titles: list[str], lines: list[list[str]], chosen: Mapping[str, int]
+) -> dict[str, int]:
+    """Columns of launch sizes that differ between lines of one configuration: parameters, too."""
+    found = {}
+    for column, title in enumerate(titles):
+        if title.lower() not in OF_THE_LAUNCH or column in chosen.values():
+            continue
+        seen: dict[tuple[str, ...], str] = {}
+        for line in lines:
+            if len(line) == len(titles) and line != titles:
+                configuration = tuple(line[each] for each in chosen.values())
+                if seen.setdefault(configuration, line[column]) != line[column]:
+                    found[title] = column
+                    break
+    return found
 
 
 def _describes_the_run(title: str) -> bool:

@@ -113,6 +113,7 @@ def test_what_may_be_absent_is_left_out_only_while_it_is():
         for name in getattr(type(sample), "DIGEST_WHEN_SET", ())
     }
     assert when_set == {
+        ("Argument", "read_when"),
         ("KernelSpec", "reference_uses"),
         ("TemplateSpec", "arch_specific"),
         ("TemplateSpec", "tensor_maps"),

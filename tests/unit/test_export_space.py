@@ -62,13 +62,14 @@ def test_an_imported_space_is_exported_with_the_names_values_and_times_of_its_fi
     tmp_path, monkeypatch
 ):
     monkeypatch.setenv("GREENFAST_DATA", str(tmp_path / "data"))
-    names = ("MWG", "Tile Size", "SA", "layout")
+    names = ("MWG", "Tile Size", "SA", "layout", "text", "mixed")
     points = [
-        dict(zip(names, (size, tile, shared, layout), strict=True))
+        dict(zip(names, (size, tile, shared, layout, text, mixed), strict=True))
         for size in (16, 32)
         for tile in (0.5, 2, 1.0)
         for shared in (True, False)
         for layout in ("row", "1", "column")
+        for text, mixed in (("1", 1), ("2", "auto"))
     ]
     entries = {
         ",".join(map(str, point.values())): {**point, "time": 1.234567890123 + number / 7}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from greenfast.app.cli import main
+from greenfast.app.cli.import_script import read_script
 from greenfast.app.cli.import_tune_file import read_tune_file
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import UsageError
@@ -230,9 +231,9 @@ tune_params["b"] = list(range(2))""",
 space["a"] = [1, 2, 4]
 space["b"] = [0, 1]
 restrictions = ["a * b <= 4"]
-tune_kernel("f", "f.cu", 1000, [], space)""",
+tune_kernel("f", "f.cu", 1000, [], space, restrictions=restrictions)""",
         """space = {"a": (1, 2, 4), "b": [0, 1]}
-kernel_tuner.tune_kernel("f", "f.cu", 1000, [], tune_params=space)""",
+kernel_tuner.tune_kernel("f", "f.cu", 1000, [], tune_params=space, restrictions=restrictions)""",
     ],
 )  # fmt: skip
 def test_a_tune_file_is_read_and_never_run(tmp_path, text):
@@ -240,7 +241,7 @@ def test_a_tune_file_is_read_and_never_run(tmp_path, text):
     if not text.startswith("def"):
         text = f'restrictions = ["a * b <= 4"]\n{text}\n\nimport nothing_of_that_name\n'
     path.write_text(text)
-    tuning = read_tune_file(path)
+    tuning = read_tune_file(read_script(path))
     assert tuning.parameters == {"a": (1, 2, 4), "b": (0, 1)}
     assert tuning.restrictions == (() if text.startswith("def") else ("a * b <= 4",))
 
@@ -258,7 +259,7 @@ def test_a_tune_file_is_read_and_never_run(tmp_path, text):
         ("tune_params = {'a': range(10**9)}", "more than 4096 values"),
         ("tune_params = {'a': range(1, 9, 0)}", "cannot be read"),
         ("tune_params = {'a': [9**9**9]}", "cannot be read"),
-        ("tune_params = {'a': [1.5, 2.5]}", "all must be whole numbers"),
+        ("tune_params = {'a': [1.5, 'b']}", "all must be whole numbers"),
         ("tune_params = " + "(" * 5000 + ")" * 5000, "not valid Python"),
     ],
 )
@@ -266,7 +267,7 @@ def test_a_tune_file_that_would_have_to_run_is_refused(tmp_path, text, sentence)
     path = tmp_path / "tune.py"
     path.write_text(text)
     with pytest.raises(UsageError) as refused:
-        read_tune_file(path)
+        read_tune_file(read_script(path))
     assert sentence in str(refused.value)
 
 

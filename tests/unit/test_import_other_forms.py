@@ -121,12 +121,27 @@ def test_the_columns_of_a_table_can_be_named(read):
     assert read(text, parameters=("a", "b")).parameters == ("a", "b")
 
 
+def test_a_launch_size_that_the_rest_does_not_determine_is_a_parameter(read):
+    """CLTune prints `threads` of each configuration; others tune a parameter of that name."""
+    space = read("threads,x,time_us\n32,1,2\n64,1,3\n32,2,4\n")
+    assert space.parameters == ("x", "threads") and space.left_out == ()
+    printed = read("threads,x,time_us\n32,1,2\n64,2,3\n")
+    assert printed.parameters == ("x",) and printed.left_out == ("threads",)
+
+
+def test_a_cache_of_failures_alone_says_so(read):
+    row = {"x": 1, "time": "CompilationFailedConfig", "compile_time": 3.0}
+    with pytest.raises(UsageError, match="no configuration has a measured time"):
+        read({"tune_params_keys": ["x"], "cache": {"1": row}})
+
+
 @pytest.mark.parametrize(
     ("content", "part"),
     [
         ("a,b\n1,2\n", "no column for the time"),
-        ("a,time\n1,2\n3\n", "line 3 has 1 of 2 columns"),
-        ("a,time,status\n1,2\n", "line 2 has 2 of 3 columns"),
+        ("a,time\n1,2\n3\n", "line 3 has a length of 1 columns, its heading of 2"),
+        ("a,time\n1,2,3\n", "line 2 has a length of 3 columns, its heading of 2"),
+        ("a,time,status\n1,2\n", "line 2 has a length of 2 columns, its heading of 3"),
         ("a,time\n1,2x\n", "line 2 has the time '2x'"),
         ("a;time\n1;3,5\n", "decimals with a point"),
         ('{"a": 1}\n{"a": 2}\n', "no column for the time"),

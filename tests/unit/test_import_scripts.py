@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import runpy
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from greenfast.app.cli import main
 from greenfast.app.cli.import_kernel import import_
 from greenfast.app.cli.import_point import first_point
-from greenfast.app.cli.import_script import script_entry, script_kernel
+from greenfast.app.cli.import_script import read_script, script_entry, script_kernel
 from greenfast.app.cli.import_script_arguments import script_arguments
 from greenfast.app.cli.import_source import CudaText, read_entry
 from greenfast.app.cli.import_tune_file import read_tune_file
@@ -70,7 +69,7 @@ def test_a_script_is_imported_with_the_kernel_that_it_tunes(folder):
 def test_a_script_names_a_file_beside_it(folder, call):
     (folder / "add.cu").write_text(ADD)
     (folder / "s.py").write_text(call)
-    kernel = script_kernel(folder / "s.py")
+    kernel = script_kernel(read_script(folder / "s.py"))
     assert kernel.entry == "add" and kernel.source.text.strip() == ADD.strip()
 
 
@@ -100,9 +99,9 @@ def test_a_script_names_a_file_beside_it(folder, call):
         ("c = c\nargs = [c, c.shape, np.int32(c)]", []),
     ],
 )
-def test_a_script_tells_the_arguments_that_numpy_makes_of_constants(lines, told):
-    tree = ast.parse(f"size = 1000\n{lines}\n{CALL}")
-    assert list(script_arguments(tree, ENTRY, ADD).values()) == told
+def test_a_script_tells_the_arguments_that_numpy_makes_of_constants(folder, lines, told):
+    (folder / "s.py").write_text(f"size = 1000\n{lines}\n{CALL}")
+    assert list(script_arguments(read_script(folder / "s.py"), ENTRY, ADD).values()) == told
 
 
 def test_a_script_is_read_up_to_its_first_tuning(folder):
@@ -117,11 +116,11 @@ def test_a_script_is_read_up_to_its_first_tuning(folder):
         "    tune_params['rows'] = tune_params['rows'][:]\n"
         "    tune_params = {'tile': [2]}\n"
     )
-    tuning = read_tune_file(folder / "s.py")
+    tuning = read_tune_file(read_script(folder / "s.py"))
     assert tuning.parameters == {"tile": (1,)}
     text = (folder / "s.py").read_text()
     (folder / "s.py").write_text(text[text.index("def add") :])
-    tuning = read_tune_file(folder / "s.py")
+    tuning = read_tune_file(read_script(folder / "s.py"))
     assert tuning.parameters == {"block_size_x": (32, 64), "rows": (18,)}
     assert [(size.name, size.value) for size in tuning.problem_size] == [("width", 9)]
 
@@ -141,11 +140,11 @@ def test_a_script_of_a_host_program_and_of_constant_memory_says_what_to_change(f
 
 def test_what_a_script_compares_is_an_output(folder):
     call = CALL.replace("restrictions=restrict", "answer=[None, x, None]")
-    tree = ast.parse(f"x = np.ones(8)\nargs = [x, x, n]\n{call}")
-    told = script_arguments(tree, ENTRY, ADD)
+    (folder / "s.py").write_text(f"x = np.ones(8)\nargs = [x, x, n]\n{call}")
+    told = script_arguments(read_script(folder / "s.py"), ENTRY, ADD)
     assert list(told.values()) == ["c:float64[8]:input", "a:float64[8]:output"]
     (folder / "s.py").write_text(call)
-    assert script_entry(folder / "s.py") == "add"
+    assert script_entry(read_script(folder / "s.py"), ADD) == "add"
 
 
 @pytest.mark.parametrize(
@@ -159,18 +158,20 @@ def test_what_a_script_compares_is_an_output(folder):
 def test_a_script_without_a_readable_kernel_is_refused(folder, text, sentence):
     (folder / "s.py").write_text(text)
     with pytest.raises(UsageError, match=sentence) as error:
-        script_kernel(folder / "s.py")
+        script_kernel(read_script(folder / "s.py"))
     assert error.value.code == "bad_tune_file"
 
 
 def test_a_size_that_only_running_the_script_tells_is_needed_without_a_grid_alone(folder):
-    size = "lambda p: (9 // p['tile'],)"
+    size = "lambda p: (blocks(p['tile']),)"
     call = f"tune_kernel('a', 'a.cu', {size})\n"
     (folder / "s.py").write_text("tune_params = {'tile': [1, 2]}\n" + call)
     with pytest.raises(UsageError, match=r"s\.py:2: the problem's size") as error:
-        read_tune_file(folder / "s.py")
+        read_tune_file(read_script(folder / "s.py"))
     assert "--grid" in error.value.mend
-    assert read_tune_file(folder / "s.py", has_grid=True).parameters == {"tile": (1, 2)}
+    assert read_tune_file(read_script(folder / "s.py"), has_grid=True).parameters == {
+        "tile": (1, 2)
+    }
 
 
 def _restricted(*texts):

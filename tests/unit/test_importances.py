@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 
-from greenfast.app.views.importances import FEWEST_TRIALS, fit
+from greenfast.app.views.importances import FEWEST_TRIALS, _sentence, fit
 
 
 def test_a_known_effect_is_found_and_the_others_get_next_to_nothing():
@@ -51,3 +51,8 @@ def test_too_few_trials_and_nothing_that_varies():
     assert fit([{"a": 1}] * (FEWEST_TRIALS - 1), [0.0] * (FEWEST_TRIALS - 1)) is None
     assert fit([{"a": 1}] * 20, list(range(20))).by_name == {}
     assert fit([{"a": turn} for turn in range(20)], [2.0] * 20).by_name == {}
+
+
+def test_a_constant_time_is_not_called_a_lack_of_values():
+    shares = fit([{"a": turn % 2} for turn in range(20)], [0.5] * 20)
+    assert "have the same time" in _sentence(20, shares, 1)

@@ -10,6 +10,7 @@ import pytest
 from greenfast.search.devices.facts import device
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.comparison import compare_output
+from greenfast.search.oracle.expected import CaseData, Expected
 from greenfast.search.oracle.not_finite import not_finite_cases, planted
 from greenfast.search.oracle.reference import case_data
 from greenfast.search.space.candidate import preset_candidate
@@ -147,3 +148,18 @@ def test_a_reference_that_does_not_take_them_has_no_such_cases(album):
     )
     derived = derived_cases(kernel, compiled, point.tiles, 0)
     assert not_finite_cases(kernel, derived, lambda case: False) == ()
+
+
+def test_an_output_of_whole_numbers_is_open_where_the_reference_gives_nan(album):
+    """No int8 is NaN; the same values as floats are wrong, and so are they for plain inputs."""
+    kernel = album.kernel("axpy")
+    case = _case(kernel, "nan_in_x")
+    value = np.array([np.nan, 2.0])
+    data = CaseData({}, {"y": Expected(value, np.zeros(2), None)})
+    whole = replace(kernel.argument("y"), dtype="int8")
+    got = np.array([7.0, 2.0])
+    assert compare_output(kernel, case, whole, got, data).passes
+    assert not compare_output(kernel, case, whole, got + 1, data).passes
+    assert not compare_output(kernel, case, replace(whole, dtype="float32"), got, data).passes
+    plain = replace(case, inputs="normal")
+    assert not compare_output(kernel, plain, whole, got, data).passes

@@ -73,3 +73,19 @@ def test_a_size_follows_from_one_that_is_computed_from_it(default, size, rows):
     )
     values = completed(read_operation(text.encode()), {"N": size})
     assert values.get("M") == rows
+
+
+def test_a_compiled_size_of_an_output_alone_is_the_kernels():
+    """`bins` of a histogram: no input has it, and a call need not give it."""
+    text = kernel_files_of("vecsum")["kernel.toml"]
+    text = text.replace(
+        "[dims]", '[dims]\nbins = { time = "compile", values = [64, 256], doc = "" }'
+    )
+    sums = 'name = "sums"\nkind = "output"\ndtype = "float32"\nshape = ["M"]'
+    assert sums in text
+    operation = read_operation(text.replace(sums, sums.replace("M", "bins")).encode())
+    facts = _facts(operation, 16)
+    assert complete_sizes(operation, facts, {"bins": 256})["bins"] == 256
+    with pytest.raises(UsageError, match="no input has the dim bins") as error:
+        complete_sizes(operation, facts, {})
+    assert error.value.mend == "pass an output that has it: sums=, or give the size itself: bins="
