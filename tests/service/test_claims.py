@@ -129,7 +129,6 @@ def test_two_workers_that_race_for_searches_claim_each_once(store, start):
     assert {row.attempts for id_ in ids for row in store.trials(id_).items} == {1}
 
 
-@pytest.mark.slow
 def test_after_kill_9_the_next_claim_finds_the_trial_pending_and_counts_the_attempt(store, start):
     search = store.submit(values.plan())
     child = start(WORK, "0.5")

@@ -148,7 +148,6 @@ def run_lines(shell: Shell, slow: bool) -> list[str]:
     return faults
 
 
-@pytest.mark.slow
 def test_the_quick_commands_of_the_readme_run(shell):
     assert run_lines(shell, slow=False) == []
 

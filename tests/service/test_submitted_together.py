@@ -47,7 +47,6 @@ services.close()
 """
 
 
-@pytest.mark.slow
 def test_processes_that_look_at_the_same_time_get_one_search(home: Home) -> None:
     processes = [
         subprocess.Popen(

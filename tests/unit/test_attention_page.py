@@ -53,7 +53,6 @@ def row(workload="mission_bf16", dim=64, us=4.0, ratio=0.62, mask="none", **more
     }
 
 
-@pytest.mark.slow
 def test_the_page_is_what_the_results_and_templates_make_of_it():
     assert {PAGE: PAGE.read_text()} == pages(), "run `python -m bench.pages.attention_page --save`"
 
