@@ -16,7 +16,8 @@ from greenfast.search.loop.evaluate import EvaluationContext
 def warm(context: EvaluationContext, cores: int) -> None:
     """Start them where candidates are measured and there are cores to spare.
 
-    `cores`: as many compilers, and the judges that `use_judges` allows. Faults are left to the candidates that meet them.
+    `cores`: as many compilers are started, and judges as `workers_for` says. Faults are left to the
+    candidates that meet them.
     """
     if not context.target.measures:
         return

@@ -66,7 +66,7 @@ def emulated_run(
 
     `figures` are the entries' of the compiled source, if it was compiled for the device.
     """
-    # Usual addresses, also for times, and in the other orders such as are just as aligned as promised.
+    # Usual addresses, also for times; in other orders, addresses aligned as promised and no more.
     alignment = ALIGNMENT if count or order == "forward" else problem.pointer_bytes
     buffers = [
         buffer for tensor in problem.tensors for buffer in tensor_buffers(tensor, check, alignment)
