@@ -37,7 +37,7 @@ Method = Callable[..., Any]
 # Methods, and what a thread that is in one is said to do. One that a change has renamed is not
 # watched; a test says so.
 STAGES: tuple[tuple[Any, str, str], ...] = (
-    (Proposer, "_asked", "strategy: asked"),
+    (Proposer, "_propose", "strategy: asked"),
     (Proposer, "_told", "strategy: told"),
     (Proposer, "_text", "render"),
     (SearchRun, "_timed_baseline", "wait: times of the baseline"),

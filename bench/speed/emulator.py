@@ -58,7 +58,9 @@ def measure(
     case = workload_case(workload, 0)
     laid_out = lay_out(kernel, template, point, case, case_data(kernel, case))
     module = build.build_module(source.unit, source.entries, flavour=flavour, deadline_s=60.0)
-    run = emulated_run(laid_out, "forward", "bench", check=flavour == "checked")
+    run = emulated_run(
+        laid_out, "forward", "bench", device=device("h200"), check=flavour == "checked"
+    )
     results = [
         execute(build, module, [run], workers=workers, deadline_s=120.0, memory_bytes=2**32)[0]
         for _ in range(REPEATS)

@@ -133,7 +133,9 @@ def attention_runs(emulator, attention, parameters, change=lambda text: text):
     case = max(cases, key=lambda case: dict(case.dims)["S_kv"] + dict(case.dims)["S_q"] % 16)
     case = replace(case, layout="contiguous")  # where the last row ends, its buffer ends
     problem = lay_out(attention, template, point, case, case_data(attention, case))
-    runs = [emulated_run(problem, order, order, check=True) for order in ORDERS]
+    runs = [
+        emulated_run(problem, order, order, device=device("h200"), check=True) for order in ORDERS
+    ]
     return execute(emulator, module, runs, workers=2, deadline_s=20, memory_bytes=2**32)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from changed_subjects import changed_subject
 
+from greenfast.search.devices.facts import device
 from greenfast.search.gates.safety import SafetyGate, checked_problems, uncompared_problems
 from greenfast.search.oracle.cases import derived_cases, uncompared_cases
 from greenfast.search.targets import TargetSettings, open_target
@@ -40,7 +41,9 @@ def test_only_the_ends_of_a_causal_walk_over_five_rings_run(subject):
     made = subject("wgmma", "fa3", SMALL)
     (problem,) = uncompared_problems(made)
     assert dict(problem.case.dims)["S_q"] == dict(problem.case.dims)["S_kv"] == 5 * 2 * 64 + 1
-    ((launch),) = emulated_run(problem, "forward", "name", check=True).launches
+    ((launch),) = emulated_run(
+        problem, "forward", "name", device=device("h200"), check=True
+    ).launches
     assert launch.grid == (6, 1, 1) and launch.sample == (0, 5)
     assert problem.case.name in [each.case.name for each in checked_problems(made)]
     compared = derived_cases(made.kernel, made.compiled, made.point.tiles, 0)

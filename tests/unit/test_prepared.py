@@ -29,7 +29,7 @@ class Waits:
 def test_the_checker_is_prepared_beside_the_target_and_its_fault_is_left_to_who_needs_it(fails):
     target, checker = threading.Event(), threading.Event()
     context = SimpleNamespace(target=Waits(target, checker), checker=Waits(checker, target, fails))
-    run = SimpleNamespace(context=context)
+    run = SimpleNamespace(context=context, evaluator_count=2)
     services = SimpleNamespace(search_run=lambda *_: run)
     assert _prepared(services, *[None] * 7) is run
     assert context.target.ready.is_set() and context.checker.ready.wait(20.0)
@@ -38,6 +38,7 @@ def test_the_checker_is_prepared_beside_the_target_and_its_fault_is_left_to_who_
 def test_a_target_that_cannot_start_is_said_and_no_checker_is_needed():
     event = threading.Event()
     event.set()
-    run = SimpleNamespace(context=SimpleNamespace(target=Waits(event, event, True), checker=None))
+    context = SimpleNamespace(target=Waits(event, event, True), checker=None)
+    run = SimpleNamespace(context=context, evaluator_count=2)
     with pytest.raises(Fault, match="no C"):
         _prepared(SimpleNamespace(search_run=lambda *_: run), *[None] * 7)

@@ -215,7 +215,7 @@ def test_a_job_with_a_wrong_map_is_refused(fields, change):
 
 
 def test_a_laid_out_problem_becomes_a_job_with_its_maps(rows):
-    run = emulated_run(problem_of(rows()), "forward", "run")
+    run = emulated_run(problem_of(rows()), "forward", "run", device=device("h200"))
     assert [type(argument) for argument in run.arguments[-4:]] == [
         PointerArgument,
         *[TensorMapArgument] * 3,
