@@ -291,7 +291,7 @@ def _prepared(
             target=_prepare_quietly, args=(run.context.checker,), name=PREPARING, daemon=True
         ).start()
     if not run.evaluator_count:  # evaluators have their own
-        warming = (run.context, usable_cores())
+        warming = (run.context, usable_cores(), run.plan.trials)
         threading.Thread(target=warm, args=warming, name=PREPARING, daemon=True).start()
     run.context.target.prepare()
     return run

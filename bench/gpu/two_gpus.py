@@ -41,7 +41,6 @@ from greenfast.search.gates.judges import judges_in_use
 from greenfast.search.gates.safety import like
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.loop.evaluators import evaluators_for
 from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import History
@@ -281,7 +280,7 @@ def run_row(
         "own_cpu_ms": round(1e3 * own_s / max(1, len(trials)), 2),
         "processors_busy_share": round(busy / max(1, all_of), 3),
         "recorded_in": recorder.place,
-        "evaluators": evaluators_for(context.target) if evaluators is None else evaluators,
+        "evaluators": run.evaluator_count,
         "workers": worker_count(),
         "gpus": {gpu.name: _gpu_row(gpu, trials, search_s) for gpu in gpus},
         "verdicts": dict(Counter(map(verdict_and_reason, trials))),

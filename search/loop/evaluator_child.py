@@ -71,7 +71,7 @@ class Evaluator:
         self._siblings = _Siblings(assignment.kernel)
         self._context = self._prepared(assignment)
         self._pool = ThreadPoolExecutor(assignment.width, thread_name_prefix="evaluate")
-        warming = (self._context, assignment.cores)
+        warming = (self._context, assignment.cores, None)
         threading.Thread(target=warm, args=warming, daemon=True).start()
 
     def serve(self) -> None:

@@ -49,17 +49,22 @@ from greenfast.search.verdict import Faulted, Stage, Verdict
 
 MODULE = "greenfast.search.loop.evaluator_child"
 LEAST_CORES = 8  # with fewer the compilers limit a search
+LEAST_TRIALS = 32  # fewer are over soon after the processes have started
 LOSSES = 2  # of evaluators, after which a candidate is not tried again
 MOST_STARTS = 16  # of processes in place of lost ones; then the machine is broken
 
 Heard = Callable[[Verdict], None]  # of the verdict before the safety check
 
 
-def evaluators_for(target: Target) -> int:
-    """The number of evaluators for a search; 0: its own process evaluates."""
-    if not isinstance(target, Runner) or not target.takes_descriptions:
+def evaluators_for(target: Target, trials: int | None) -> int:
+    """The number of evaluators for a search of so many trials at most (None: no limit).
+
+    0: the search's own process evaluates.
+    """
+    if not isinstance(target, Runner) or not target.takes_descriptions or target.gpu_count < 2:
         return 0
-    return target.gpu_count if target.gpu_count > 1 and usable_cores() >= LEAST_CORES else 0
+    is_short = trials is not None and trials < LEAST_TRIALS
+    return 0 if is_short or usable_cores() < LEAST_CORES else target.gpu_count
 
 
 def assignment_of(context: EvaluationContext, width: int, evaluators: int) -> Assignment:

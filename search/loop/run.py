@@ -95,7 +95,8 @@ class SearchRun:
         self._on_remark, self._remarks = on_remark, len(context.target.remarks)
         self._heard = self._remarks
         self.stop = threading.Event()
-        self.evaluator_count = evaluators_for(context.target) if evaluators is None else evaluators
+        usual = evaluators_for(context.target, plan.trials)
+        self.evaluator_count = usual if evaluators is None else evaluators
         self.running_evaluators: Evaluators | None = None  # while the search runs
         self.plan, self.sink, self.history = plan, sink, history
         self.on_trial, self.on_closing = on_trial, on_closing

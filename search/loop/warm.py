@@ -13,16 +13,16 @@ from greenfast.search.gates.judges import judges_in_use, use_judges, workers_for
 from greenfast.search.loop.evaluate import EvaluationContext
 
 
-def warm(context: EvaluationContext, cores: int) -> None:
+def warm(context: EvaluationContext, cores: int, trials: int | None) -> None:
     """Start them where candidates are measured and there are cores to spare.
 
-    `cores`: as many compilers are started, and judges as `workers_for` says. Faults are left to the
-    candidates that meet them.
+    One compiler for each core, and judges as `workers_for` says, but no more than `trials`
+    (None: no limit). Faults are left to the candidates that meet them.
     """
     if not context.target.measures:
         return
     use_judges(workers_for(cores))
     if (judges := judges_in_use()) is not None:
         with suppress(Fault):
-            context.toolchain.warm(cores)
-            judges.pool.warm(judges.pool.count)
+            context.toolchain.warm(min(cores, trials or cores))
+            judges.pool.warm(min(judges.pool.count, trials or judges.pool.count))

@@ -35,6 +35,7 @@ def main() -> None:
         patch.setattr(wiring.Services, "_checker", lambda *_: None)
         patch.setattr(this_machine, "gpu_count", lambda: len(gpus))
         patch.setattr(evaluators, "LEAST_CORES", 1)
+        patch.setattr(evaluators, "LEAST_TRIALS", 1)
         if workers := os.environ.get("STANDIN_WORKERS"):
             from greenfast.search.gates import judges
             from greenfast.search.strategies import apart

@@ -134,10 +134,12 @@ def test_a_cancelled_search_leaves_no_evaluator(search):
     assert not [each for each in threading.enumerate() if each.name.startswith("evaluator")]
 
 
-@pytest.mark.parametrize(("cores", "count"), [(7, 0), (8, 2), (64, 2)])
-def test_a_search_on_several_gpus_has_evaluators_where_there_are_cores(
-    target, monkeypatch, cores, count
+@pytest.mark.parametrize(
+    ("cores", "trials", "count"), [(7, None, 0), (8, None, 2), (64, 300, 2), (64, 2, 0)]
+)
+def test_a_long_search_on_several_gpus_has_evaluators_where_there_are_cores(
+    target, monkeypatch, cores, trials, count
 ):
     monkeypatch.setattr(evaluators, "usable_cores", lambda: cores)
-    assert evaluators_for(target) == count
-    assert evaluators_for(target.targets[0]) == 0
+    assert evaluators_for(target, trials) == count
+    assert evaluators_for(target.targets[0], trials) == 0
