@@ -186,7 +186,7 @@ def _is_building() -> bool:
 
 def main() -> None:
     # Before NumPy is loaded. Its arrays here are small. Where all cores compile, several threads of
-    # linear algebra wait for each other: a proposal took six times as long.
+    # linear algebra wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
