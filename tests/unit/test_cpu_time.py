@@ -70,7 +70,8 @@ def test_a_kernel_that_spins_is_a_timeout_by_its_processor_time(emulator):
     assert result.status == "timeout"
 
 
-def test_a_run_that_only_wall_time_ends_is_a_fault_of_ours_and_no_timeout(emulator):
+def test_a_run_that_only_wall_time_ends_is_a_fault_of_ours_and_no_timeout(emulator, monkeypatch):
+    monkeypatch.setattr(native, "REPORTING_GRACE_S", SHORTER_S)
     kernel = Kernel(emulator, ENDLESS)
     job = kernel.job({}, {"out": np.zeros(1, np.float32)}, block=1)
     with pytest.raises(Fault) as refused:
