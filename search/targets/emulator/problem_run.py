@@ -52,6 +52,18 @@ def no_room(problem: Problem) -> Failure | None:
     )
 
 
+def _workspace_buffers(problem: Problem) -> list[Buffer]:
+    return [
+        Buffer(
+            workspace.name,
+            "workspace",
+            np.zeros(workspace.bytes, np.uint8),
+            "zero" if workspace.zero_fill else "poison",
+        )
+        for workspace in problem.workspaces
+    ]
+
+
 def emulated_run(
     problem: Problem,
     order: str,
@@ -71,15 +83,7 @@ def emulated_run(
     buffers = [
         buffer for tensor in problem.tensors for buffer in tensor_buffers(tensor, check, alignment)
     ]
-    buffers += [
-        Buffer(
-            workspace.name,
-            "workspace",
-            np.zeros(workspace.bytes, np.uint8),
-            "zero" if workspace.zero_fill else "poison",
-        )
-        for workspace in problem.workspaces
-    ]
+    buffers += _workspace_buffers(problem)
     copied = {
         argument.name
         for launch in problem.launches
