@@ -97,6 +97,31 @@ def checked(emulator):
     return Kernel(emulator, GROUPS, flavour="checked")
 
 
+def check_coalesced_and_labelled(rows, x):
+    """Columns 21 to 29: groups of the lanes that meet in a branch, and of equal labels."""
+    t = np.arange(64)
+    for lane in range(64):
+        warp = t[t // 32 == lane // 32]
+        some, same = warp[warp % 3 == 0], warp[x[warp] % 3 == x[lane] % 3]
+        odd = t[(t // 8 == lane // 8) & (x % 2 == x[lane] % 2)]
+        for row in rows:
+            if lane % 3 == 0:
+                at = list(some).index(lane)
+                assert list(row[lane, 21:28]) == [
+                    some.size * 100 + at,
+                    x[some].sum(),
+                    some[2],
+                    some[max(at - 1, 0)],
+                    some[min(at + 1, some.size - 1)],
+                    sum(int(other & 1) << place for place, other in enumerate(some)),
+                    min(4, some.size - at // 4 * 4) * 100 + at % 4 * 10 + at // 4,
+                ]
+            labels = len(set(x[warp] % 3))
+            assert row[lane, 28] == same.size * 1000 + list(same).index(lane) * 10 + labels
+            splits = len(set(x[t // 8 == lane // 8] % 2)) == 2 and x[lane] % 2 == 0
+            assert row[lane, 29] == odd.size * 100 + list(odd).index(lane) * 10 + splits
+
+
 def test_groups_compute_what_numpy_does(checked):
     random = np.random.default_rng(1)
     x = random.integers(0, 100, 64).astype(np.int32)
@@ -146,26 +171,7 @@ def test_groups_compute_what_numpy_does(checked):
     for width in (4, 2, 1):
         halves = halves[:, :width] + halves[:, width : 2 * width]
     want[16] = np.repeat(halves.ravel(), 8).view(np.int32)
-    for lane in range(64):
-        warp = t[t // 32 == lane // 32]
-        some, same = warp[warp % 3 == 0], warp[x[warp] % 3 == x[lane] % 3]
-        odd = t[(t // 8 == lane // 8) & (x % 2 == x[lane] % 2)]
-        for row in rows:
-            if lane % 3 == 0:
-                at = list(some).index(lane)
-                assert list(row[lane, 21:28]) == [
-                    some.size * 100 + at,
-                    x[some].sum(),
-                    some[2],
-                    some[max(at - 1, 0)],
-                    some[min(at + 1, some.size - 1)],
-                    sum(int(other & 1) << place for place, other in enumerate(some)),
-                    min(4, some.size - at // 4 * 4) * 100 + at % 4 * 10 + at // 4,
-                ]
-            labels = len(set(x[warp] % 3))
-            assert row[lane, 28] == same.size * 1000 + list(same).index(lane) * 10 + labels
-            splits = len(set(x[t // 8 == lane // 8] % 2)) == 2 and x[lane] % 2 == 0
-            assert row[lane, 29] == odd.size * 100 + list(odd).index(lane) * 10 + splits
+    check_coalesced_and_labelled(rows, x)
     for column, expected in want.items():
         for row in rows:
             np.testing.assert_array_equal(row[:, column], expected, err_msg=str(column))
