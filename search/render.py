@@ -168,9 +168,16 @@ def _flatten(
             raise SpecError(
                 f"{line.file}:{line.number}: the header {name!r} does not exist",
                 code="unknown_header",
+                mend="known: " + ", ".join(_headers_in(include_dirs)),
             )
         header = _header(path, path.stat().st_mtime_ns, name)
         yield from _flatten(header, include_dirs, done, conditions)
+
+
+def _headers_in(folders: Iterable[Path]) -> list[str]:
+    """The headers that a template may include, by name."""
+    names = {f"gf/{path.name}" for folder in folders for path in (folder / "gf").glob("*.cuh")}
+    return sorted(names)
 
 
 @dataclass(frozen=True)

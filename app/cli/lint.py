@@ -75,7 +75,10 @@ def lint(
     elif problems:
         print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
     if toolchain is None:
-        say("greenfast: no CUDA compiler here, so the entries' arguments were not compared")
+        say(
+            "greenfast: no usable CUDA compiler, so no candidate was compiled and the entries' "
+            "arguments were not compared (greenfast doctor describes what is missing)"
+        )
     return EXIT_PROBLEMS if problems else 0
 
 

@@ -251,6 +251,8 @@ def _options(table: Table, mistakes: Mistakes) -> tuple[Option, ...]:
 
 
 def _dims(table: Table, mistakes: Mistakes) -> tuple[Dim, ...]:
+    names = [name for name, _ in table.items()]
+
     def dim(item: tuple[str, object]) -> Dim:
         name, data = item
         entry = Table(data, f"{table.where} {name}")
@@ -268,6 +270,8 @@ def _dims(table: Table, mistakes: Mistakes) -> tuple[Dim, ...]:
         time = entry.one_of("time", ("compile", "run"))
         doc, default = entry.get("doc", str, ""), entry.optional_expression("default")
         entry.finish()
+        if default is not None:
+            require_names(default, set(names[: names.index(name)]))
         return Dim(unreserved(name, entry.where), time, doc, default, values)
 
     return mistakes.each(table.items(), dim)

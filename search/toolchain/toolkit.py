@@ -158,7 +158,7 @@ def _require_one_release(versions: tuple[tuple[str, str], ...], place: Place) ->
         raise Fault(
             f"the CUDA packages are of different releases: {listing}",
             code="toolchain_mixed",
-            mend=f"pip install {target}'{wheels}', or keep them and {replacement_advice()}",
+            mend=f"{replacement_advice()}. Or install one release: pip install {target}'{wheels}'",
         )
 
 

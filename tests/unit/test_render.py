@@ -108,8 +108,9 @@ def test_a_text_without_end_is_stopped(broken_kernel):
 def test_an_unknown_header_is_the_authors_error(broken_kernel):
     with pytest.raises(
         SpecError, match=r"axpy/right.cu.j2:5: the header 'gf/dtipe.cuh' does not exist"
-    ):
+    ) as caught:
         _render(broken_kernel("right.cu.j2", "gf/dtype.cuh", "gf/dtipe.cuh"), "axpy", "right:plain")
+    assert "gf/dtype.cuh" in caught.value.mend
 
 
 def test_raw_assembly_in_a_template_is_seen(broken_kernel, catalogue):
