@@ -210,7 +210,7 @@ def require_names(checked: Expression, known: Set[str]) -> None:
         raise SpecError(
             f"{checked.where}: {checked.text!r} uses the unknown name {missing[0]!r}",
             code="unknown_name",
-            mend="known: " + ", ".join(sorted(known)),
+            mend="known: " + (", ".join(sorted(known)) or "none"),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -271,10 +272,21 @@ def _dims(table: Table, mistakes: Mistakes) -> tuple[Dim, ...]:
         doc, default = entry.get("doc", str, ""), entry.optional_expression("default")
         entry.finish()
         if default is not None:
-            require_names(default, set(names[: names.index(name)]))
+            _require_earlier(default, names[: names.index(name)], names)
         return Dim(unreserved(name, entry.where), time, doc, default, values)
 
     return mistakes.each(table.items(), dim)
+
+
+def _require_earlier(default: Expression, earlier: Sequence[str], names: Sequence[str]) -> None:
+    """SpecError unless a dim's default uses only dims above it, which have values by then."""
+    if late := sorted(default.names & set(names) - set(earlier)):
+        raise SpecError(
+            f"{default.where}: {default.text!r} uses {late[0]}, which is not above this dim",
+            code="unknown_name",
+            mend="a default may use the dims above it; change their order",
+        )
+    require_names(default, set(earlier))
 
 
 def _constants(table: Table) -> tuple[tuple[str, Expression], ...]:

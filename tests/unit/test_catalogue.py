@@ -26,7 +26,8 @@ from greenfast.search.space.space import Space, device_refusal
         ("kernel.toml", 'title = "y', 'extra = 1\ntitle = "y', "unknown key 'extra'"),
         ("kernel.toml", 'name = "axpy"', 'name = "other"', "in a folder called 'axpy'"),
         ("kernel.toml", 'flop = "2 * N"', 'flop = "2 * M"', "unknown name 'M'"),
-        ("kernel.toml", "[dims]", '[dims.E]\ntime = "run"\ndefault = "N"\n[dims]', "name 'N'"),
+        ("kernel.toml", "[dims]", '[dims.E]\ntime = "run"\ndefault = "N"\n[dims]', "uses N, which"),
+        ("kernel.toml", "[dims]", '[dims.E]\ntime = "run"\ndefault = "Z"\n[dims]', "name 'Z'"),
         (
             "kernel.toml",
             'baseline = "right:plain"',
