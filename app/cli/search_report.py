@@ -14,7 +14,7 @@ from greenfast.app.cli.output import (
 )
 from greenfast.app.cli.tables import peers_table, workloads_table
 from greenfast.app.views.designs import Designs
-from greenfast.app.views.progress import band_sentence, queue_words
+from greenfast.app.views.progress import band_sentence, queue_words, rejected_baseline
 from greenfast.app.views.schemas import SearchDetailOut, TrialOut
 from greenfast.app.views.ties import ties_sentence
 from greenfast.db.rows import QueueState
@@ -95,7 +95,7 @@ def show_search(detail: SearchDetailOut, designs: Designs | None = None) -> None
 
 def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
     """Remarks beside the figures; `closing` is the sentence of the confirmation, if any."""
-    best, remarks = detail.best, []
+    best, remarks = detail.best, [_without_baseline(detail)]
     compared = detail.baseline_trial is not None
     if best is not None and compared and not best.is_baseline and not best.beats_baseline:
         unsafe = best.verdict == VerdictName.GREEN and best.time_kind == "measured"
@@ -108,6 +108,21 @@ def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
     if closing:
         remarks.append(f"{closing[0].upper()}{closing[1:]}.")
     return [remark for remark in remarks if remark]
+
+
+def _without_baseline(detail: SearchDetailOut) -> str:
+    """That nothing or the baseline was not correct, and which command shows why."""
+    failure = rejected_baseline(detail.baseline_trial)
+    is_in_vain = detail.status == SearchStatus.COMPLETED and detail.best is None
+    if not failure and not (is_in_vain and detail.trials_done):
+        return ""
+    sentences = ("No candidate was correct." if is_in_vain else "", failure)
+    why = (
+        f"show {detail.id}/0` shows the whole message"
+        if failure
+        else f"trials {detail.id}` shows why"
+    )
+    return " ".join(filter(None, sentences)) + f"\n`greenfast {why}."
 
 
 def _design(trial: TrialOut, designs: Designs | None) -> str:
