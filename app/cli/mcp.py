@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Awaitable, Callable
-from typing import Any
-
-import anyio.to_thread
-
 from greenfast import __version__
 from greenfast.app.cli.mcp_input import repair_input
 from greenfast.app.cli.services import opened_services
-from greenfast.search.errors import Fault, GreenfastError, UsageError
-from greenfast.search.json_values import json_values
-from greenfast.search.text import one_line, shortened
+from greenfast.search.errors import UsageError
 
 INSTRUCTIONS = (
     "greenfast judges CUDA sources: correct within derived bounds, free of races, and how fast. "
     "Read get_spec and best_source, then submit, and act on the feedback. Times on an emulator are "
     "modelled: they order sources that differ by more than their band, and prove nothing faster."
 )
-LONGEST_REFUSAL = 2000  # characters: a refusal repeats names that the client sent
 
 
 def mcp() -> int:
@@ -33,22 +24,20 @@ def mcp() -> int:
     from greenfast.app.service.worker import Stop
 
     try:
-        from mcp.server import MCPServer
-        from mcp.server.mcpserver.exceptions import ToolError
+        from greenfast.app.cli.mcp_server import Server
     except ImportError as error:
         raise UsageError(
             "the MCP SDK is not installed",
             code="mcp_missing",
             mend="pip install 'greenfast[mcp]'",
         ) from error
+
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
-        server = MCPServer(
-            "greenfast", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
-        )
         tools = Tools(services, stop)
-        for tool in tools.all:
-            server.tool()(_in_a_thread(tool, ToolError))
+        server = Server(
+            tools.all, instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
+        )
         repair_input()
         try:
             server.run("stdio")
@@ -56,25 +45,3 @@ def mcp() -> int:
             stop.force()
             tools.drain(services.settings.drain_s)
     return 0
-
-
-def _in_a_thread(
-    tool: Callable[..., dict[str, Any]], refusal: type[Exception]
-) -> Callable[..., Awaitable[dict[str, Any]]]:
-    """The tool for the SDK: off its event loop, with our errors as one sentence and a code."""
-
-    @functools.wraps(tool)
-    async def called(**arguments: Any) -> dict[str, Any]:
-        try:
-            # When the client is gone, no one needs the answer: `drain` ends the work.
-            answer = await anyio.to_thread.run_sync(
-                lambda: tool(**arguments), abandon_on_cancel=True
-            )
-        except GreenfastError as error:
-            kind = "fault" if isinstance(error, Fault) else "refused"
-            words = shortened(one_line(error), LONGEST_REFUSAL)
-            raise refusal(f"{kind} ({error.code}): {words}") from error
-        values: dict[str, Any] = json_values(answer)
-        return values
-
-    return called
