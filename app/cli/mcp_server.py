@@ -63,7 +63,8 @@ class Server(MCPServer):
         takes = f"{name} takes {', '.join(self._fields[name])}"
         if first["type"] == "missing":
             return UsageError(f"{field} is missing", code="missing_field", mend=takes)
-        return UsageError(f"{field}: {json_words(first['msg'])}", code="bad_value", mend=takes)
+        why = json_words(first["msg"])
+        return UsageError(f"{field} cannot have this value: {why}", code="bad_value", mend=takes)
 
 
 def _refusal(error: GreenfastError) -> ToolError:
