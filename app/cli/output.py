@@ -55,7 +55,7 @@ def console(*, stderr: bool = False) -> Console:
     if stream.isatty():
         return _Console(stderr=stderr, markup=False, highlight=False, emoji=False)
     asked = os.environ.get("COLUMNS", "")
-    width = int(asked) if asked.isascii() and asked.isdecimal() and int(asked) else None
+    width = int(asked[:7]) if asked.isascii() and asked.isdecimal() else None
     return _Console(
         file=cast(IO[str], _WithoutPadding(stream)),
         markup=False,
