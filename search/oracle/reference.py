@@ -26,7 +26,12 @@ from greenfast.search.oracle.known_outputs import KnownOutputs, outputs_key
 from greenfast.search.oracle.not_finite import Planted, planted, planted_inputs, with_planted
 from greenfast.search.oracle.read_tiles import TilesRead, WatchedTiles
 from greenfast.search.oracle.reference_children import ReferenceChildren, children_for
-from greenfast.search.oracle.reference_contract import input_fault, output_fields, place_of
+from greenfast.search.oracle.reference_contract import (
+    input_fault,
+    output_fields,
+    place_of,
+    read_only,
+)
 from greenfast.search.oracle.reference_module import reference_module
 from greenfast.search.oracle.storage import DTYPES
 
@@ -240,7 +245,7 @@ def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -
         if outputs:
             return outputs
         with compute_turns.turn(size_bytes):
-            return module.reference(dims, options, inputs)
+            return module.reference(dims, options, read_only(inputs))
 
     def checked() -> dict[str, Expected]:
         outputs = _authors(kernel, case, lambda: outputs_of(inputs))
@@ -327,7 +332,7 @@ def _planted_data(kernel: KernelSpec, case: Case, put: Planted) -> CaseData:
             put,
             plain.inputs,
             outputs,
-            lambda inputs: module.reference(dims, options, inputs),
+            lambda inputs: module.reference(dims, options, read_only(inputs)),
         )
         return {name: Expected(rounded=None, **fields) for name, fields in arrays.items()}
 

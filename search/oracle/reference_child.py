@@ -17,6 +17,7 @@ from greenfast.search.oracle.accumulation import moved_inputs
 from greenfast.search.oracle.not_finite import planted, planted_inputs, with_planted
 from greenfast.search.oracle.reference import raised
 from greenfast.search.oracle.reference_children import OUT_OF_MEMORY, Part, Work
+from greenfast.search.oracle.reference_contract import read_only
 from greenfast.search.oracle.reference_module import described_module
 
 GRACE_S = 10  # after the deadline
@@ -86,7 +87,8 @@ def _computed(
     )
 
     def reference(inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        outputs: dict[str, Any] = module.reference(case["dims"], case["options"], inputs)
+        given = read_only(inputs)
+        outputs: dict[str, Any] = module.reference(case["dims"], case["options"], given)
         return outputs
 
     if work is Work.INPUTS:

@@ -170,3 +170,16 @@ def _shown(value: object) -> str:
         return "nothing"
     text = repr(value)
     return f"a {type(value).__name__}" if len(text) > 40 else text
+
+
+def read_only(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs for a reference, which cannot change them: candidates compute with them later.
+
+    Otherwise a step that a reference does in place would be done for the kernel, too.
+    """
+    given = dict(inputs)
+    for name, value in given.items():
+        if isinstance(value, np.ndarray):
+            given[name] = view = value.view()
+            view.flags.writeable = False
+    return given

@@ -52,6 +52,21 @@ def test_it_is_told_with_its_cause(tmp_path, added, sentence):
     assert sentence in str(refused.value) and "vecsum/reference.py" in str(refused.value)
 
 
+@pytest.mark.parametrize("step", ["inputs['a'] *= 0", "inputs['a'][...] = 0"])
+def test_a_reference_cannot_do_a_step_for_the_kernel_in_place(tmp_path, step):
+    line = "    a, b = as_float64(inputs)"
+    assert TEXT.count(line) == 1
+    with pytest.raises(SpecError, match=r"vecsum/reference.py:\d+: case .*read-only") as refused:
+        computed(tmp_path, TEXT.replace(line, f"    {step}\n{line}"))
+    assert refused.value.code == "reference_failed"
+
+
+def test_a_reference_that_replaces_an_input_replaces_its_own_alone(tmp_path):
+    line = "    a, b = as_float64(inputs)"
+    changed = TEXT.replace(line, f"    inputs['a'] = inputs['a'] * 0\n{line}")
+    assert computed(tmp_path, changed).inputs["a"].any()
+
+
 def test_a_kernel_without_templates_is_told_so(tmp_path):
     kernel_of(tmp_path, TEXT)
     (tmp_path / "vecsum" / "block.toml").unlink()
