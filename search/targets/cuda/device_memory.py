@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from cupy.cuda import runtime
 
 from greenfast.search.oracle.problem import POISON
 from greenfast.search.targets.cuda.arena import CANARY, Arena, head_bytes
-from greenfast.search.targets.cuda.in_threads import Threads
 
 TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3  # cudaMemcpyKind
 KEPT_BYTES = 2**31  # of heads; a head larger than half of it is not kept
@@ -56,28 +55,12 @@ class Heads:
         self._heads: OrderedDict[str, Head] = OrderedDict()
         self._bytes = 0
 
-    def all(
-        self, problems: Sequence[Mapping[str, Any]], arenas: Sequence[Arena], threads: Threads
-    ) -> list[Head]:
-        """The head of each problem; threads read those that are not known."""
-        pairs = list(zip(problems, arenas, strict=True))
-        missing = {_key(problem): (problem, arena) for problem, arena in pairs}
-        for key in missing.keys() & self._heads.keys():
-            del missing[key]
-        read = threads.start(lambda pair: head_bytes(*pair), list(missing.values()))()
-        hosts = dict(zip(missing, read, strict=True))
-        return [self.get(*pair, hosts.get(_key(pair[0]))) for pair in pairs]
-
-    def get(
-        self, described: Mapping[str, Any], arena: Arena, host: np.ndarray | None = None
-    ) -> Head:
-        """The problem's head; `host` holds its bytes if they were read before."""
-        key = _key(described)
+    def get(self, described: Mapping[str, Any], arena: Arena) -> Head:
+        key = Path(described["images"]).name  # its content, in whichever folder
         if key in self._heads:
             self._heads.move_to_end(key)
             return self._heads[key]
-        if host is None:
-            host = head_bytes(described, arena)
+        host = head_bytes(described, arena)
         if host.nbytes > KEPT_BYTES // 2:
             return Head(host, None)
         while self._heads and self._bytes + host.nbytes > KEPT_BYTES:
@@ -92,11 +75,6 @@ class Heads:
         self._heads.clear()
         self._bytes = 0
         cupy.get_default_memory_pool().free_all_blocks()
-
-
-def _key(described: Mapping[str, Any]) -> str:
-    """Of the content of its tensors, in whichever folder their file is."""
-    return Path(described["images"]).name
 
 
 def start(base: int, head: Head, arena: Arena, stream: int) -> None:

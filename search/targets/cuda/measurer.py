@@ -33,7 +33,6 @@ from greenfast.search.targets.cuda.arena import (
     problems_of,
 )
 from greenfast.search.targets.cuda.device_memory import Head, Heads, Landing, Span, start
-from greenfast.search.targets.cuda.in_threads import Threads
 from greenfast.search.targets.cuda.large_reference import computed
 from greenfast.search.targets.cuda.launches import Hung, Loaded, Stopwatch, wait
 from greenfast.search.targets.cuda.nvml import Health
@@ -65,7 +64,6 @@ class Measurer:
         cupy.cuda.Device(number).use()
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.span, self.heads, self.landing = Span(), Heads(), Landing()
-        self.threads = Threads()
         self.modules: OrderedDict[str, cupy.RawModule] = OrderedDict()
         self.idle_since = 0.0  # end of the last timing: clocks fall when nothing runs
         self.replied_s: float | None = None  # when the last reply was ready
@@ -119,7 +117,7 @@ class Measurer:
         ends = list(accumulate(arena.total_bytes for arena in arenas))
         with self._clock("upload"):
             base = self._take(ends[-1])
-            heads = self.heads.all(problems, arenas, self.threads)
+            heads = [self.heads.get(*laid_out) for laid_out in zip(problems, arenas, strict=True)]
             places = [
                 base + end - arena.total_bytes for end, arena in zip(ends, arenas, strict=True)
             ]
@@ -139,14 +137,14 @@ class Measurer:
                 after[end - arena.total_bytes : end]
                 for end, arena in zip(ends, arenas, strict=True)
             ]
-            hosts = (head.host for head in heads)
-            damages = self.threads.start(
-                lambda run: damage(*run), list(zip(problems, arenas, hosts, parts, strict=True))
-            )
+            damages = [
+                damage(problem, arena, head.host, part)
+                for problem, arena, head, part in zip(problems, arenas, heads, parts, strict=True)
+            ]
             for problem, arena, part in zip(problems, arenas, parts, strict=True):
                 for image in outputs(problem, arena, part):
                     file.write(image.data)
-            return {"damage": damages()}
+        return {"damage": damages}
 
     def do_reference(self, request: dict[str, Any]) -> dict[str, Any]:
         """Compute a large reference and write its float64 fields to the file `outputs`."""
