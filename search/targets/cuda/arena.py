@@ -22,6 +22,7 @@ from greenfast.search.oracle.problem import POISON, GivenArgument, Packed, Probl
 ALIGN = 256
 CANARY_BYTES = 64 * 1024
 CANARY = 0xA5
+PROBLEMS = ("problems", "problems_file")  # the fields of a request, of which it has one
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _CANARIES = np.full(CANARY_BYTES + ALIGN, CANARY, np.uint8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,18 @@ def start_tensors(base: int, head: Head, arena: Arena, stream: int) -> None:
         runtime.deviceSynchronize()
 
 
+def register(memory: np.ndarray) -> None:
+    """Pin memory of others, so that copies to it are fast; it works without, too."""
+    with suppress(runtime.CUDARuntimeError):
+        runtime.hostRegister(memory.ctypes.data, memory.nbytes, 0)
+
+
+def fetch(host: np.ndarray, base: int, stream: cupy.cuda.Stream) -> None:
+    """Fill `host` with the bytes at `base`, in the stream's order, and wait for them."""
+    runtime.memcpyAsync(host.ctypes.data, base, host.nbytes, TO_HOST, stream.ptr)
+    stream.synchronize()
+
+
 class Landing:
     """Host memory for results; valid until the next `fetch`."""
 
@@ -116,6 +129,5 @@ class Landing:
             self._pinned = None
             self._pinned = cupy.cuda.alloc_pinned_memory(max(size, 2**22))
         host = np.frombuffer(self._pinned, np.uint8, size)
-        runtime.memcpyAsync(host.ctypes.data, base, size, TO_HOST, stream.ptr)
-        stream.synchronize()
+        fetch(host, base, stream)
         return host
