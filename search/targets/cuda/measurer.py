@@ -151,7 +151,7 @@ class Measurer:
                 for end, arena in zip(ends, arenas, strict=True)
             ]
             damages = [
-                damage(problem, arena, head.host, part)
+                damage(problem, arena, head.host(problem, arena), part)
                 for problem, arena, head, part in zip(problems, arenas, heads, parts, strict=True)
             ]
             for problem, arena, part in zip(problems, arenas, parts, strict=True):
@@ -255,7 +255,7 @@ class Measurer:
         with self._clock("look"), Path(request["outputs"]).open("wb") as file:
             for place in looked_at:
                 after = self.landing.fetch(place, arena.total_bytes, self.stream)
-                damages.append(damage(fresh, arena, fresh_head.host, after))
+                damages.append(damage(fresh, arena, fresh_head.host(fresh, arena), after))
                 for output in outputs(fresh, arena, after):
                     file.write(output.data)
         suspicions = [ratio.suspicion for ratio in ratios if ratio.suspicion]
@@ -297,7 +297,7 @@ class Measurer:
         with Path(request["outputs"]).open("wb") as file:
             for output in outputs(described, arena, after):
                 file.write(output.data)
-        return damage(described, arena, head.host, after)
+        return damage(described, arena, head.host(described, arena), after)
 
     def _rings(
         self, programs: list[tuple[str, dict[str, Any]]], request: dict[str, Any], more: int = 0
