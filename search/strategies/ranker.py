@@ -71,11 +71,24 @@ class Ranker:
         correct = np.isfinite(known.logs)
         places, targets = known.points[correct], standardised(known.logs[correct])
         factor = self._fitted(places, targets, steps)
+        # Outcomes that are as expected leave means where they are. Deviations become smaller.
+        means = factor.means(_nearness(self._scaled(places), self._scaled(points)))
+        root, scale, best = factor.root, factor.scale, float(targets.min())
         if len(pending):
-            factor, targets = self._with_pending(factor, places, targets, pending)
+            shared = _matern(_between(self._scaled(places), self._scaled(pending)))
+            root = self._with_pending(factor, shared, pending)
+            scale *= (len(places) + 1.0) / (len(root) + 1.0)
+            best = min(best, float((factor.weights @ shared).min()))
             places = np.vstack([places, pending])
-        nearness = _nearness(self._scaled(places), self._scaled(points))
-        return Expected(nearness, factor, float(targets.min()))
+
+        def deviations(rows: Array) -> Array:
+            nearness = _nearness(self._scaled(places), self._scaled(points[rows]))
+            spread = root.astype(np.float32) @ nearness
+            known = np.einsum("ij,ij->j", spread, spread)
+            deviations: Array = np.sqrt(scale * np.maximum(1 - known, 1e-6))
+            return deviations
+
+        return Expected(means, deviations, scale, best)
 
     def chances(self, known: Outcomes, steps: int) -> Callable[[Array], Array]:
         """A function of points [points, columns]: how likely each is to be correct, after `steps`
@@ -148,7 +161,8 @@ class Ranker:
 
     def _factor(self, places: Array, targets: Array) -> _Factor:
         root = _inverse(np.linalg.cholesky(self._covariance(places)))
-        return _Factor.of(root, targets)
+        weights = root.T @ (root @ targets)
+        return _Factor(root, weights, float((targets @ weights + 1.0) / (len(targets) + 1.0)))
 
     def _covariance(self, places: Array) -> Array:
         scaled = self._scaled(places)
@@ -156,23 +170,19 @@ class Ranker:
         covariance[np.diag_indices(len(places))] += self._noise
         return covariance
 
-    def _with_pending(
-        self, factor: _Factor, places: Array, targets: Array, pending: Array
-    ) -> tuple[_Factor, Array]:
-        """The factor for these points, too, and all targets: theirs are what is expected of them.
+    def _with_pending(self, factor: _Factor, shared: Array, pending: Array) -> Array:
+        """The root of the factor for these points, too; `shared`: their covariance with the known.
 
-        The factor grows by rows: that of the known points stays as it is.
+        It grows by rows: those of the known points stay as they are.
         """
-        shared = _matern(_between(self._scaled(places), self._scaled(pending)))
-        targets = np.append(targets, factor.weights @ shared)
         below = (factor.root @ shared).T
         corner = _inverse(np.linalg.cholesky(self._covariance(pending) - below @ below.T))
-        count = len(places)
-        root = np.zeros((len(targets), len(targets)))
+        count = len(shared)
+        root = np.zeros((count + len(pending), count + len(pending)))
         root[:count, :count] = factor.root
         root[count:, :count] = -corner @ (below @ factor.root)
         root[count:, count:] = corner
-        return _Factor.of(root, targets), targets
+        return root
 
 
 @dataclass(frozen=True)
@@ -181,34 +191,28 @@ class _Factor:
     weights: Array
     scale: float
 
-    @classmethod
-    def of(cls, root: Array, targets: Array) -> _Factor:
-        weights = root.T @ (root @ targets)
-        return cls(root, weights, float((targets @ weights + 1.0) / (len(targets) + 1.0)))
-
     def means(self, nearness: Array) -> Array:
         means: Array = self.weights.astype(np.float32) @ nearness
         return means
 
 
+@dataclass(frozen=True)
 class Expected:
     """What a model expects of the times of points. Deviations are costly, means are not."""
 
-    def __init__(self, nearness: Array, factor: _Factor, best: float) -> None:
-        self._nearness, self._factor, self._best = nearness, factor, best
-        self._means = factor.means(nearness)
+    means: Array  # [points]
+    deviations: Callable[[Array], Array]  # of rows of the points
+    scale: float  # the variance of a point of which nothing is known
+    best: float  # of what is known or expected already
 
     def most(self) -> Array:
         """[points]: an upper bound of `improvement`: no point is less known than at all."""
-        most = np.full(len(self._means), math.sqrt(self._factor.scale), np.float32)
-        return expected_improvement(self._means, most, self._best)
+        most = np.full(len(self.means), math.sqrt(self.scale), np.float32)
+        return expected_improvement(self.means, most, self.best)
 
     def improvement(self, rows: Array) -> Array:
         """[rows]: by how much each of these points is expected to be below the best."""
-        spread = self._factor.root.astype(np.float32) @ self._nearness[:, rows]
-        known = np.einsum("ij,ij->j", spread, spread)
-        deviations = np.sqrt(self._factor.scale * np.maximum(1 - known, 1e-6))
-        return expected_improvement(self._means[rows], deviations, self._best)
+        return expected_improvement(self.means[rows], self.deviations(rows), self.best)
 
 
 def standardised(logs: Array) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from greenfast.search.strategies.evolution import PROBED, first_place, preferred
-from greenfast.search.strategies.ranker import Outcomes, Ranker
+from greenfast.search.strategies.ranker import Outcomes, Ranker, _nearness, standardised
 
 COLUMNS, KNOWN, PENDING, POINTS = 5, 90, 40, 700
 
@@ -51,14 +51,17 @@ def test_the_first_of_equal_points_is_taken():
     assert first_place(most, lambda rows: most[rows]) == 0
 
 
-def test_pending_points_extend_the_factor_as_if_all_were_known(dice):
+def test_pending_points_count_as_if_they_had_come_out_as_expected(dice):
     ranker = Ranker(np.arange(COLUMNS))
     places, pending = dice.random((KNOWN, COLUMNS)), dice.random((PENDING, COLUMNS))
-    targets = dice.normal(size=KNOWN)
-    factor, extended = ranker._with_pending(
-        ranker._factor(places, targets), places, targets, pending
-    )
-    whole = ranker._factor(np.vstack([places, pending]), extended)
-    assert np.allclose(factor.root.T @ factor.root, whole.root.T @ whole.root, rtol=1e-6, atol=1e-6)
-    assert factor.scale == pytest.approx(whole.scale)
-    assert (extended[:KNOWN] == targets).all()
+    points, everything = dice.random((POINTS, COLUMNS)), np.arange(POINTS)
+    known = Outcomes(places, standardised(dice.normal(size=KNOWN)))
+    expected = ranker.expected(known, pending, points, steps=0)
+    outcomes = ranker.expected(known, np.empty((0, COLUMNS)), pending, steps=0).means
+    whole = ranker._factor(np.vstack([places, pending]), np.append(known.logs, outcomes))
+    near = _nearness(ranker._scaled(np.vstack([places, pending])), ranker._scaled(points))
+    assert np.allclose(whole.means(near), expected.means, atol=1e-4)
+    assert whole.scale == pytest.approx(expected.scale)
+    deviations = np.sqrt(whole.scale * (1 - ((whole.root @ near) ** 2).sum(0)))
+    assert np.allclose(deviations, expected.deviations(everything), atol=1e-3)
+    assert expected.best == pytest.approx(min(known.logs.min(), outcomes.min()), abs=1e-5)
