@@ -45,7 +45,8 @@ _LIMITS = {
 }
 _HOST_ONLY = word_set("""
     iostream fstream sstream iomanip vector string map set list deque queue unordered_map thread
-    mutex future cublas_v2.h cufft.h curand.h nvToolsExt.h sys/time.h unistd.h
+    mutex future cublas_v2.h cufft.h curand.h nvToolsExt.h sys/time.h unistd.h cuda.h
+    cuda_profiler_api.h nvtx3/nvToolsExt.h
 """)
 
 

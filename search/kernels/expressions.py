@@ -89,6 +89,7 @@ _OF_C = (
     (r"(?<![=!<>:])=(?!=)", "=", "== in a comparison"),
     (r"\^", "^", "** for a power"),
     (r"<<", "1 << n", "2**n, with a number for n"),
+    (r">>", "a >> n", "a // 2**n, with a number for n"),
     (r"\b(?:ceil|floor)\s*\(", "ceil(a / b) or floor(a / b)", "ceil_div(a, b) or a // b"),
 )
 

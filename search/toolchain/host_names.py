@@ -30,6 +30,7 @@ _HEADERS = {
     "limits": _LIMITS,
     "algorithm": "min and max need no header",
     "type_traits": "include <cuda/std/type_traits>",
+    "stdlib.h": f"{_WITHOUT}; <cuda.h> includes it, and is for host code",
 }
 _NAMES = {
     "INFINITY": "include <math_constants.h> and write CUDART_INF_F",
@@ -40,11 +41,14 @@ _NAMES = {
     "FLT_EPSILON": _LIMITS,
     "INT_MAX": _LIMITS,
     "INT_MIN": _LIMITS,
-    "uint8_t": "include <cuda/std/cstdint>",
-    "uint32_t": "include <cuda/std/cstdint>",
-    "int32_t": "include <cuda/std/cstdint>",
-    "uint64_t": "include <cuda/std/cstdint>",
-    "int64_t": "include <cuda/std/cstdint>",
+    **{
+        f"{sign}int{bits}_t": "include <cuda/std/cstdint>"
+        for sign in ("", "u")
+        for bits in (8, 16, 32, 64)
+    },
+    "uint": "write unsigned int",
+    "ushort": "write unsigned short",
+    "ulong": "write unsigned long",
 }
 
 
