@@ -63,6 +63,9 @@ _NODES = (
     ast.FloorDiv,
     ast.Mod,
     ast.Pow,
+    ast.BitAnd,
+    ast.BitOr,
+    ast.RShift,
     ast.Eq,
     ast.NotEq,
     ast.Lt,
@@ -78,7 +81,7 @@ _ALLOWED = "arithmetic, comparisons, and/or/not, 'a if b else c', and the functi
 
 
 _SIGNS = {
-    "BitXor": "^", "BitAnd": "&", "BitOr": "|", "Invert": "~", "LShift": "<<", "RShift": ">>",
+    "BitXor": "^", "Invert": "~", "LShift": "<<",
     "Subscript": "[...]", "Attribute": "a dot in a name", "MatMult": "@", "NamedExpr": ":=",
 }  # fmt: skip
 _OF_C = (
@@ -89,7 +92,6 @@ _OF_C = (
     (r"(?<![=!<>:])=(?!=)", "=", "== in a comparison"),
     (r"\^", "^", "** for a power"),
     (r"<<", "1 << n", "2**n, with a number for n"),
-    (r">>", "a >> n", "a // 2**n, with a number for n"),
     (r"\b(?:ceil|floor)\s*\(", "ceil(a / b) or floor(a / b)", "ceil_div(a, b) or a // b"),
 )
 

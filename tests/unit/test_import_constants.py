@@ -92,7 +92,7 @@ __global__ void k(const float* x, float* y, int n) {
     [
         (("--block", "N // 2"), "uses the unknown name 'N' (known: per_thread"),
         (("--block", "n // 2"), "only a grid may; write a number, or an expression over per_thr"),
-        (("--block", "32", "--smem", "8 >> per_thread"), "a >> n is written a // 2**n"),
+        (("--block", "32", "--smem", "8 << per_thread"), "1 << n is written 2**n"),
     ],
 )
 def test_a_launch_that_no_call_can_have_is_told(run, arguments, sentence):  # noqa: F811
