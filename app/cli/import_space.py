@@ -199,10 +199,11 @@ def report(name: str, space: ForeignSpace, as_json: bool) -> None:
             }
         )
         return
+    unit = f" in {space.unit}" if space.unit else ""
     say(
         f"{name}: {_counted(len(space.results), 'configuration')} of "
         f"{_counted(len(space.parameters), 'parameter')} "
-        f"({space.form}, {space.objective}), {failed:,} of them failed"
+        f"({space.form}, {space.objective}{unit}), {failed:,} of them failed"
     )
     if space.left_out:
         columns = shortened(one_line(", ".join(space.left_out)), 200)
