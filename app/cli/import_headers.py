@@ -13,6 +13,7 @@ from greenfast.search.errors import UsageError
 from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.toolchain.includes import STANDARD_HEADERS
 
+HOST_CODE = re.compile(r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free)\w*\s*\(")
 _INCLUDE = re.compile(r"\s*#\s*include\s*<([\w./]+)>")
 _OF_CUDA = {
     "stdint.h": "cuda/std/cstdint",
@@ -71,7 +72,7 @@ def refuse_host_code(bare: str, places: Sequence[str]) -> None:
 
     `places` are `FILE:LINE` of its lines.
     """
-    match = re.search(r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free)\w*\s*\(", bare)
+    match = HOST_CODE.search(bare)
     if match is not None:
         place = places[bare.count("\n", 0, match.start())]
         raise UsageError(

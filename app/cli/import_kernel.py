@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from greenfast.app.cli.import_constants import constants_as_defines
+from greenfast.app.cli.import_host_functions import without_host_functions
 from greenfast.app.cli.import_in_out import copied, split_in_out
 from greenfast.app.cli.import_instance import instantiated
 from greenfast.app.cli.import_launch import default_grid, in_small_letters
@@ -76,6 +77,14 @@ class Given:
     tolerance: float
 
 
+@dataclass(frozen=True)
+class Notes:
+    """What the report tells beside the files."""
+
+    told: list[str]  # arguments from the tuning script
+    host_functions: tuple[str, ...]  # which are not in the kernel
+
+
 def import_(
     cuda_file: CudaFile,
     name: Name = None,
@@ -115,6 +124,7 @@ def import_(
         entry = entry or (script_entry(script, source.text) if script is not None else None)
     wanted = entry
     tuning = _tuning(tune or [], script, entry, restrict or [], given)
+    source, host_functions = without_host_functions(source)
     source = constants_as_defines(with_host_names(source), tuning.parameters)
     source, entry, macros = instantiated(source, entry, file, tuning.parameters)
     text = source.text
@@ -123,7 +133,8 @@ def import_(
     arguments = _arguments([*(argument or []), *told], function, file)
     imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given, macros)
     root = target_root(folder)
-    _report(imported, write_kernel(root, new_name, imported_files(imported)), told, root, as_json)
+    written = write_kernel(root, new_name, imported_files(imported))
+    _report(imported, written, Notes(told, host_functions), root, as_json)
     others = [each for each in script.entries() if each != wanted] if script is not None else []
     if others and cuda_file.suffix == ".py" and not as_json:
         print(
@@ -181,7 +192,7 @@ def _imported(
     )
 
 
-def _report(imported: Imported, written: Path, told: list[str], root: Path, as_json: bool) -> None:
+def _report(imported: Imported, written: Path, notes: Notes, root: Path, as_json: bool) -> None:
     advice = path_advice(root)
     commands = [
         *([advice] if advice else []),
@@ -190,13 +201,22 @@ def _report(imported: Imported, written: Path, told: list[str], root: Path, as_j
     ]
     files = sorted(written.iterdir())
     if as_json:
-        print_json({"files": [str(path) for path in files], "told": told, "next": commands})
+        print_json(
+            {
+                "files": [str(path) for path in files],
+                "told": notes.told,
+                "left_out": notes.host_functions,
+                "next": commands,
+            }
+        )
         return
     for path in files:
         print(shown(path))
-    if told:
+    if notes.host_functions:
+        print(f"\nleft out, because they are host code: {', '.join(notes.host_functions)}")
+    if notes.told:
         print("\nThe script has these arguments; correct a wrong one with --arg:")
-        print("  " + " ".join(f"--arg {each}" for each in told))
+        print("  " + " ".join(f"--arg {each}" for each in notes.told))
     for copy in copied(imported.arguments):
         print(
             f"\n{copy.name} is read and written: a first launch copies {copy.before} to "

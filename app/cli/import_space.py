@@ -200,11 +200,12 @@ def report(name: str, space: ForeignSpace, as_json: bool) -> None:
             }
         )
         return
-    unit = _SHORT.get(MICROSECONDS.get(space.unit.lower(), 0.0), space.unit)
+    short = _SHORT.get(MICROSECONDS.get(space.unit.lower(), 0.0), space.unit)
+    unit = f" in {short}" if short else ""
     say(
         f"{name}: {_counted(len(space.results), 'configuration')} of "
         f"{_counted(len(space.parameters), 'parameter')} "
-        f"({space.form}, {space.objective}{f' in {unit}' if unit else ''}), {failed:,} of them failed"
+        f"({space.form}, {space.objective}{unit}), {failed:,} of them failed"
     )
     if space.left_out:
         columns = shortened(one_line(", ".join(space.left_out)), 200)

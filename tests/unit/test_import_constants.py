@@ -8,6 +8,7 @@ import pytest
 from test_import_kernel import run  # noqa: F401
 
 from greenfast.app.cli.import_constants import constants_as_defines
+from greenfast.app.cli.import_host_functions import without_host_functions
 from greenfast.app.cli.import_host_names import with_host_names
 from greenfast.app.cli.import_instance import instantiated
 from greenfast.app.cli.import_source import CudaText
@@ -58,6 +59,33 @@ def test_names_that_nvcc_finds_by_itself_are_declared_behind_the_includes():
     lines = changed.text.split("\n")
     assert len(lines) == len(changed.places)
     assert changed.places[next(n for n, each in enumerate(lines) if "uint k" in each)] == "k.cu:2"
+
+
+HOST = """using namespace std;
+#define CHECK(call) { if (call) exit(1); }
+#define DEVICES __device__ inline
+struct Timer { void start() { cudaEventCreate(0); } };
+struct Two { float a, b; };
+DEVICES float twice(float x) { return 2 * x; }
+static const float table[] = {1, 2};
+namespace util { template <typename T> bool same(const T* a) { return *a == '{'; } }
+__global__ void k(float* x) { if (x) { *x = twice(*x); } }
+extern "C" void run(float* x) { k<<<1, 32>>>(x); }
+int main(int argc, char** argv) {
+    puts("}"); CHECK(cudaMalloc(0, 4)); return 0;
+}
+"""
+
+
+def test_host_functions_leave_the_text_and_its_lines_stay():
+    source, names = without_host_functions(of(HOST))
+    assert names == ("Timer", "same", "run", "main")
+    lines = source.text.split("\n")
+    assert len(lines) == len(HOST.split("\n")) and lines[0] == "// using namespace std;"
+    kept = HOST.split("\n")
+    kept[3], kept[7] = "", "namespace util {  }"
+    assert lines[1:9] == kept[1:9] and not any(lines[9:])
+    assert without_host_functions(of("void f() {}")) == (of("void f() {}"), ())
 
 
 def test_instances_and_declarations_of_a_template_leave_the_text():
