@@ -45,6 +45,9 @@ def without_host_functions(source: CudaText) -> tuple[CudaText, tuple[str, ...]]
     for function in reversed(functions):
         lines = "\n" * text.count("\n", function.begin, function.end)
         text = text[: function.begin] + lines + text[function.end :]
+    for name in {function.name for function in functions}:
+        instances = rf"\btemplate\s+(?!<)[^;{{}}<]*\b{re.escape(name)}\s*<[^;{{}}]*;"
+        text = re.sub(instances, _blank, text)
     text = _USING_STD.sub(r"\1// using namespace std;", text)
     return replace(source, text=text), tuple(function.name for function in functions)
 

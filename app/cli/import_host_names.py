@@ -13,7 +13,17 @@ _DECLARED = {
     "uint": "typedef unsigned int uint;",
     "ushort": "typedef unsigned short ushort;",
     "ulong": "typedef unsigned long ulong;",
-    "M_PI": "#ifndef M_PI\n#define M_PI 3.14159265358979323846\n#endif",
+    **{
+        name: f"#ifndef {name}\n#define {name} {value}\n#endif"
+        for name, value in (
+            ("M_PI", "3.14159265358979323846"),
+            ("M_SQRT2", "1.41421356237309504880"),
+            ("M_SQRT1_2", "0.70710678118654752440"),
+            ("M_2_SQRTPI", "1.12837916709551257390"),
+            ("INFINITY", "__int_as_float(0x7f800000)"),
+            ("NAN", "__int_as_float(0x7fffffff)"),
+        )
+    },
 }
 
 

@@ -10,6 +10,7 @@ import re
 
 _HEADER = re.compile(r'cannot open source file "(?P<header>[\w./+-]+)"')
 _NAME = re.compile(r'identifier "(?P<name>\w+)" is undefined')
+_OF_STD = re.compile(r'namespace "std" has no member "(?P<name>\w+)"')
 _WITHOUT = "NVRTC has its functions without a header"
 _LIBRARIES = ("curand", "cublas", "cufft", "cusparse", "cusolver", "nvshmem", "thrust/")
 _LIBRARY = "only CUDA's own device headers are there; write out what the kernel uses of this one"
@@ -57,6 +58,12 @@ def mend_of(message: str) -> str:
     if match := _HEADER.search(message):
         return _HEADERS.get(
             match["header"], _LIBRARY if match["header"].startswith(_LIBRARIES) else ""
+        )
+    if match := _OF_STD.search(message):
+        return (
+            f"write {match['name']}, which needs no header"
+            if match["name"] in ("min", "max", "abs")
+            else f"write cuda::std::{match['name']}, of a header in <cuda/std/...>"
         )
     match = _NAME.search(message)
     return _NAMES.get(match["name"], "") if match else ""

@@ -8,6 +8,7 @@ import pytest
 from test_import_kernel import run  # noqa: F401
 
 from greenfast.app.cli.import_constants import constants_as_defines
+from greenfast.app.cli.import_headers import device_lines
 from greenfast.app.cli.import_host_functions import without_host_functions
 from greenfast.app.cli.import_host_names import with_host_names
 from greenfast.app.cli.import_instance import instantiated
@@ -49,6 +50,13 @@ def test_a_constant_that_no_parameter_can_replace_is_refused(text, sentence):
     assert sentence in str(refused.value)
 
 
+@pytest.mark.parametrize("header", ["torch/extension.h", "pybind11/stl.h", "iostream"])
+def test_a_header_that_no_device_has_becomes_a_comment(header):
+    (line,) = device_lines(f"# include <{header}>")
+    assert line.startswith("//") and header in line
+    assert device_lines("#include <cub/cub.cuh>") == ["#include <cub/cub.cuh>"]
+
+
 def test_names_that_nvcc_finds_by_itself_are_declared_behind_the_includes():
     text = "#include <mma.h>\nuint k(int8_t* x) { return 2 / M_PI; }\n#define ulong int\nulong u;"
     changed = with_host_names(of(text))
@@ -69,6 +77,7 @@ struct Two { float a, b; };
 DEVICES float twice(float x) { return 2 * x; }
 static const float table[] = {1, 2};
 namespace util { template <typename T> bool same(const T* a) { return *a == '{'; } }
+template bool util::same<char>(const char*);
 __global__ void k(float* x) { if (x) { *x = twice(*x); } }
 extern "C" void run(float* x) { k<<<1, 32>>>(x); }
 int main(int argc, char** argv) {
@@ -84,7 +93,8 @@ def test_host_functions_leave_the_text_and_its_lines_stay():
     assert len(lines) == len(HOST.split("\n")) and lines[0] == "// using namespace std;"
     kept = HOST.split("\n")
     kept[3], kept[7] = "", "namespace util {  }"
-    assert lines[1:9] == kept[1:9] and not any(lines[9:])
+    kept[8] = " " * len(kept[8])
+    assert lines[1:10] == kept[1:10] and not any(lines[10:])
     assert without_host_functions(of("void f() {}")) == (of("void f() {}"), ())
 
 
