@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from greenfast.app.bundle.download import STATIC_FILES
 from greenfast.db.rows import TuningRow
+from greenfast.runtime.fallbacks import FALLBACKS
 from greenfast.search.dispatch.table import DispatchGroup, DispatchTable
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.verdict import TimeKind
@@ -25,13 +26,14 @@ def tuning_readme(
     """The text; `programs` are the names of the bundle's files in cpp/."""
     tensors = [each for each in kernel.arguments if each.kind in ("input", "output")]
     inputs = [each.name for each in tensors if each.kind == "input" and each.read_when is None]
+    library = "PyTorch's operation, else " if kernel.name in FALLBACKS else ""
     facts = {
         "@KERNEL@": kernel.name,
         "@TITLE@": kernel.title,
         "@TUNING@": tuning.id,
         "@TARGET@": tuning.target,
         "@KIND@": table.time_kind,
-        "@TABLE@": "\n".join(line for group in table.groups for line in _lines(group)),
+        "@TABLE@": "\n".join(line for group in table.groups for line in _lines(group, library)),
         "@WARNING@": _WARNING if table.time_kind == TimeKind.MODELLED else "",
         "@NAME@": kernel.name,
         "@INPUTS@": ", ".join(inputs),
@@ -44,13 +46,13 @@ def tuning_readme(
     return text.encode()
 
 
-def _lines(group: DispatchGroup) -> list[str]:
+def _lines(group: DispatchGroup, library: str) -> list[str]:
     """The rules of a group, and the workloads that each kernel serves."""
     values = ", ".join(f"{name}={value}" for name, value in group.compiled)
     lines = [f"  {values}" if values else "  all types"]
     for rule in group.rules:
         lines.append(f"    {' and '.join(map(str, rule.when)) or 'otherwise'}: {rule.use}")
-    lines.append(f"    outside of the tuned sizes: {group.outside}, or the library's operation")
+    lines.append(f"    outside of the tuned sizes: {library}{group.outside}")
     for row in group.workloads:
         lines.append(f"      {row.name}: {row.use}, {dict(row.times_us)[row.use]:.2f} us")
     return lines

@@ -133,7 +133,7 @@ class LoadedKernels:
         names = [argument.name for argument in operation.tensors if not argument.output]
         if len(inputs) > len(names):
             raise UsageError(
-                f"{operation.name} takes {len(names)} inputs ({', '.join(names)}); "
+                f"{operation.name} takes {len(names)} input{'s' if len(names) != 1 else ''} ({', '.join(names)}); "
                 f"got {len(inputs)}",
                 code="bad_call",
             )
