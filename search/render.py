@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 
@@ -168,10 +169,17 @@ def _flatten(
             raise SpecError(
                 f"{line.file}:{line.number}: the header {name!r} does not exist",
                 code="unknown_header",
-                mend="known: " + ", ".join(_headers_in(include_dirs)),
+                mend=_headers_like(name, include_dirs),
             )
         header = _header(path, path.stat().st_mtime_ns, name)
         yield from _flatten(header, include_dirs, done, conditions)
+
+
+def _headers_like(name: str, folders: Iterable[Path]) -> str:
+    """The header that may be meant, and all that there are."""
+    known = _headers_in(folders)
+    close = get_close_matches(name, known, n=1, cutoff=0.7)
+    return (f"did you mean {close[0]}? " if close else "") + "known: " + ", ".join(known)
 
 
 def _headers_in(folders: Iterable[Path]) -> list[str]:
