@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 
@@ -201,13 +202,20 @@ class _Flat:
             raise SpecError(
                 f"{line.file}:{line.number}: the header {name!r} does not exist",
                 code="unknown_header",
-                mend="known: " + ", ".join(_headers_in(self._include_dirs)),
+                mend=_headers_like(name, self._include_dirs),
             )
         return _header(path, path.stat().st_mtime_ns, name)
 
     def _copy(self, part: _Text, begin: int, end: int) -> None:
         self.texts.extend(part.texts[begin:end])
         self.lines.extend(part.lines[begin:end])
+
+
+def _headers_like(name: str, folders: Iterable[Path]) -> str:
+    """The header that may be meant, and all that there are."""
+    known = _headers_in(folders)
+    close = get_close_matches(name, known, n=1, cutoff=0.7)
+    return (f"did you mean {close[0]}? " if close else "") + "known: " + ", ".join(known)
 
 
 def _headers_in(folders: Iterable[Path]) -> list[str]:

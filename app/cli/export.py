@@ -112,8 +112,10 @@ def _of_search(search: str, form: Format, evidence: bool, optuna: str | None) ->
         elif form is Format.CSV:
             content = as_csv(rows)
         elif form is Format.T4:
-            originals = originals_of(store.search(search_id).target)
-            content = json_text(t4_document(rows, originals)) + "\n"
+            row = store.search(search_id)
+            originals = originals_of(row.target)
+            results = t4_document(rows, originals, kernel=row.kernel, device=row.target)
+            content = json_text(results) + "\n"
         elif form is Format.CACHE:
             row = store.search(search_id)
             originals = originals_of(row.target)
@@ -129,13 +131,14 @@ def _of_recording(target: str, form: Format, evidence: bool, optuna: str | None)
 
     recording, rows = recorded_trials(target)
     heading, originals = recording.heading, originals_of(target)
+    device = heading.device.title
     content: str | dict[str, int]
     if optuna is not None:
         content = _studies(optuna, heading.name, rows)
     elif form is Format.T4:
-        content = json_text(t4_document(rows, originals)) + "\n"
+        results = t4_document(rows, originals, kernel=heading.kernel, device=device)
+        content = json_text(results) + "\n"
     elif form is Format.CACHE:
-        device = heading.device.title
         content = json_text(cache_document(rows, heading.kernel, device, originals)) + "\n"
     else:
         raise UsageError(

@@ -21,6 +21,11 @@ _NAMESPACE = re.compile(r"\b(?:inline\s+)?namespace\s*(?P<name>[\w:]*)\s*\Z")
 _ATTRIBUTE = re.compile(r"\b__\w+__\b(?:\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))?")
 _DEFAULT = re.compile(r"\s*=[^,]*")  # of a parameter
 _PLAIN_WORD = re.compile(r"[\w.]+\Z")
+# An explicit instantiation of a kernel, or its declaration without a body.
+_DECLARATION = (
+    r"\btemplate\s*(?:<[^;{{}}#]*>\s*)?(?:extern\s+)?__global__\b[^;{{}}]*?\b{name}\s*"
+    r"(?:<[^;{{}}]*>\s*)?\([^;{{}}]*\)\s*;"
+)
 OWN_VALUE = "_value"  # ends the macro of a parameter that has the name of a template's
 
 
@@ -57,6 +62,8 @@ def instantiated(
     bare = without_comments(source.text)
     short = match["name"].rpartition("::")[2] if match is not None else None
     name, found = known_entry(bare, short, file)
+    if declarations := [*re.finditer(_DECLARATION.format(name=name), bare)]:
+        return instantiated(_without(source, declarations), wanted, file, tuned)
     head = bare[: found.start()]
     template = _template_before(head)
     scopes = _scopes(head)
@@ -77,6 +84,15 @@ def instantiated(
     macros = {each: each + OWN_VALUE for each in tuned if template and each in template.names}
     values = _bound(template, texts, name, file, macros) if template else {}
     return _with_entry(source, found, name, scopes, values), f"{name}_entry", macros
+
+
+def _without(source: CudaText, parts: Sequence[re.Match[str]]) -> CudaText:
+    """The text with only the line ends of these parts, which an entry of its own replaces."""
+    text = source.text
+    for part in reversed(parts):
+        lines = "\n" * part[0].count("\n")
+        text = text[: part.start()] + lines + text[part.end() :]
+    return replace(source, text=text)
 
 
 def _template_before(head: str) -> _Template | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from fastapi.exceptions import RequestValidationError
@@ -11,7 +12,10 @@ from greenfast.app.views.known_fields import known_fields
 
 LONGEST_QUOTE = 300
 JSON_TYPE = "send it with the header `content-type: application/json`"
-WORKLOAD = "a workload is a name, or an object with dims and, as needed, options, name and weight"
+WORKLOAD = (
+    'a workload is a name, a text such as "B=8,S_q=577", or an object with dims and, as needed, '
+    'options, name and weight: {"dims": {"B": 8, "S_q": 577}}'
+)
 
 
 class Refusal(NamedTuple):
@@ -31,18 +35,21 @@ def refusal_of(error: RequestValidationError, route: object) -> Refusal:
         return Refusal(400, "malformed_json", "the body is not JSON", why)
     field = ".".join(map(str, written_place(first["loc"], error.body)))[:LONGEST_QUOTE] or where
     if kind == "extra_forbidden":
+        known = known_fields(route, place)
+        close = get_close_matches(place[-1][:LONGEST_QUOTE], known, n=1)
         return Refusal(
             422,
             "unknown_field",
             f"unknown field {place[-1][:LONGEST_QUOTE]!r} in the {where}",
-            "known: " + ", ".join(known_fields(route, place)),
+            (f"did you mean {close[0]!r}? " if close else "") + "known: " + ", ".join(known),
         )
     if field == "body":
         code = "missing_field" if kind == "missing" else "bad_value"
         hint = JSON_TYPE if isinstance(error.body, bytes) else ""
         return Refusal(422, code, "the body must be a JSON object", hint)
     if kind == "missing":
-        return Refusal(422, "missing_field", f"{field} is missing in the {where}")
+        hint = WORKLOAD if place[1:2] == ["workloads"] else ""
+        return Refusal(422, "missing_field", f"{field} is missing in the {where}", hint)
     hint = WORKLOAD if place[1:2] == ["workloads"] and place[-1] in ("str", "WorkloadIn") else ""
     message = "is neither of what a workload can be" if hint else json_words(first["msg"])
     return Refusal(422, "bad_value", f"{field} {message}" if hint else f"{field}: {message}", hint)

@@ -9,7 +9,8 @@ import optuna
 import pytest
 
 from greenfast.app.cli.export import _studies
-from greenfast.app.cli.export_space import cache_document, t4_document
+from greenfast.app.cli.export_space import cache_document
+from greenfast.app.cli.export_space import t4_document as t4_of
 from greenfast.app.cli.main import run
 from greenfast.search.errors import UsageError
 from greenfast.search.recordings.foreign import read_space
@@ -37,6 +38,10 @@ ROWS = [
     trial(5, "faulted", None, "compile", None, tile=64, layout="column"),
     trial(6, None, None, tile=128, layout="column"),
 ]
+
+
+def t4_document(rows):
+    return t4_of(rows, kernel="axpy", device="NVIDIA H200")
 
 
 def _cache(rows):
@@ -105,7 +110,7 @@ def test_both_formats_are_read_back(tmp_path):
         figures = [result.figure for result in space.results]
         assert figures == [pytest.approx(12.5), pytest.approx(25.0), None, None, None]
         assert [result.failure for result in space.results] == failures
-        assert space.parameters == ("tile", "layout")
+        assert space.parameters == ("tile", "layout") and space.device
 
 
 def test_a_candidate_over_a_limit_of_the_device_stays_apart_from_failed_compilations():

@@ -44,6 +44,7 @@ def search(services, client) -> str:
         ("/searches/{}/extend", {"trials": 1, "more": 2}, "known: trials"),
         ("/tunings", {"kernel": "a", "workloads": ["b"], "shapes": []}, "within_percent"),
         ("/searches", {"kernel": "attention", "budget": {"hours": 1}}, "known: trials, seconds"),
+        ("/searches", {"kernel": "attention", "workload": []}, "did you mean 'workloads'? known"),
         ("/searches", {"kernel": "attention", "workloads": [{**OWN, "size": 1}]}, "name, dims"),
     ],
 )
@@ -72,6 +73,7 @@ def test_a_bad_workload_is_named_by_its_row_and_field(client, workload, sentence
     body = {"kernel": "attention", "workloads": ["small", workload]}
     answer = client.post("/searches", json=body)
     assert answer.status_code == 422 and answer.json()["detail"].startswith(sentence)
+    assert "dims is missing" not in sentence or '{"dims": {' in answer.json()["mend"]
     assert "str:" not in answer.json()["detail"] and "WorkloadIn" not in answer.text
 
 
