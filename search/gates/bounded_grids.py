@@ -9,9 +9,10 @@ know it, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from itertools import takewhile
+from math import log2, prod
 
 from greenfast.search.errors import SpecError
 from greenfast.search.gates.base import Subject
@@ -20,16 +21,19 @@ from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.drawn import DimSizes, dim_sizes, is_allowed
 from greenfast.search.oracle.problem import launches
 
-ITEMS_A_BLOCK = 8  # elements of the walked axes; a tile may have several of them
+ITEMS_A_BLOCK = 8  # elements of the walked axes, at least; the text does not tell a tile's size
+ENOUGH_ITEMS = 256  # two tiles of 128 rows
+FAR_LONGER = 4  # times as long a case has more for each block, or the grid grows with its work
 ITEMS_A_THREAD = 2  # where an output has one axis
 MOST_FLOP = 2e7
 
 
 def walked_cases(subject: Subject, cases: Sequence[Case]) -> tuple[Case, ...]:
-    """A case whose blocks have several tiles each; empty if some case has, or if none can.
+    """Cases whose blocks have several tiles each; empty if some case has, or if none can.
 
-    A grid that grows with each axis of the outputs but the last one, or with their only one, has no
-    such case.
+    The first one has long rows. If its blocks may have a single tile each, a second one has as many
+    rows as fit. A grid that grows with each axis of the outputs but the last one, or with their
+    only one, has no such case.
     """
     kernel = subject.kernel
     free = dim_sizes(kernel, subject.compiled, cases) if cases else []
@@ -40,21 +44,40 @@ def walked_cases(subject: Subject, cases: Sequence[Case]) -> tuple[Case, ...]:
         threads = subject.point.threads_per_block
     items_a_block = ITEMS_A_THREAD * threads or ITEMS_A_BLOCK
 
-    def is_walked(case: Case) -> bool:
-        return _items(kernel, walked, case) >= items_a_block * _blocks(subject, case) > 0
+    def items_of(case: Case) -> float:
+        """A block's share."""
+        blocks = _blocks(subject, case)
+        return _items(kernel, walked, case) / blocks if blocks else 0.0
 
-    if not walked or any(map(is_walked, cases)):
-        return ()
+    def is_cheap(case: Case) -> bool:
+        return _flop(kernel, case) <= MOST_FLOP
+
+    most = max(map(items_of, cases), default=0.0)
+    enough = ENOUGH_ITEMS if items_a_block == ITEMS_A_BLOCK else items_a_block
     bases = {case.dims: case for case in cases if _flop(kernel, case) > 0}.values()
-    for base in sorted(bases, key=lambda case: _flop(kernel, case), reverse=True):
-        case = next(filter(is_walked, _growing(kernel, walked, base)), None)
-        if (
-            case is not None
-            and _flop(kernel, case) <= MOST_FLOP
-            and is_allowed(kernel, cases, case)
-        ):
-            return (case,)
-    return ()
+    if not walked or not bases:
+        return ()
+    some, far = (
+        _with_sizes(kernel, next(iter(bases)), {dim.name: dim.largest // part for dim in walked})
+        for part in (FAR_LONGER, 1)
+    )
+    if most >= enough or items_of(far) < max(2 * items_of(some), items_a_block):
+        return ()  # the grid grows with its work
+    grown = [
+        case
+        for base in sorted(bases, key=lambda case: _flop(kernel, case), reverse=True)
+        for case in takewhile(is_cheap, _growing(kernel, walked, base))
+        if items_of(case) >= items_a_block and is_allowed(kernel, cases, case)
+    ]
+    if not grown:
+        return ()
+    first = grown[:1] if most < items_a_block else []
+    longest = max(
+        grown, key=lambda case: (int(log2(min(items_of(case), enough))), _flop(kernel, case))
+    )
+    if items_of(longest) < 2 * max([most, *map(items_of, first)]):
+        return tuple(first)
+    return (*first, replace(longest, name="walked_far"))
 
 
 def _walked_dims(
@@ -87,17 +110,21 @@ def _blocks(subject: Subject, case: Case) -> int:
 
 def _growing(kernel: KernelSpec, walked: Sequence[DimSizes], base: Case) -> Iterator[Case]:
     """The base with a quarter more of an outer axis each time, then of the next one."""
-    sizes = {name: int(size) for name, size in base.dims}
+    sizes: dict[str, int] = {}
     for dim in walked:
-        while (longer := _longer(dim, sizes[dim.name])) <= dim.largest:
-            sizes[dim.name] = longer
-            complete = {
-                each.name: int(each.default(sizes))
-                if each.default is not None and each.name != dim.name
-                else sizes[each.name]
-                for each in kernel.dims
-            }
-            yield replace(base, name="walked", dims=tuple(complete.items()), tiles=())
+        sizes[dim.name] = int(dict(base.dims)[dim.name])
+        while sizes[dim.name] < dim.largest:
+            sizes[dim.name] = min(_longer(dim, sizes[dim.name]), dim.largest)
+            yield _with_sizes(kernel, base, sizes)
+
+
+def _with_sizes(kernel: KernelSpec, base: Case, changed: Mapping[str, int]) -> Case:
+    """The base with other sizes of the walked dims; dims with a default follow them."""
+    sizes = {**{name: int(size) for name, size in base.dims}, **changed}
+    for dim in kernel.dims:
+        if dim.default is not None and dim.name not in changed:
+            sizes[dim.name] = int(dim.default(sizes))
+    return replace(base, name="walked", dims=tuple(sizes.items()), tiles=())
 
 
 def _longer(dim: DimSizes, size: int) -> int:

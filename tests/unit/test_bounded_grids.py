@@ -17,17 +17,19 @@ from greenfast.search.space.space import resolve
 
 
 @pytest.mark.parametrize(
-    ("grid", "at_least"),
+    ("grid", "shares"),
     [
-        ("M", 0),
-        ("ceil_div(M, 4)", 0),
-        ("264", 8 * 264),
-        ("min(M, 264)", 8 * 264),
-        ("min(ceil_div(M, 4), 100)", 8 * 100),
-        ("5000", 0),  # more than any workload has rows
+        ("M", ()),
+        ("ceil_div(M, 4)", ()),
+        ("ceil_div(M, 128)", ()),
+        ("264", (8 * 264, 31 * 264)),  # the second: as many rows as a workload has
+        ("min(M, 264)", (8 * 264, 31 * 264)),
+        ("min(ceil_div(M, 4), 100)", (8 * 100, 64 * 100)),
+        ("min(M, 2)", (8 * 2, 256 * 2)),
+        ("5000", ()),  # more than any workload has rows
     ],
 )
-def test_a_bounded_grid_walks_in_one_more_case(catalogue, grid, at_least):
+def test_a_bounded_grid_walks_in_more_cases(catalogue, grid, shares):
     kernel = catalogue.kernel("rmsnorm")
     template, preset = kernel.preset(kernel.baseline)
     compiled = kernel.workloads[0].compile_time(kernel)
@@ -39,7 +41,7 @@ def test_a_bounded_grid_walks_in_one_more_case(catalogue, grid, at_least):
     template = replace(template, launches=(replace(launch, grid=sizes),))
     subject = SimpleNamespace(kernel=kernel, compiled=compiled, template=template, point=point)
     cases = walked_cases(subject, derived)
-    assert bool(cases) == bool(at_least)
-    for case in cases:
-        assert dict(case.dims)["M"] >= at_least and dict(case.dims)["N"] > 1
+    assert len(cases) == len(shares)
+    for case, rows in zip(cases, shares, strict=True):
+        assert dict(case.dims)["M"] >= rows
         assert case_data(kernel, case).outputs
