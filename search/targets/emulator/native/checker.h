@@ -99,6 +99,9 @@ public:
     void leaves_relaxed(const void* address, unsigned thread, const std::vector<Clocks::Row>& by_rank);
     // `swapped`: the word of a compare-and-swap; null: another atomic, or the thread's end.
     void atomic_follows(const void* swapped) { atomic_follows(swapped, block_thread()); }
+    // An exchange's access. What its word held matters only to who uses the result: `exchange_is_used` follows.
+    void exchange(const void* address, unsigned bytes, Action action, const void* site);
+    void exchange_is_used();
     // Before an atomic whose result depends on what its word held.
     void atomic_reads(const void* address, unsigned bytes, Action action, const void* site);
     void before_atomic(const void* address, bool block_wide);
@@ -385,6 +388,8 @@ private:
     std::unordered_map<std::size_t, std::vector<Remote>> remote_;  // by word, since the cluster last met
     Clocks::Time cluster_met_at_ = 0;
     std::unordered_map<std::size_t, std::vector<AfarWrite>> afar_writes_;  // by cell, the last of each thread
+    bool exchanges_ = false;  // the access is an exchange's
+    std::unordered_map<unsigned, Finding> undefined_exchanges_;  // by thread: its last one, of bytes that nobody wrote
     Clocks::Time store_issued_ = 0;  // of the bulk store that ends
     std::vector<Clocks::Time> launch_waits_;  // by thread: when it has waited for the last launch; 0: not yet
     std::map<std::pair<std::uint64_t, unsigned>, Visit> visits_;  // the last of each block and thread

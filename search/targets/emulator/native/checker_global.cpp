@@ -88,6 +88,8 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
         Finding finding{"race", memory, long(begin), bytes, party(running)};
         GlobalShadow::Earlier earlier;
         std::uint32_t record = 0;
+        // What an exchange returns of a `__device__` object may come from the launch before.
+        access.fills = exchanges_ && !object && !shadow.written(buffer, word, mask, false);
         const bool raced = shadow.touch(buffer, word, mask, access, earlier, record);
         if (is_atomic(running.action)) atomic_ = {access_address_, record};
         if (raced) {
@@ -104,7 +106,9 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
         }
         if (writes(running.action) && shadow.any_read_only())
             writes_read_only(buffer, memory, begin, bytes, word, mask, running);
-        const bool write = writes(running.action) && !is_atomic(running.action);
+        if (access.fills)
+            undefined_exchanges_[access.thread] = {"uninitialised", memory, long(begin), bytes, party(running)};
+        const bool write = writes(running.action) && (!is_atomic(running.action) || access.fills);
         const bool known = shadow.written(buffer, word, mask, write);
         if (!known && object) {
             if (!writes(running.action) || is_atomic(running.action))

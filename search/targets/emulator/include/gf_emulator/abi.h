@@ -109,6 +109,9 @@ void gf_emulator_atomic(void* address, const void* operand, const void* compared
 void gf_emulator_block_atomic(void* address, const void* operand, const void* compared, void* before,
                               gf_emulator::AtomicOperation operation, gf_emulator::AtomicType type);
 
+// What an exchange returned, where it is used.
+[[gnu::pure]] std::uint64_t gf_emulator_exchanged(std::uint64_t before) noexcept;
+
 // A relaxed load or store of a flag, of 1, 2, 4 or 8 bytes; `block_wide`: of the scope of a block.
 std::uint64_t gf_emulator_flag_load(const void* address, unsigned bytes, bool block_wide);
 void gf_emulator_flag_store(void* address, unsigned bytes, std::uint64_t value, bool block_wide);
