@@ -110,7 +110,9 @@ def test_instances_and_declarations_of_a_template_leave_the_text():
 
 
 def test_sizes_may_have_commas_in_brackets_and_the_constant_is_the_default(run):  # noqa: F811
-    Path("k.cu").write_text("""static const int threads = 64;
+    Path("k.cu").write_text("""#include <mma.h>
+using namespace nvcuda::wmma;
+static const int threads = 64;
 __global__ void k(const float* x, float* y, int n) {
     if (threadIdx.x == 0 && 4 * blockIdx.x < n) y[blockIdx.x] = x[4 * blockIdx.x];
 }
@@ -121,8 +123,9 @@ __global__ void k(const float* x, float* y, int n) {
     assert code == 2 and "a size cannot depend on a tuned parameter" in error
     code, _, error = run("import", "k.cu", *given, "--arg", "y:float32[1, ceil_div(n, 4)]:out")
     assert code == 0, error
-    preset = load_kernel(Path("kernels/k")).templates[0].preset("defaults")
-    assert dict(preset.parameters) == {"threads": 64}
+    kernel = load_kernel(Path("kernels/k"))
+    assert dict(kernel.templates[0].preset("defaults").parameters) == {"threads": 64}
+    assert kernel.pointer_bytes == 32  # as wmma needs
 
 
 @pytest.mark.parametrize(
