@@ -44,6 +44,8 @@ _LIMITS = {
     "limits.h": _INTEGER_LIMITS,
     "climits": _INTEGER_LIMITS,
 }
+# Device code needs them, so that one which is not there has to be told.
+_OF_DEVICES = re.compile(r"cu(?!blas|dnn|fft|solver|sparse|tensor)|thrust/|nvcomp|nvshmem")
 _HOST_ONLY = word_set("""
     iostream fstream sstream iomanip vector string map set list deque queue unordered_map thread
     mutex future cublas_v2.h cufft.h curand.h nvToolsExt.h sys/time.h unistd.h cuda.h
@@ -57,7 +59,8 @@ def device_lines(line: str) -> list[str]:
     if include is None:
         return [line]
     header = include[1]
-    if header not in STANDARD_HEADERS | _HOST_ONLY and is_allowed(header):
+    known = header in STANDARD_HEADERS | _HOST_ONLY
+    if not known and (is_allowed(header) or _OF_DEVICES.match(header)):
         return [line]
     note = f"// {line.strip()}  (a host's header)"
     if header in _OF_CUDA:

@@ -9,6 +9,12 @@ from greenfast.app.cli.import_source import CudaText, without_comments
 from greenfast.search.diagnose.plain_reference import behind_includes
 
 _FIXED_WIDTH = re.compile(r"\bu?int(?:8|16|32|64)_t\b")
+# Names of the host's `std` that CUDA has without it, and the others.
+_WITHOUT_STD = re.compile(
+    r"(?<![\w:])(?:::)?std::(?=(?:size_t|ptrdiff_t|u?int(?:8|16|32|64)_t)\b|(?:min|max|abs|fabs|sqrt|"
+    r"exp|exp2|log|log2|pow|sin|cos|tanh|floor|ceil|round|fmin|fmax|isnan|isinf)\s*\()"
+)
+_STD = re.compile(r"(?<![\w:])(?:::)?std::(?=[a-z])")
 _DECLARED = {
     "uint": "typedef unsigned int uint;",
     "ushort": "typedef unsigned short ushort;",
@@ -29,7 +35,10 @@ _DECLARED = {
 
 def with_host_names(source: CudaText) -> CudaText:
     """The text with declarations of such names that it uses, behind its includes."""
-    text, bare = source.text, without_comments(source.text)
+    text = _WITHOUT_STD.sub("", source.text)
+    if "<cuda/std/" in text:
+        text = _STD.sub("cuda::std::", text)
+    bare = without_comments(text)
     lines = []
     if _FIXED_WIDTH.search(bare) and "cstdint" not in bare:
         lines.append("#include <cuda/std/cstdint>")

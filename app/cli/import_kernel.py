@@ -150,7 +150,7 @@ def _told_by(
     if script is None:
         return []
     named = {each.partition(":")[0] for each in given}
-    told = script_arguments(script, entry, text, wanted)
+    told = script_arguments(script, entry, text, wanted, named)
     return [each for name, each in told.items() if name not in named]
 
 

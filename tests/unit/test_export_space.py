@@ -9,6 +9,7 @@ import optuna
 import pytest
 
 from greenfast.app.cli.export import _studies
+from greenfast.app.cli.export_originals import Originals
 from greenfast.app.cli.export_space import cache_document
 from greenfast.app.cli.export_space import t4_document as t4_of
 from greenfast.app.cli.main import run
@@ -145,7 +146,7 @@ def test_an_optuna_storage_has_the_time_of_every_correct_trial(tmp_path):
     wrong = trial(7, "rejected", 0.001, "performance", "implausible", tile=64, layout="column")
     for row in (rows := [*ROWS, wrong]):
         row.finding, row.ratio_to_baseline, row.time_kind, row.source_digest = "", None, None, None
-    assert _studies(url, "s_1", rows) == {"s_1/right": 6}
+    assert _studies(url, "s_1", rows, Originals()) == {"s_1/right": 6}
     study = optuna.load_study(study_name="s_1/right", storage=url)
     assert study.direction is optuna.study.StudyDirection.MINIMIZE
     states = {each.state.name for each in study.trials[:2]}
@@ -153,6 +154,8 @@ def test_an_optuna_storage_has_the_time_of_every_correct_trial(tmp_path):
     assert [each.value for each in study.trials[:2]] == [12.5, 25.0]
     assert study.best_params == {"tile": 16, "layout": "row"}
     assert [each.user_attrs["greenfast:number"] for each in study.trials] == [0, 1, 2, 3, 4, 7]
+    _studies(url, "s_2", rows, lambda point: {"TILE": point["tile"] / 2})  # of an imported space
+    assert optuna.load_study(study_name="s_2/right", storage=url).best_params == {"TILE": 8.0}
 
 
 def test_a_search_without_trials_is_refused():

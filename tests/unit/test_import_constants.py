@@ -50,20 +50,31 @@ def test_a_constant_that_no_parameter_can_replace_is_refused(text, sentence):
     assert sentence in str(refused.value)
 
 
+def test_std_becomes_that_of_cuda_where_its_headers_are_included():
+    text = "#include <cuda/std/limits>\nauto x = std::numeric_limits<T>::max() + std::exp(1.f);"
+    changed = with_host_names(of(text)).text
+    assert changed.endswith("auto x = cuda::std::numeric_limits<T>::max() + exp(1.f);")
+    assert with_host_names(of(changed)).text == changed
+
+
 @pytest.mark.parametrize("header", ["torch/extension.h", "pybind11/stl.h", "iostream"])
 def test_a_header_that_no_device_has_becomes_a_comment(header):
     (line,) = device_lines(f"# include <{header}>")
     assert line.startswith("//") and header in line
-    assert device_lines("#include <cub/cub.cuh>") == ["#include <cub/cub.cuh>"]
+    for line in ("#include <cub/cub.cuh>", "#include <cutlass/cutlass.h>"):  # the second is told
+        assert device_lines(line) == [line]
 
 
 def test_names_that_nvcc_finds_by_itself_are_declared_behind_the_includes():
-    text = "#include <mma.h>\nuint k(int8_t* x) { return 2 / M_PI; }\n#define ulong int\nulong u;"
+    text = (
+        "#include <mma.h>\nuint k(std::int8_t* x) { return std::min(2, 3) / M_PI; }\n"
+        "#define ulong int\nulong u;"
+    )
     changed = with_host_names(of(text))
     first, second, third = changed.text.split("\n")[:3]
     assert (first, second) == ("#include <mma.h>", "#include <cuda/std/cstdint>")
     assert third == "typedef unsigned int uint;" and "ulong ulong" not in changed.text
-    assert "\n#define M_PI 3.14" in changed.text
+    assert "\n#define M_PI 3.14" in changed.text and "k(int8_t* x) { return min(2" in changed.text
     lines = changed.text.split("\n")
     assert len(lines) == len(changed.places)
     assert changed.places[next(n for n, each in enumerate(lines) if "uint k" in each)] == "k.cu:2"
@@ -110,7 +121,9 @@ def test_instances_and_declarations_of_a_template_leave_the_text():
 
 
 def test_sizes_may_have_commas_in_brackets_and_the_constant_is_the_default(run):  # noqa: F811
-    Path("k.cu").write_text("""static const int threads = 64;
+    Path("k.cu").write_text("""#include <mma.h>
+using namespace nvcuda::wmma;
+static const int threads = 64;
 __global__ void k(const float* x, float* y, int n) {
     if (threadIdx.x == 0 && 4 * blockIdx.x < n) y[blockIdx.x] = x[4 * blockIdx.x];
 }
@@ -121,8 +134,9 @@ __global__ void k(const float* x, float* y, int n) {
     assert code == 2 and "a size cannot depend on a tuned parameter" in error
     code, _, error = run("import", "k.cu", *given, "--arg", "y:float32[1, ceil_div(n, 4)]:out")
     assert code == 0, error
-    preset = load_kernel(Path("kernels/k")).templates[0].preset("defaults")
-    assert dict(preset.parameters) == {"threads": 64}
+    kernel = load_kernel(Path("kernels/k"))
+    assert dict(kernel.templates[0].preset("defaults").parameters) == {"threads": 64}
+    assert kernel.pointer_bytes == 32  # as wmma needs
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_an_imported_kernel_is_linted_searched_and_tells_its_truth(run):
         ((*TUNE, *ARGUMENTS, "--tune", "block_size_x=32,a"), "all must be whole numbers"),
         ((*TUNE, *ARGUMENTS, "--tune", "_tile=1"), "does not begin with a letter"),
         ((*TUNE, *ARGUMENTS, "--tune", "n=1"), "n is a parameter and an argument"),
-        ((*TUNE, *ARGUMENTS, "--tune", "x=a;b"), "not a name"),
+        ((*TUNE, *ARGUMENTS, "--tune", "x=a;b"), "neither a number nor a name"),
         ((*TUNE, *ARGUMENTS, "--tolerance", "nan"), "--tolerance must be"),
     ],
 )

@@ -79,6 +79,7 @@ def test_a_kernels_own_sentence_comes_before_what_follows_from_it(catalogue):
         ("=", "'=' is not NAME=VALUE"),
         ("B=8 H=16", "'B=8 H=16' is not NAME=VALUE (write for example B=8"),
         ("b=8,H=16,S_q=5,D=64", "b is unknown, did you mean B?"),
+        ("vit(B=8,H=16,S_q=5,D=64", "its brackets do not match (write for example own(B=8"),
     ],
 )
 def test_a_wrong_workload_is_refused_with_what_is_wrong(attention, text, part):
