@@ -14,9 +14,11 @@ again, and a champion needs a recheck.
 3  atomics on shared memory that nobody wrote; blocks that wait for more others than the GPU holds;
    sizes of whole steps of a submitted source; a case in which
    blocks of a bounded grid walk from tile to tile; tensors that are aligned as promised and no more
+4  sources of cp.async that are overwritten before the wait; results of an exchange in shared memory
+   that nobody wrote
 """
 
-CHECKS_VERSION = 3
+CHECKS_VERSION = 4
 CHECKS = "checks"  # the entry of an environment; one without it is from before version 1
 
 
