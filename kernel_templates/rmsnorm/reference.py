@@ -71,10 +71,11 @@ def cancellation(x: np.ndarray, residual: np.ndarray, weight: np.ndarray) -> Non
 
 
 def weight_scales(x: np.ndarray, residual: np.ndarray, weight: np.ndarray) -> None:
-    """The weights of neighbouring columns are 100x apart, of either sign or 0: a wrong column shows."""
-    columns = np.arange(weight.size)
-    weight *= 100.0 ** (columns % 3 - 1.0) * np.where(columns % 2, -1.0, 1.0)
-    weight[5::7] = 0.0
+    """The weights of neighbouring columns are 100x apart, so a wrong column shows; every other three are negative, and
+    every eleventh is zero."""
+    column = np.arange(weight.size)
+    weight *= 100.0 ** (column % 3 - 1.0) * np.where(column // 3 % 2 == 1, -1.0, 1.0)
+    weight[10::11] = 0.0
 
 
 def row_scales(x: np.ndarray, residual: np.ndarray, weight: np.ndarray) -> None:

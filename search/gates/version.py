@@ -14,8 +14,8 @@ again, and a champion needs a recheck.
 3  atomics on shared memory that nobody wrote; blocks that wait for more others than the GPU holds;
    sizes of whole steps of a submitted source; a case in which
    blocks of a bounded grid walk from tile to tile; tensors that are aligned as promised and no more
-4  a second case for bounded grids, with as many rows as fit; the used result of an exchange on
-   shared memory that nobody wrote
+4  sources of cp.async that are overwritten before the wait; results of an exchange in shared memory
+   that nobody wrote; a second case for bounded grids, with as many rows as fit
 """
 
 CHECKS_VERSION = 4

@@ -76,26 +76,18 @@ void Checker::atomic_reads(const void* address, unsigned bytes, Action action, c
             not_ready(word, used, {**running_, action, site});
 }
 
-void Checker::exchange(const void* address, unsigned bytes, Action action, const void* site) {
-    if (!undefined_exchanges_.empty()) undefined_exchanges_.erase(block_thread());
-    if (dynamic_.contains(address, bytes) || static_.contains(address, bytes)) {
-        const std::size_t offset = shared_offset(address);
-        const unsigned used = ((1u << std::min(bytes, 4u)) - 1u) << offset % 4;
-        for (std::size_t word = offset / 4; word * 4 < offset + bytes; word++)
-            if (used & ~unsigned(shadow_.state(word)))
-                undefined_exchanges_[block_thread()] = {"uninitialised", "shared", long(offset), bytes,
-                                                        party({**running_, action, site})};
-    }
-    exchanges_ = true;
-    access(address, bytes, action, site);
-    exchanges_ = false;
+void Checker::add_of_reading(const Finding& finding) {
+    if (exchanges_)
+        exchanged_.try_emplace(block_thread(), finding);
+    else
+        findings().add(finding);
 }
 
-void Checker::exchange_is_used() {
-    const auto undefined = undefined_exchanges_.find(block_thread());
-    if (undefined == undefined_exchanges_.end()) return;
-    findings().add(undefined->second);
-    undefined_exchanges_.erase(undefined);
+void Checker::uses_exchanged() {
+    const auto exchanged = exchanged_.find(block_thread());
+    if (exchanged == exchanged_.end()) return;
+    findings().add(exchanged->second);
+    exchanged_.erase(exchanged);
 }
 
 void Checker::before_atomic(const void* address, bool block_wide) {

@@ -21,9 +21,9 @@ constexpr AtomicType atomic_type() {
         return std::is_signed_v<T> ? AtomicType::int64 : AtomicType::uint64;
 }
 
-// The result of an atomic. Of an exchange, the checks have to know whether it is used.
+// What an update gives back.
 template <class T>
-__forceinline__ T result_of(T before, AtomicOperation operation) {
+__forceinline__ T found(T before, AtomicOperation operation) {
 #ifdef GF_EMULATOR_CHECKED
     if (operation == AtomicOperation::exchange) {
         std::uint64_t bits = 0;
@@ -39,13 +39,13 @@ template <class T>
 __forceinline__ T atomic(T* address, T operand, AtomicOperation operation, T compared = T()) {
     T before;
     gf_emulator_atomic(address, &operand, &compared, &before, operation, atomic_type<T>());
-    return result_of(before, operation);
+    return found(before, operation);
 }
 template <class T>
 __forceinline__ T block_atomic(T* address, T operand, AtomicOperation operation, T compared = T()) {
     T before;
     gf_emulator_block_atomic(address, &operand, &compared, &before, operation, atomic_type<T>());
-    return result_of(before, operation);
+    return found(before, operation);
 }
 
 // Of 16-bit floats and pairs of them.
