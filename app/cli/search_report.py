@@ -19,10 +19,12 @@ from greenfast.app.views.schemas import SearchDetailOut, TrialOut
 from greenfast.app.views.ties import ties_sentence
 from greenfast.db.rows import QueueState
 from greenfast.search.status import SearchStatus
-from greenfast.search.text import one_line, written
+from greenfast.search.text import one_line, shortened, written
 from greenfast.search.verdict import VerdictName
 
 NOT_FASTER = "The best candidate has not been shown to be faster than the baseline."
+LONGEST_SENTENCE = 300
+NOT_RIGHT = "No candidate is correct."
 NOT_SAFE = (
     "The best was measured faster than the baseline. Its safety could not be checked here, so it "
     "is not accepted."
@@ -100,6 +102,8 @@ def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
     if best is not None and compared and not best.is_baseline and not best.beats_baseline:
         unsafe = best.verdict == VerdictName.GREEN and best.time_kind == "measured"
         remarks.append(NOT_SAFE if unsafe else NOT_FASTER)
+    if best is None and detail.counts.by_verdict and detail.finished_at is not None:
+        remarks.append(f"{NOT_RIGHT} {_why(detail)}")
     if best is not None:
         remarks.append(band_sentence(best, best.not_told_apart))
         remarks.append(ties_sentence(best.ties, f"Trial {best.number}"))
@@ -108,6 +112,16 @@ def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
     if closing:
         remarks.append(f"{closing[0].upper()}{closing[1:]}.")
     return [remark for remark in remarks if remark]
+
+
+def _why(detail: SearchDetailOut) -> str:
+    """Where a search without a correct candidate tells why: its baseline is most likely right."""
+    baseline = detail.baseline_trial
+    if baseline is None or baseline.verdict != VerdictName.REJECTED:
+        return f"`greenfast show {detail.id}/0` says why the first one is not."
+    what = f"The baseline was rejected ({baseline.stage}: {baseline.reason})"
+    sentence = shortened(one_line(baseline.sentence), LONGEST_SENTENCE)
+    return f"{what}: {sentence}; `greenfast show {detail.id}/{baseline.number}` has more."
 
 
 def _design(trial: TrialOut, designs: Designs | None) -> str:
