@@ -9,75 +9,97 @@ know it, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import takewhile
-from math import log2, prod
+from math import prod
 
 from greenfast.search.errors import SpecError
 from greenfast.search.gates.base import Subject
 from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.submitted_name import is_submitted
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.drawn import DimSizes, dim_sizes, is_allowed
 from greenfast.search.oracle.problem import launches
 
-ITEMS_A_BLOCK = 8  # elements of the walked axes, at least; the text does not tell a tile's size
-ENOUGH_ITEMS = 256  # two tiles of 128 rows
-FAR_LONGER = 4  # times as long a case has more for each block, or the grid grows with its work
+TILES_A_BLOCK = 2
+ITEMS_A_BLOCK = 8  # elements of the walked axes, whatever their tiles
 ITEMS_A_THREAD = 2  # where an output has one axis
+UNNAMED_TILES = (256, 128, 64, 32, 16)  # rows that a submitted source may have, whatever it claims
 MOST_FLOP = 2e7
 
 
 def walked_cases(subject: Subject, cases: Sequence[Case]) -> tuple[Case, ...]:
-    """Cases whose blocks have several tiles each; empty if some case has, or if none can.
+    """Cases whose blocks have several tiles each; empty if `cases` has some, or if none can.
 
-    The first one has long rows. If its blocks may have a single tile each, a second one has as many
-    rows as fit. A grid that grows with each axis of the outputs but the last one, or with their
-    only one, has no such case.
+    A grid that grows with each axis of the outputs but the last one, or with their only one, has no
+    such case. If tiles are too large for one, blocks at least have several rows.
     """
     kernel = subject.kernel
     free = dim_sizes(kernel, subject.compiled, cases) if cases else []
     walked = _walked_dims(kernel, free, has_one_axis=False)
-    threads = 0
+    items_a_block = ITEMS_A_BLOCK
     if not walked:
         walked = _walked_dims(kernel, free, has_one_axis=True)
-        threads = subject.point.threads_per_block
-    items_a_block = ITEMS_A_THREAD * threads or ITEMS_A_BLOCK
+        items_a_block = ITEMS_A_THREAD * subject.point.threads_per_block
+    found: tuple[Case, ...] = ()
+    for tiles in _possible_tiles(subject, walked):
 
-    def items_of(case: Case) -> float:
-        """A block's share."""
-        blocks = _blocks(subject, case)
-        return _items(kernel, walked, case) / blocks if blocks else 0.0
+        def is_walked(case: Case, tiles: Mapping[str, int] = tiles) -> bool:
+            blocks = _blocks(subject, case)
+            return (
+                _count(kernel, walked, case, {}) >= items_a_block * blocks > 0
+                and _count(kernel, walked, case, tiles) >= TILES_A_BLOCK * blocks
+            )
 
-    def is_cheap(case: Case) -> bool:
-        return _flop(kernel, case) <= MOST_FLOP
+        if not any(map(is_walked, (*cases, *found))):
+            case = _walked_case(kernel, cases, free, walked, is_walked)
+            if case is not None:
+                found += (replace(case, name="walked_on" if found else "walked"),)
+    return found
 
-    most = max(map(items_of, cases), default=0.0)
-    enough = ENOUGH_ITEMS if items_a_block == ITEMS_A_BLOCK else items_a_block
-    bases = {case.dims: case for case in cases if _flop(kernel, case) > 0}.values()
-    if not walked or not bases:
-        return ()
-    some, far = (
-        _with_sizes(kernel, next(iter(bases)), {dim.name: dim.largest // part for dim in walked})
-        for part in (FAR_LONGER, 1)
-    )
-    if most >= enough or items_of(far) < max(2 * items_of(some), items_a_block):
-        return ()  # the grid grows with its work
-    grown = [
-        case
-        for base in sorted(bases, key=lambda case: _flop(kernel, case), reverse=True)
-        for case in takewhile(is_cheap, _growing(kernel, walked, base))
-        if items_of(case) >= items_a_block and is_allowed(kernel, cases, case)
-    ]
-    if not grown:
-        return ()
-    first = grown[:1] if most < items_a_block else []
-    longest = max(
-        grown, key=lambda case: (int(log2(min(items_of(case), enough))), _flop(kernel, case))
-    )
-    if items_of(longest) < 2 * max([most, *map(items_of, first)]):
-        return tuple(first)
-    return (*first, replace(longest, name="walked_far"))
+
+def _walked_case(
+    kernel: KernelSpec,
+    cases: Sequence[Case],
+    free: Sequence[DimSizes],
+    walked: Sequence[DimSizes],
+    is_walked: Callable[[Case], bool],
+) -> Case | None:
+    """One of the cases, grown until it is walked; None if each becomes too large."""
+    bases = {case.dims: case for case in cases if _flop(kernel, case) > 0}
+    by_flop = sorted(bases.values(), key=lambda case: _flop(kernel, case), reverse=True)
+    others = {
+        dim.name: (dim.multiple, min(int(dict(case.dims)[dim.name]) for case in cases))
+        for dim in free
+        if dim not in walked
+    }
+    by_flop[:1] = [narrow for base in by_flop[:1] for narrow in _narrowing(kernel, others, base)]
+    for base in sorted(by_flop, key=lambda case: _flop(kernel, case), reverse=True):
+        case = next(filter(is_walked, _growing(kernel, walked, base)), None)
+        if (
+            case is not None
+            and _flop(kernel, case) <= MOST_FLOP
+            and is_allowed(kernel, cases, case)
+        ):
+            return case
+    return None
+
+
+def _possible_tiles(subject: Subject, walked: Sequence[DimSizes]) -> list[dict[str, int]]:
+    """Sizes of the blocks' tiles along walked dims: as named, unknown, and from large ones on."""
+    if not walked:
+        return []
+    tiles = subject.point.tiles
+    named: dict[str, int] = {}
+    for check in subject.kernel.checks:
+        for dim, size in check.dims:
+            for tile in size.names & tiles.keys():
+                named[dim] = max(named.get(dim, 1), int(tiles[tile]))
+    possible = [named, {}]
+    if is_submitted(subject.template.name):
+        possible += ({**named, walked[-1].name: rows} for rows in UNNAMED_TILES)
+    return possible
 
 
 def _walked_dims(
@@ -89,14 +111,20 @@ def _walked_dims(
         names = dict.fromkeys(shape[0] for shape in shapes if len(shape) == 1)
         last: set[str] = set()
     else:
-        names = dict.fromkeys(name for shape in shapes for name in shape[:-1])
-        last = {shape[-1] for shape in shapes if shape}
+        # Not attention's LSE [B, H, S_q]: S_q is the last axis there, and an output's rows.
+        rank = max(map(len, shapes), default=0)
+        largest = [shape for shape in shapes if len(shape) == rank > 0]
+        names = dict.fromkeys(name for shape in largest for name in shape[:-1])
+        last = {shape[-1] for shape in largest}
     return [dim for name in names for dim in free if dim.name == name and name not in last]
 
 
-def _items(kernel: KernelSpec, walked: Sequence[DimSizes], case: Case) -> int:
+def _count(
+    kernel: KernelSpec, walked: Sequence[DimSizes], case: Case, tiles: Mapping[str, int]
+) -> int:
+    """How many tiles the walked dims have; elements where no tile is named."""
     values = case.values(kernel)
-    return prod(int(values[dim.name]) for dim in walked)
+    return prod(-(-int(values[dim.name]) // tiles.get(dim.name, 1)) for dim in walked)
 
 
 def _blocks(subject: Subject, case: Case) -> int:
@@ -108,23 +136,50 @@ def _blocks(subject: Subject, case: Case) -> int:
     return max((prod(plan.grid) for plan in plans), default=0)
 
 
+def _narrowing(
+    kernel: KernelSpec, others: Mapping[str, tuple[int, int]], base: Case
+) -> Iterator[Case]:
+    """The base, then with its other dims halved again and again.
+
+    `others`: the divisor and the smallest size of each dim that no block walks.
+    """
+    sizes = {name: int(size) for name, size in base.dims}
+    narrow = base
+    while True:
+        yield narrow
+        for name, (multiple, smallest) in others.items():
+            half = sizes[name] // 2 // multiple * multiple
+            if half >= max(smallest, multiple):
+                sizes[name] = half
+        dims = _complete(kernel, base, sizes)
+        if dims == narrow.dims:
+            return
+        narrow = replace(base, dims=dims)
+
+
 def _growing(kernel: KernelSpec, walked: Sequence[DimSizes], base: Case) -> Iterator[Case]:
     """The base with a quarter more of an outer axis each time, then of the next one."""
-    sizes: dict[str, int] = {}
+    sizes = {name: int(size) for name, size in base.dims}
     for dim in walked:
-        sizes[dim.name] = int(dict(base.dims)[dim.name])
-        while sizes[dim.name] < dim.largest:
-            sizes[dim.name] = min(_longer(dim, sizes[dim.name]), dim.largest)
-            yield _with_sizes(kernel, base, sizes)
+        while (longer := _longer(dim, sizes[dim.name])) <= dim.largest:
+            sizes[dim.name] = longer
+            yield replace(base, dims=_complete(kernel, base, sizes, dim.name), tiles=())
 
 
-def _with_sizes(kernel: KernelSpec, base: Case, changed: Mapping[str, int]) -> Case:
-    """The base with other sizes of the walked dims; dims with a default follow them."""
-    sizes = {**{name: int(size) for name, size in base.dims}, **changed}
-    for dim in kernel.dims:
-        if dim.default is not None and dim.name not in changed:
-            sizes[dim.name] = int(dim.default(sizes))
-    return replace(base, name="walked", dims=tuple(sizes.items()), tiles=())
+def _complete(kernel: KernelSpec, base: Case, sizes: dict[str, int], grown: str = "") -> Items:
+    """The sizes, where dims that have their default in the base follow it, but for a grown one."""
+    known = dict(base.dims)
+    return tuple(
+        (
+            dim.name,
+            int(dim.default(sizes))
+            if dim.default is not None
+            and dim.name != grown
+            and known[dim.name] == dim.default(known)
+            else sizes[dim.name],
+        )
+        for dim in kernel.dims
+    )
 
 
 def _longer(dim: DimSizes, size: int) -> int:
