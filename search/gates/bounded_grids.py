@@ -25,6 +25,7 @@ from greenfast.search.oracle.problem import launches
 TILES_A_BLOCK = 2
 ITEMS_A_BLOCK = 8  # elements of the walked axes, whatever their tiles
 ITEMS_A_THREAD = 2  # where an output has one axis
+LONGER = 4  # times: a grid that has so many more blocks grows with its work
 UNNAMED_TILES = (256, 128, 64, 32, 16)  # rows that a submitted source may have, whatever it claims
 MOST_FLOP = 2e7
 
@@ -43,6 +44,8 @@ def walked_cases(subject: Subject, cases: Sequence[Case]) -> tuple[Case, ...]:
         walked = _walked_dims(kernel, free, has_one_axis=True)
         items_a_block = ITEMS_A_THREAD * subject.point.threads_per_block
     found: tuple[Case, ...] = ()
+    if not _is_bounded(subject, walked, cases):
+        return found
     for tiles in _possible_tiles(subject, walked):
 
         def is_walked(case: Case, tiles: Mapping[str, int] = tiles) -> bool:
@@ -57,6 +60,19 @@ def walked_cases(subject: Subject, cases: Sequence[Case]) -> tuple[Case, ...]:
             if case is not None:
                 found += (replace(case, name="walked_on" if found else "walked"),)
     return found
+
+
+def _is_bounded(subject: Subject, walked: Sequence[DimSizes], cases: Sequence[Case]) -> bool:
+    """Whether blocks of the longest case have more than those of one a quarter as long."""
+    kernel, shares = subject.kernel, []
+    if not walked:
+        return False
+    for part in (LONGER, 1):
+        sizes = {name: int(size) for name, size in cases[0].dims}
+        sizes |= {dim.name: max(1, dim.largest // part) for dim in walked}
+        case = replace(cases[0], dims=_complete(kernel, cases[0], sizes), tiles=())
+        shares.append(_count(kernel, walked, case, {}) / max(1, _blocks(subject, case)))
+    return shares[1] > 1.5 * shares[0]
 
 
 def _walked_case(
