@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio.to_thread
+from pydantic import ValidationError
 
 from greenfast import __version__
+from greenfast.app.cli.mcp_arguments import bad_value, require_known
 from greenfast.app.cli.mcp_input import repair_input
 from greenfast.app.cli.services import opened_services
 from greenfast.search.errors import Fault, GreenfastError, UsageError
@@ -43,10 +45,26 @@ def mcp() -> int:
         ) from error
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
-        server = MCPServer(
+        tools = Tools(services, stop)
+        by_name = {tool.__name__: tool for tool in tools.all}
+
+        class Server(MCPServer):
+            """Refuses wrong arguments as REST does."""
+
+            async def call_tool(self, name: str, arguments: dict[str, Any], *more: Any) -> Any:
+                try:
+                    require_known(by_name, name, arguments)
+                    return await super().call_tool(name, arguments, *more)
+                except UsageError as error:
+                    raise ToolError(_sentence(error)) from error
+                except ToolError as error:
+                    if isinstance(error.__cause__, ValidationError):
+                        raise ToolError(_sentence(bad_value(name, error.__cause__))) from error
+                    raise
+
+        server = Server(
             "greenfast", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
         )
-        tools = Tools(services, stop)
         for tool in tools.all:
             server.tool()(_in_a_thread(tool, ToolError))
         repair_input()
@@ -71,10 +89,14 @@ def _in_a_thread(
                 lambda: tool(**arguments), abandon_on_cancel=True
             )
         except GreenfastError as error:
-            kind = "fault" if isinstance(error, Fault) else "refused"
-            words = shortened(one_line(error), LONGEST_REFUSAL)
-            raise refusal(f"{kind} ({error.code}): {words}") from error
+            raise refusal(_sentence(error)) from error
         values: dict[str, Any] = json_values(answer)
         return values
 
     return called
+
+
+def _sentence(error: GreenfastError) -> str:
+    """For the agent, with the code."""
+    kind = "fault" if isinstance(error, Fault) else "refused"
+    return f"{kind} ({error.code}): {shortened(one_line(error), LONGEST_REFUSAL)}"

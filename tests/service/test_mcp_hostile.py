@@ -39,9 +39,11 @@ NOISE = [
 ]
 # Tool, arguments, and a word of the refusal.
 REFUSED: list[tuple[str, Any, str]] = [
-    ("no_such", {}, "Unknown tool"),
-    ("get_spec", {}, "Field required"),
-    ("get_spec", {"kernel": 5}, "valid string"),
+    ("no_such", {}, "refused (unknown_tool): unknown tool 'no_such' (known: best_source"),
+    ("get_specs", {}, "did you mean 'get_spec'?"),
+    ("get_spec", {}, "refused (missing_field): the tool get_spec needs kernel (its arguments: "),
+    ("get_spec", {"kernel": 5}, "refused (bad_value): kernel of the tool get_spec: "),
+    ("get_spec", {"kernel": "axpy", "targte": "cuda"}, "(unknown_field): unknown field 'targte'"),
     ("get_spec", {"kernel": "../axpy"}, "unknown_kernel"),
     ("get_spec", {"kernel": "/etc/passwd"}, "unknown_kernel"),
     ("get_spec", {"kernel": "axpy\0"}, "unknown_kernel"),
@@ -56,7 +58,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("explain", {"trial": "../../x/1"}, "refused ("),
     ("explain", {"trial": "1/99999999999999999999999"}, "refused ("),
     ("compare", {"a": "%", "b": "_"}, "refused ("),
-    ("search_negatives", {"kernel": "axpy", "limit": "many"}, "valid integer"),
+    ("search_negatives", {"kernel": "axpy", "limit": "many"}, "refused (bad_value): limit of"),
     ("submit", {**ENTRY, "source": "\0"}, "bad_source"),
     ("submit", {**ENTRY, "source": "int x; // \ud800"}, "bad_source"),
     ("submit", {**ENTRY, "source": "int x; // \x1b[2J"}, "bad_source"),
@@ -68,7 +70,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("submit", {**ENTRY, "hypothesis": "h" * 100_000}, "too_long"),
     ("submit", {**ENTRY, "parent": "/etc/passwd"}, "unknown_parent"),
     ("submit", {**ENTRY, "workloads": ["../line"]}, "unknown_workload"),
-    ("submit", {**ENTRY, "workloads": "line"}, "valid list"),
+    ("submit", {**ENTRY, "workloads": "line"}, "refused (bad_value): workloads of the tool"),
     ("submit", {**ENTRY, "target": "emulator:nope"}, "unknown_target"),
 ]
 
