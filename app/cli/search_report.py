@@ -14,17 +14,15 @@ from greenfast.app.cli.output import (
 )
 from greenfast.app.cli.tables import peers_table, workloads_table
 from greenfast.app.views.designs import Designs
-from greenfast.app.views.progress import band_sentence, queue_words
+from greenfast.app.views.progress import band_sentence, queue_words, rejected_baseline
 from greenfast.app.views.schemas import SearchDetailOut, TrialOut
 from greenfast.app.views.ties import ties_sentence
 from greenfast.db.rows import QueueState
 from greenfast.search.status import SearchStatus
-from greenfast.search.text import one_line, shortened, written
+from greenfast.search.text import one_line, written
 from greenfast.search.verdict import VerdictName
 
 NOT_FASTER = "The best candidate has not been shown to be faster than the baseline."
-LONGEST_SENTENCE = 300
-NOT_RIGHT = "No candidate is correct."
 NOT_SAFE = (
     "The best was measured faster than the baseline. Its safety could not be checked here, so it "
     "is not accepted."
@@ -97,13 +95,11 @@ def show_search(detail: SearchDetailOut, designs: Designs | None = None) -> None
 
 def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
     """Remarks beside the figures; `closing` is the sentence of the confirmation, if any."""
-    best, remarks = detail.best, []
+    best, remarks = detail.best, [_without_baseline(detail)]
     compared = detail.baseline_trial is not None
     if best is not None and compared and not best.is_baseline and not best.beats_baseline:
         unsafe = best.verdict == VerdictName.GREEN and best.time_kind == "measured"
         remarks.append(NOT_SAFE if unsafe else NOT_FASTER)
-    if best is None and detail.counts.by_verdict and detail.finished_at is not None:
-        remarks.append(f"{NOT_RIGHT} {_why(detail)}")
     if best is not None:
         remarks.append(band_sentence(best, best.not_told_apart))
         remarks.append(ties_sentence(best.ties, f"Trial {best.number}"))
@@ -114,14 +110,19 @@ def _remarks(detail: SearchDetailOut, closing: str) -> list[str]:
     return [remark for remark in remarks if remark]
 
 
-def _why(detail: SearchDetailOut) -> str:
-    """Where a search without a correct candidate tells why: its baseline is most likely right."""
-    baseline = detail.baseline_trial
-    if baseline is None or baseline.verdict != VerdictName.REJECTED:
-        return f"`greenfast show {detail.id}/0` says why the first one is not."
-    what = f"The baseline was rejected ({baseline.stage}: {baseline.reason})"
-    sentence = shortened(one_line(baseline.sentence), LONGEST_SENTENCE)
-    return f"{what}: {sentence}; `greenfast show {detail.id}/{baseline.number}` has more."
+def _without_baseline(detail: SearchDetailOut) -> str:
+    """That nothing or the baseline was not correct, and which command shows why."""
+    failure = rejected_baseline(detail.baseline_trial)
+    is_in_vain = detail.status == SearchStatus.COMPLETED and detail.best is None
+    if not failure and not (is_in_vain and detail.trials_done):
+        return ""
+    sentences = ("No candidate was correct." if is_in_vain else "", failure)
+    why = (
+        f"show {detail.id}/0` shows the whole message"
+        if failure
+        else f"trials {detail.id}` shows why"
+    )
+    return " ".join(filter(None, sentences)) + f"\n`greenfast {why}."
 
 
 def _design(trial: TrialOut, designs: Designs | None) -> str:

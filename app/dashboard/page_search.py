@@ -18,7 +18,7 @@ from greenfast.app.views.by_workload import results_by_workload
 from greenfast.app.views.confirmations import confirmation_out, peer_out, ranked
 from greenfast.app.views.designs import Designs
 from greenfast.app.views.expectations import expectation_of
-from greenfast.app.views.progress import beats_baseline, progress, standing_of
+from greenfast.app.views.progress import beats_baseline, progress, rejected_baseline, standing_of
 from greenfast.app.views.start import start_of
 from greenfast.app.wiring import Services
 from greenfast.db.extension import EXTENDABLE
@@ -196,6 +196,7 @@ def overview(services: Services, row: SearchRow) -> dict[str, Any]:
         "kernel_is_here": row.kernel in services.catalogue.names(),
         "expectation": expectation_of(store.plan(row.id), best),
         "comparison": comparison(store, row, best, baseline),
+        "baseline_failure": rejected_baseline(baseline),
         "standing": " ".join(filter(None, (standing_of(store, best), overtaken(best, points))))
         if best
         else "",
@@ -268,7 +269,8 @@ def comparison(
 ) -> str:
     """The best against the baseline, with no claim beyond what its kind of time shows."""
     if best is None:
-        return "No correct candidate yet." if row.trials_done else "No trial yet."
+        yet = "" if row.status in ENDED else " yet"
+        return f"No correct candidate{yet}." if row.trials_done else f"No trial{yet}."
     if baseline is None:
         return "This search has no baseline."
     if best.is_baseline:

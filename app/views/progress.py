@@ -21,12 +21,15 @@ from greenfast.app.views.ties import ties_of, ties_sentence
 from greenfast.db.rows import QueueState, SearchRow, TrialRow, beats
 from greenfast.search.errors import UsageError
 from greenfast.search.status import SearchStatus
+from greenfast.search.text import one_line, shortened
+from greenfast.search.verdict import VerdictName
 
 if TYPE_CHECKING:
     from greenfast.db.store import Store
 
 FEWEST_FOR_A_RATE = 2
 LEAST_S_FOR_A_RATE = 0.1  # stored verdicts repeat at no rate
+LONGEST_FINDING = 300  # characters of a baseline's finding beside other figures
 
 
 def search_detail(store: Store, search_id: str) -> SearchDetailOut:
@@ -153,6 +156,14 @@ def baseline_trial(store: Store, row: SearchRow) -> TrialOut | None:
     """Trial 0, when it is the baseline and was begun."""
     baseline = _baseline_row(store, row)
     return TrialOut.model_validate(baseline) if baseline else None
+
+
+def rejected_baseline(baseline: TrialRow | TrialOut | None) -> str:
+    """Why the baseline was rejected; empty if it was not, or if there is none."""
+    if baseline is None or baseline.verdict != VerdictName.REJECTED:
+        return ""
+    finding = shortened(one_line(baseline.finding), LONGEST_FINDING)
+    return f"The baseline was rejected at {baseline.stage}: {finding}"
 
 
 def _baseline_row(store: Store, row: SearchRow) -> TrialRow | None:

@@ -77,6 +77,17 @@ class TestReading:
         code, _, err = greenfast("show", "s_")
         assert code == 2 and err.startswith("greenfast: ")
 
+    def test_a_search_in_vain_says_what_failed_and_how_to_see_all_of_it(self, greenfast, here):
+        store = Store.open(f"sqlite:///{here.data / 'greenfast.sqlite3'}")
+        claim = store.claim("worker", values.LEASE_S, store.submit(values.plan()).id)
+        wrong = replace(values.rejected(), sentence=f"mine.cu.j2(4): error {HOSTILE}")
+        values.run_trial(store, claim, 0, wrong)
+        store.finish(claim, Ended.COMPLETED, "the budget is spent")
+        store.close()
+        _, out, _ = greenfast("show", claim.search_id)
+        assert "No candidate was correct. The baseline was rejected at correctness: mine" in out
+        assert f"`greenfast show {claim.search_id}/0`" in out and not CONTROL.search(out)
+
     @pytest.mark.parametrize("command", quick_first(["cancel", "promote", "bundle", "pause"], 2))
     def test_every_command_knows_the_last_search(self, greenfast, searches, command):
         code, _, by_name = greenfast(command, "last")
