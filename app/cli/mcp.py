@@ -58,9 +58,8 @@ def mcp() -> int:
                 except UsageError as error:
                     raise ToolError(_sentence(error)) from error
                 except ToolError as error:
-                    if isinstance(error.__cause__, ValidationError):
-                        raise ToolError(_sentence(bad_value(name, error.__cause__))) from error
-                    raise
+                    # Its type says whether the SDK logs a traceback.
+                    raise type(error)(_of_sdk(name, error)) from error
 
         server = Server(
             "greenfast", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
@@ -94,6 +93,18 @@ def _in_a_thread(
         return values
 
     return called
+
+
+def _of_sdk(tool: str, error: Exception) -> str:
+    """Our sentence for an error that the SDK raises in the place of ours or of Pydantic's."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, GreenfastError):
+            return _sentence(cause)
+        if isinstance(cause, ValidationError):
+            return _sentence(bad_value(tool, cause))
+        cause = cause.__cause__
+    return "fault (internal_error): a bug of greenfast; its standard error has the traceback"
 
 
 def _sentence(error: GreenfastError) -> str:
