@@ -9,7 +9,8 @@ from typing import Any
 
 from greenfast.search.text import visible
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+WIDE = ("\uff1d", "\uff0b", "\uff0d", "\uff20")  # =, +, - and @ as East Asian Excel reads them
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", *WIDE)
 
 
 def csv_text(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

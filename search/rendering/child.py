@@ -32,6 +32,8 @@ MEMORY_BYTES = 1 << 30
 LARGEST_NUMBER_BITS = 1 << 12
 # Marks carry line numbers through Jinja. They use private-use characters, which no template has.
 _MARK = re.compile("\ue000(\\d+)\ue001")
+# A compiler stops reading at NUL, and a lone surrogate is no text. Jinja's strings make both.
+_NO_SOURCE = re.compile("[\0\ud800-\udfff]")
 # Width and precision of a format with %.
 _WIDTH = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d+)?(?:\.(\*|\d+))?")
 _ADVICE = "bound the loops and repetitions of the template"
@@ -52,6 +54,9 @@ def render_request(request: Mapping[str, Any]) -> dict[str, Any]:
         lines, numbers = _lines(text)
         if sum(map(len, lines)) > LARGEST_SOURCE_CHARACTERS:
             return _failed(f"the text is longer than {LARGEST_SOURCE_CHARACTERS} characters", None)
+        for line, number in zip(lines, numbers, strict=True):
+            if (found := _NO_SOURCE.search(line)) is not None:
+                return _failed(f"the text holds {found[0]!r}, which no source can", number)
         return {"lines": lines, "numbers": numbers}
     except jinja2.TemplateError as error:
         number = getattr(error, "lineno", None) or _line_of(error)

@@ -201,6 +201,14 @@ def test_a_text_that_doubles_ends_at_the_limit_of_memory(broken_kernel):
     assert failed.line == Line("axpy/right.cu.j2", 8)
 
 
+@pytest.mark.parametrize("character", ["\\ud800", "\\0"])
+def test_a_character_that_no_source_can_hold_is_refused_at_its_line(broken_kernel, character):
+    text = f"{{{{ '{character}' }}}}"
+    failed = _rendered(broken_kernel("right.cu.j2", "{{ threads }}", text))
+    assert isinstance(failed, RenderFailed) and failed.line == Line("axpy/right.cu.j2", 8)
+    assert failed.message.startswith("the text holds '\\")
+
+
 def test_after_a_refusal_the_same_child_renders_the_next_candidate():
     renderer = Renderers(1)
     try:

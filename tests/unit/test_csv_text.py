@@ -10,7 +10,9 @@ import pytest
 from greenfast.app.cli.csv_text import csv_text
 
 
-@pytest.mark.parametrize("text", ['=HYPERLINK("http://x")', "+1+1", "-cmd", "@SUM(A1)", "\t=1"])
+@pytest.mark.parametrize(
+    "text", ['=HYPERLINK("http://x")', "+1+1", "-cmd", "@SUM(A1)", "\t=1", "\n=1", "\uff1d1+1"]
+)
 def test_text_is_no_formula(text):
     (_, row) = csv.reader(io.StringIO(csv_text(["a"], [[text]])))
     assert row[0].startswith("'")
