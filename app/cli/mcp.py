@@ -10,7 +10,6 @@ import anyio.to_thread
 from pydantic import ValidationError
 
 from greenfast import __version__
-from greenfast.app.cli.mcp_arguments import bad_value, require_known
 from greenfast.app.cli.mcp_input import repair_input
 from greenfast.app.cli.services import opened_services
 from greenfast.search.errors import Fault, GreenfastError, UsageError
@@ -31,6 +30,7 @@ def mcp() -> int:
     Needs the extra `greenfast[mcp]`. Sources are judged in this process and stored in the same
     data folder as all searches.
     """
+    from greenfast.app.cli.mcp_arguments import require_known
     from greenfast.app.cli.mcp_tools import Tools
     from greenfast.app.service.worker import Stop
 
@@ -97,6 +97,8 @@ def _in_a_thread(
 
 def _of_sdk(tool: str, error: Exception) -> str:
     """Our sentence for an error that the SDK raises in the place of ours or of Pydantic's."""
+    from greenfast.app.cli.mcp_arguments import bad_value
+
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, GreenfastError):

@@ -92,6 +92,13 @@ def test_an_unknown_parameter_is_refused_where_it_would_be_ignored(client, searc
     assert mend in answer.json()["mend"]
 
 
+def test_a_parameter_may_be_repeated_only_where_every_value_counts(client, search):
+    twice = client.get("/searches?status=queued&status=running")
+    assert (twice.status_code, twice.json()["code"]) == (422, "repeated_field")
+    path = f"/searches/{search}/trials?where=tile_m=64&where=tile_n=64"
+    assert client.get(path).status_code == 200
+
+
 def test_every_documented_parameter_is_accepted(client, search):
     """OpenAPI once named a parameter that its route refused."""
     paths = client.get("/openapi.json").json()["paths"]
