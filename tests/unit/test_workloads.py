@@ -198,6 +198,7 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
     [
         ("mine.yaml", b"", "ends in .toml, .json, .csv"),
         ("mine.toml", b"[[workloads", "not valid TOML"),
+        ("mine.toml", b"[[workloads]]\ndims = { B = 0x" + b"f" * 5000 + b" }", "number"),
         ("mine.json", b"[" * 100000, "not valid JSON"),
         ("mine.json", b'{"workloads": 3}', "a list of workloads is needed"),
         ("mine.json", b'[{"dims": 3}]', "row 1: B, H, S_q, D are missing; dims is not a table"),
