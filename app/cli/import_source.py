@@ -33,7 +33,7 @@ _PRAGMA_ONCE = re.compile(r"(?m)^[ \t]*#[ \t]*pragma[ \t]+once\b.*$")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NESTED = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*"  # text with brackets two deep
 ENTRY = re.compile(
-    rf"__global__\b(?P<between>(?:[^;{{}}()]|\({_NESTED}\))*?)"
+    rf"__global__\b(?P<between>(?:(?!__global__)[^;{{}}()]|\({_NESTED}\))*?)"
     rf"\b(?P<name>\w+)\s*\((?P<parameters>{_NESTED})\)\s*\{{"
 )
 # Spellings for --arg besides C's names and kernel.toml's. An unsigned number is stored

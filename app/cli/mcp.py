@@ -10,7 +10,6 @@ import anyio.to_thread
 from pydantic import ValidationError
 
 from greenfast import __version__
-from greenfast.app.cli.mcp_arguments import bad_value, require_known
 from greenfast.app.cli.mcp_input import repair_input
 from greenfast.app.cli.services import opened_services
 from greenfast.search.errors import Fault, GreenfastError, UsageError
@@ -31,6 +30,7 @@ def mcp() -> int:
     Needs the extra `greenfast[mcp]`. Sources are judged in this process and stored in the same
     data folder as all searches.
     """
+    from greenfast.app.cli.mcp_arguments import require_known
     from greenfast.app.cli.mcp_tools import Tools
     from greenfast.app.service.worker import Stop
 
@@ -58,9 +58,8 @@ def mcp() -> int:
                 except UsageError as error:
                     raise ToolError(_sentence(error)) from error
                 except ToolError as error:
-                    if isinstance(error.__cause__, ValidationError):
-                        raise ToolError(_sentence(bad_value(name, error.__cause__))) from error
-                    raise
+                    # Its type says whether the SDK logs a traceback.
+                    raise type(error)(_of_sdk(name, error)) from error
 
         server = Server(
             "greenfast", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
@@ -94,6 +93,20 @@ def _in_a_thread(
         return values
 
     return called
+
+
+def _of_sdk(tool: str, error: Exception) -> str:
+    """Our sentence for an error that the SDK raises in the place of ours or of Pydantic's."""
+    from greenfast.app.cli.mcp_arguments import bad_value
+
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, GreenfastError):
+            return _sentence(cause)
+        if isinstance(cause, ValidationError):
+            return _sentence(bad_value(tool, cause))
+        cause = cause.__cause__
+    return "fault (internal_error): a bug of greenfast; its standard error has the traceback"
 
 
 def _sentence(error: GreenfastError) -> str:

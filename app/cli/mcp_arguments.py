@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from greenfast.app.views.validation import json_words
+from greenfast.app.views.validation import value_words
 from greenfast.search.errors import UsageError, unknown_name
 
 
@@ -42,4 +42,4 @@ def bad_value(name: str, error: ValidationError) -> UsageError:
     """The UsageError for an argument of the wrong type."""
     first = error.errors()[0]
     place = ".".join(map(str, first["loc"]))
-    return UsageError(f"{place} of the tool {name}: {json_words(first['msg'])}", code="bad_value")
+    return UsageError(f"{place} of the tool {name} {value_words(first)}", code="bad_value")

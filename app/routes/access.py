@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
@@ -23,16 +24,22 @@ async def _store(request: Request) -> Store:
 
 
 async def known_query_only(request: Request) -> None:
-    """Refuse a misspelt parameter, which would otherwise be ignored: `?objective=time`."""
-    route = request.scope["route"]
-    names = query_names(route)
-    for name in request.query_params:
+    """Refuse a parameter that would otherwise be ignored: one misspelt, or given twice."""
+    names = query_names(request.scope["route"])
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    for name, times in given.items():
         if name not in names:
             known = f"known: {', '.join(names)}" if names else "this path takes no parameters"
             raise UsageError(
                 f"unknown field {name[:LONGEST_QUOTE]!r} in the query",
                 code="unknown_field",
                 mend=known,
+            )
+        if times > 1 and not names[name]:
+            raise UsageError(
+                f"{name} is given {times} times in the query",
+                code="repeated_field",
+                mend=f"give {name} once",
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
@@ -18,20 +18,21 @@ def known_fields(route: object, place: Sequence[str]) -> list[str]:
     if not isinstance(route, APIRoute):
         return []
     if place[0] == "query":
-        return query_names(route)
+        return list(query_names(route))
     models = [model for field in route.dependant.body_params for model in _models(_type(field))]
     for part in place[1:-1]:
         models = list(_inside(models, part))
     return list(dict.fromkeys(name for model in models for name in model.model_fields))
 
 
-def query_names(route: APIRoute) -> list[str]:
-    """The names of a route's query parameters; for a model, the names of its fields."""
-    names: list[str] = []
+def query_names(route: APIRoute) -> dict[str, bool]:
+    """A route's query parameters, or the fields of their model, and whether each may repeat."""
+    names: dict[str, Any] = {}
     for field in route.dependant.query_params:
         models = list(_models(_type(field)))
-        names += [name for model in models for name in model.model_fields] or [field.alias]
-    return names
+        of_models = {name: info for model in models for name, info in model.model_fields.items()}
+        names |= of_models or {field.alias: field.field_info}
+    return {name: get_origin(info.annotation) is list for name, info in names.items()}
 
 
 def _type(field: Any) -> Any:

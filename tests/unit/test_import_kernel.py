@@ -192,6 +192,7 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(run, arguments, senten
             "is a template <int N>",
         ),
         ("__global__ void saxpy", "void saxpy", "has 0 __global__ functions"),
+        (SAXPY, "template __global__ void " * 10_000, "has 0 __global__ functions"),  # at once
         ("float *y", "float **y", "a launch passes pointers to tensors and numbers"),
     ],
 )

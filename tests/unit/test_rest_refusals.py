@@ -62,11 +62,11 @@ def test_an_unknown_field_is_refused_with_the_fields_of_its_own_place(
         (None, "workloads.1 is neither of what a workload can be"),
         ([], "workloads.1 is neither of what a workload can be"),
         ({}, "workloads.1.dims is missing in the body"),
-        ({"dims": {"B": "x"}}, "workloads.1.dims.B: "),
-        ({"dims": {"B": 1.5}}, "workloads.1.dims.B: "),
-        ({"dims": [1]}, "workloads.1.dims: Input should be a valid object"),
-        ({"dims": {}, "options": {"mask": 3}}, "workloads.1.options.mask: "),
-        ({"dims": {}, "weight": "much"}, "workloads.1.weight: "),
+        ({"dims": {"B": "x"}}, "workloads.1.dims.B must be a"),
+        ({"dims": {"B": 1.5}}, "workloads.1.dims.B must be a"),
+        ({"dims": [1]}, "workloads.1.dims must be an object"),
+        ({"dims": {}, "options": {"mask": 3}}, "workloads.1.options.mask "),
+        ({"dims": {}, "weight": "much"}, "workloads.1.weight must be a"),
     ],
 )
 def test_a_bad_workload_is_named_by_its_row_and_field(client, workload, sentence):
@@ -90,6 +90,13 @@ def test_an_unknown_parameter_is_refused_where_it_would_be_ignored(client, searc
     answer = client.get(path.format(search))
     assert (answer.status_code, answer.json()["code"]) == (422, "unknown_field")
     assert mend in answer.json()["mend"]
+
+
+def test_a_parameter_may_be_repeated_only_where_every_value_counts(client, search):
+    twice = client.get("/searches?status=queued&status=running")
+    assert (twice.status_code, twice.json()["code"]) == (422, "repeated_field")
+    path = f"/searches/{search}/trials?where=tile_m=64&where=tile_n=64"
+    assert client.get(path).status_code == 200
 
 
 def test_every_documented_parameter_is_accepted(client, search):
