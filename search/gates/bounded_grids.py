@@ -25,6 +25,7 @@ from greenfast.search.oracle.problem import launches
 TILES_A_BLOCK = 2
 ITEMS_A_BLOCK = 8  # elements of the walked axes, whatever their tiles
 ITEMS_A_THREAD = 2  # where an output has one axis
+SEVERAL_TILES = {"band_rows", "band_columns", "heads"}  # names of checks for groups of tiles
 LONGER = 4  # times: a grid that has so many more blocks grows with its work
 UNNAMED_TILES = (256, 128, 64, 32, 16)  # rows that a submitted source may have, whatever it claims
 MOST_FLOP = 2e7
@@ -110,7 +111,7 @@ def _possible_tiles(subject: Subject, walked: Sequence[DimSizes]) -> list[dict[s
     named: dict[str, int] = {}
     for check in subject.kernel.checks:
         for dim, size in check.dims:
-            for tile in size.names & tiles.keys():
+            for tile in size.names & tiles.keys() - SEVERAL_TILES:
                 named[dim] = max(named.get(dim, 1), int(tiles[tile]))
     possible = [named, {}]
     if is_submitted(subject.template.name):
