@@ -80,7 +80,8 @@ def refusal_of(error: RequestValidationError, route: object) -> Refusal:
         return Refusal(422, "missing_field", f"{field} is missing in the {where}", hint)
     hint = WORKLOAD if place[1:2] == ["workloads"] and place[-1] in ("str", "WorkloadIn") else ""
     message = "is neither of what a workload can be" if hint else value_words(first)
-    return Refusal(422, "bad_value", f"{field} {message}", hint)
+    sentence = f"{field} {message}"
+    return Refusal(422, "bad_value", sentence, hint)
 
 
 def value_words(error: Mapping[str, Any]) -> str:
