@@ -266,8 +266,8 @@ def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -
             return Item(
                 "compile",
                 Finding.CANNOT_TELL,
-                "the template renders to another text than kernel.cu here, because the primitives "
-                "of kernel_templates/include/gf have changed since; the emulator cannot run it",
+                "the template renders to another text than kernel.cu here: kernel.cu was changed, "
+                "or the primitives of kernel_templates/include/gf were; the emulator cannot run it",
             )
         source = rendered
     subject = prepare(candidate, context, source)

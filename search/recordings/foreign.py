@@ -378,7 +378,9 @@ def _failure(figures: Figures, objective: str, failure: str) -> str:
 
 
 def _require_text(path: Path, text: str) -> None:
-    """JSON can name half of a pair of UTF-16, which no file can hold."""
+    """JSON can name NUL and half of a pair of UTF-16, which no source can hold."""
+    if "\0" in text:
+        raise bad(path, "it holds a name or a value with NUL")
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -388,7 +390,7 @@ def _require_text(path: Path, text: str) -> None:
 def _scalar(path: Path, number: int, name: str, value: object) -> Scalar:
     if isinstance(value, float) and not math.isfinite(value):
         raise bad(path, f"configuration {number}: {name} is {value}")
-    if isinstance(value, str) and not value.isascii():
+    if isinstance(value, str) and (not value.isascii() or "\0" in value):
         _require_text(path, value)
     if isinstance(value, (bool, int, float, str)):
         return value

@@ -54,7 +54,7 @@ def text_of(path: Path) -> str:
             content = _limited(file)  # a device such as /dev/zero never ends
     except OSError as error:
         raise UsageError(
-            f"{path.name} cannot be read: {error.strerror}",
+            f"{path} cannot be read: {error.strerror}",
             code="space_unreadable",
             mend="give the path of a T4 file or a Kernel Tuner cache",
         ) from error

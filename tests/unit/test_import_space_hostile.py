@@ -148,6 +148,7 @@ UNIT = (*VALUE[:-1], "unit")
         (_changed(CACHE, "tune_params_keys", value=["a", ["b"]]), "tune_params_keys"),
         (_changed(CACHE, "tune_params_keys", value=["a", "a"]), "tune_params_keys"),
         (_changed(CACHE, "tune_params_keys", value=["a", "b", "\ud800"]), "lacks a parameter"),
+        (_changed(T4, "results", 0, "configuration", "a", value="x\0"), "NUL"),
         (_changed(T4, "results", 0, "configuration", "a", value="\udfff"), "not valid Unicode"),
         (_changed(T4, "results", 0, "configuration", "a", value=float("nan")), "a is nan"),
         (_changed(T4, "results", 1, "configuration", value={"a": 1}), "other parameters"),
