@@ -16,7 +16,8 @@ again, and a champion needs a recheck.
    blocks of a bounded grid walk from tile to tile; tensors that are aligned as promised and no more
 4  sources of cp.async that are overwritten before the wait; results of an exchange in shared memory
    that nobody wrote; blocks of a bounded grid have two tiles each, and not only eight rows;
-   far strides of rows for candidates with large tiles, and of tensors that had one row
+   far strides of rows for candidates with large tiles, and of tensors that had one row; blocks that
+   walk tiles without work
 """
 
 CHECKS_VERSION = 4
