@@ -8,8 +8,9 @@ device form, and no line markers. The *unit* is the text before the headers are 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 
@@ -74,7 +75,8 @@ def render(
     rendered = renderers().rendered(template.text, values)
     if isinstance(rendered, TextFailed):
         return RenderFailed(rendered.message, template.origin(rendered.line or 1))
-    body = [(text, template.origin(number)) for text, number in zip(*rendered, strict=True)]
+    texts, numbers = rendered
+    body = list(zip(texts, map(template.origin, numbers), strict=True))
     if not body:
         return RenderFailed("the template renders to no text for these values", template.origin(1))
     entries = (launch.entry for launch in template.launched(point.values))
@@ -98,15 +100,17 @@ def assemble(
 
     Raises SpecError for a `gf/` header that does not exist.
     """
-    flat = tuple(_flatten(body, include_dirs, {}))
-    text = "\n".join(text for text, _ in flat) + "\n"
+    texts, lines = [text for text, _ in body], [line for _, line in body]
+    flat = _Flat(include_dirs)
+    flat.add(_Text(texts, lines, _includes(texts)))
+    text = "\n".join(flat.texts) + "\n"
     return RenderedSource(
         text=text,
         digest=text_digest(text),
-        lines=tuple(line for _, line in flat),
-        unit=with_markers([text for text, _ in body], [line for _, line in body]),
+        lines=tuple(flat.lines),
+        unit=with_markers(texts, lines),
         entries=tuple(dict.fromkeys(entries)),
-        raw_asm=any("asm" in text and _RAW_ASM.search(_COMMENT.sub("", text)) for text, _ in body),
+        raw_asm=any("asm" in text and _RAW_ASM.search(_COMMENT.sub("", text)) for text in texts),
         arch_specific=arch_specific,
     )
 
@@ -130,56 +134,6 @@ def _without_blank_runs(lines: list[tuple[str, Line]]) -> list[tuple[str, Line]]
     return [line for index, line in enumerate(lines) if line[0] or (index and lines[index - 1][0])]
 
 
-def _flatten(
-    lines: Sequence[tuple[str, Line]],
-    include_dirs: tuple[Path, ...],
-    done: dict[str, int],
-    outside: int = 0,
-) -> Iterator[tuple[str, Line]]:
-    """Replace the first `#include "gf/..."` of each header by its text, and drop the others.
-
-    Of equal `#include <...>` lines only the first is kept. `done` holds the conditions around each
-    include before, and `outside` those around these lines: an include that may have been left out
-    replaces no other.
-    """
-    includes = _includes([text for text, _ in lines])
-    for number, (text, line) in enumerate(lines, 1):
-        include = includes.get(number)
-        if include is None:
-            yield text, line
-            continue
-        conditions = outside + include.conditions
-        name = include.name
-        if name not in done:
-            done[name] = conditions
-        elif done[name] == 0:
-            continue
-        elif include.is_ours:
-            raise SpecError(
-                f"{line.file}: line {line.number}: the header {name!r} is included twice, and "
-                "under a condition before; include it once, outside of conditions",
-                code="conditional_header",
-            )
-        if not include.is_ours or not include_dirs:
-            yield text, line
-            continue
-        path = next((folder / name for folder in include_dirs if (folder / name).is_file()), None)
-        if path is None or ".." in name:
-            raise SpecError(
-                f"{line.file}:{line.number}: the header {name!r} does not exist",
-                code="unknown_header",
-                mend="known: " + ", ".join(_headers_in(include_dirs)),
-            )
-        header = _header(path, path.stat().st_mtime_ns, name)
-        yield from _flatten(header, include_dirs, done, conditions)
-
-
-def _headers_in(folders: Iterable[Path]) -> list[str]:
-    """The headers that a template may include, by name."""
-    names = {f"gf/{path.name}" for folder in folders for path in (folder / "gf").glob("*.cuh")}
-    return sorted(names)
-
-
 @dataclass(frozen=True)
 class _Include:
     name: str  # `gf/...`, or `<...>`
@@ -188,6 +142,86 @@ class _Include:
     @property
     def is_ours(self) -> bool:
         return not self.name.startswith("<")
+
+
+@dataclass(frozen=True)
+class _Text:
+    texts: Sequence[str]
+    lines: Sequence[Line]  # the origin of each
+    includes: Mapping[int, _Include]  # by their lines from 1, in order
+
+
+class _Flat:
+    """A text in which headers stand in place of their includes.
+
+    The first `#include "gf/..."` of each header becomes its text, and the others are dropped. Of
+    equal `#include <...>` lines only the first is kept. An include that may have been left out,
+    since it is under a condition, replaces no other.
+    """
+
+    def __init__(self, include_dirs: tuple[Path, ...]) -> None:
+        self.texts: list[str] = []
+        self.lines: list[Line] = []
+        self._include_dirs = include_dirs
+        self._done: dict[str, int] = {}  # the conditions around each include before
+
+    def add(self, part: _Text, outside: int = 0) -> None:
+        """Add a text that is under `outside` conditions.
+
+        Raises SpecError for a header that does not exist, or may be left out and comes again.
+        """
+        begin = 0
+        for number, include in part.includes.items():
+            line, conditions = part.lines[number - 1], outside + include.conditions
+            is_done = self._is_done(include, conditions, line)
+            if not is_done and not (include.is_ours and self._include_dirs):
+                continue
+            self._copy(part, begin, number - 1)
+            begin = number
+            if not is_done:
+                self.add(self._header(include.name, line), conditions)
+        self._copy(part, begin, len(part.texts))
+
+    def _is_done(self, include: _Include, conditions: int, line: Line) -> bool:
+        """Whether it was included before, in every case."""
+        before = self._done.get(include.name)
+        if before is None:
+            self._done[include.name] = conditions
+        elif before and include.is_ours:
+            raise SpecError(
+                f"{line.file}: line {line.number}: the header {include.name!r} is included twice, "
+                "and under a condition before; include it once, outside of conditions",
+                code="conditional_header",
+            )
+        return before == 0
+
+    def _header(self, name: str, line: Line) -> _Text:
+        paths = (folder / name for folder in self._include_dirs)
+        path = next((path for path in paths if path.is_file()), None)
+        if path is None or ".." in name:
+            raise SpecError(
+                f"{line.file}:{line.number}: the header {name!r} does not exist",
+                code="unknown_header",
+                mend=_headers_like(name, self._include_dirs),
+            )
+        return _header(path, path.stat().st_mtime_ns, name)
+
+    def _copy(self, part: _Text, begin: int, end: int) -> None:
+        self.texts.extend(part.texts[begin:end])
+        self.lines.extend(part.lines[begin:end])
+
+
+def _headers_like(name: str, folders: Iterable[Path]) -> str:
+    """The header that may be meant, and all that there are."""
+    known = _headers_in(folders)
+    close = get_close_matches(name, known, n=1, cutoff=0.7)
+    return (f"did you mean {close[0]}? " if close else "") + "known: " + ", ".join(known)
+
+
+def _headers_in(folders: Iterable[Path]) -> list[str]:
+    """The headers that a template may include, by name."""
+    names = {f"gf/{path.name}" for folder in folders for path in (folder / "gf").glob("*.cuh")}
+    return sorted(names)
 
 
 def _includes(texts: Sequence[str]) -> dict[int, _Include]:
@@ -211,11 +245,13 @@ def _includes(texts: Sequence[str]) -> dict[int, _Include]:
 
 
 @lru_cache(maxsize=256)
-def _header(path: Path, changed_ns: int, name: str) -> tuple[tuple[str, Line], ...]:
-    """A header's lines, cached until its file changes."""
-    lines = [
+def _header(path: Path, changed_ns: int, name: str) -> _Text:
+    """A header's text, cached until its file changes."""
+    kept = [
         (text.rstrip(), Line(name, number))
         for number, text in enumerate(read_author_file(path, name).splitlines(), 1)
         if not _PRAGMA_ONCE.match(text)
     ]
-    return tuple(_without_blank_runs(lines))
+    kept = _without_blank_runs(kept)
+    texts = [text for text, _ in kept]
+    return _Text(texts, [line for _, line in kept], _includes(texts))

@@ -20,6 +20,7 @@ from greenfast.app.bundle.download import (
     zip_bytes,
 )
 from greenfast.app.bundle.launch_data import launch_numbers
+from greenfast.app.bundle.tuning_readme import tuning_readme
 from greenfast.app.bundle.verify import as_text
 from greenfast.app.history import measured_device
 from greenfast.app.wiring import Services
@@ -150,9 +151,10 @@ def tuning_bundle(services: Services, tuning_id: str) -> Bundle:
         files |= {f"{folder}/{name}": data for name, data in own.items()}
         described.append(_described(kernel, served, folder, cubins))
     manifest = json_of(_manifest(kernel, tuning, kernels, described, files))
-    if programs := callers({**files, "manifest.json": manifest}):
-        files |= programs
-        manifest = json_of(_manifest(kernel, tuning, kernels, described, files))
+    programs = callers({**files, "manifest.json": manifest})
+    files |= programs
+    files["README.txt"] = tuning_readme(tuning, table, kernel, programs)
+    manifest = json_of(_manifest(kernel, tuning, kernels, described, files))
     files["manifest.json"] = manifest
     return Bundle(
         f"greenfast-{tuning.id}.zip",

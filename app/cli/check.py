@@ -65,7 +65,9 @@ LaunchOption = Annotated[
 EntryOption = Annotated[
     str | None,
     typer.Option(
-        "--entry", metavar="NAME", help="The kernel of FILE.cu to launch: foo, ns::foo<float, 4>."
+        "--entry",
+        metavar="NAME",
+        help="The kernel of FILE.cu to launch: foo, ns::foo<float, 4>. [default: the only one]",
     ),
 ]
 GridOption = Annotated[
@@ -228,7 +230,8 @@ def _launch_of(cuda_file: str, launch: Path | None, flags: LaunchFlags) -> Path 
 def _given_launch(cuda_file: str, flags: LaunchFlags) -> GivenLaunch:
     from greenfast.search.diagnose.plain import GivenLaunch
 
-    if flags.entry is None:
+    entry = flags.entry or (_only_kernel(Path(cuda_file)) if flags.arguments else None)
+    if entry is None:
         raise UsageError(
             f"check {cuda_file} needs a kernel: --entry NAME with --grid, --block and --arg, "
             "or --launch LAUNCH.toml",
@@ -236,7 +239,7 @@ def _given_launch(cuda_file: str, flags: LaunchFlags) -> GivenLaunch:
             mend="`greenfast docs check` shows both",
         )
     return GivenLaunch(
-        flags.entry,
+        entry,
         _sizes("grid", flags.grid),
         _sizes("block", flags.block),
         _sizes("cluster", flags.cluster),
@@ -244,6 +247,16 @@ def _given_launch(cuda_file: str, flags: LaunchFlags) -> GivenLaunch:
         tuple(flags.arguments or ()),
         tuple(flags.data or ()),
     )
+
+
+def _only_kernel(cuda_file: Path) -> str | None:
+    """The kernel of a file that has one."""
+    from greenfast.app.cli.import_source import ENTRY, without_comments
+    from greenfast.search.kernels.author_files import read_author_file
+
+    text = without_comments(read_author_file(cuda_file, visible(cuda_file)))
+    names = {match["name"] for match in ENTRY.finditer(text)}
+    return names.pop() if len(names) == 1 else None
 
 
 def _sizes(option: str, text: str | None) -> tuple[int, int, int]:

@@ -23,6 +23,7 @@ from greenfast.search.json_values import json_text
 from greenfast.search.verdict import VerdictName
 
 if TYPE_CHECKING:
+    from greenfast.app.cli.export_originals import Originals
     from greenfast.db.rows import TrialRow
     from greenfast.db.store import Store
 
@@ -108,12 +109,15 @@ def _of_search(search: str, form: Format, evidence: bool, optuna: str | None) ->
         rows = selected(store, search_id)
         content: str | dict[str, int]
         if optuna is not None:
-            content = _studies(optuna, search_id, rows)
+            originals = originals_of(store.search(search_id).target)
+            content = _studies(optuna, search_id, rows, originals)
         elif form is Format.CSV:
             content = as_csv(rows)
         elif form is Format.T4:
-            originals = originals_of(store.search(search_id).target)
-            content = json_text(t4_document(rows, originals)) + "\n"
+            row = store.search(search_id)
+            originals = originals_of(row.target)
+            results = t4_document(rows, originals, kernel=row.kernel, device=row.target)
+            content = json_text(results) + "\n"
         elif form is Format.CACHE:
             row = store.search(search_id)
             originals = originals_of(row.target)
@@ -129,13 +133,14 @@ def _of_recording(target: str, form: Format, evidence: bool, optuna: str | None)
 
     recording, rows = recorded_trials(target)
     heading, originals = recording.heading, originals_of(target)
+    device = heading.device.title
     content: str | dict[str, int]
     if optuna is not None:
-        content = _studies(optuna, heading.name, rows)
+        content = _studies(optuna, heading.name, rows, originals)
     elif form is Format.T4:
-        content = json_text(t4_document(rows, originals)) + "\n"
+        results = t4_document(rows, originals, kernel=heading.kernel, device=device)
+        content = json_text(results) + "\n"
     elif form is Format.CACHE:
-        device = heading.device.title
         content = json_text(cache_document(rows, heading.kernel, device, originals)) + "\n"
     else:
         raise UsageError(
@@ -186,7 +191,10 @@ def as_csv(rows: Sequence[TrialRow]) -> str:
 
 
 def _studies(
-    url: str, search_id: str, rows: Sequence[TrialRow] | Sequence[RecordedTrial]
+    url: str,
+    search_id: str,
+    rows: Sequence[TrialRow] | Sequence[RecordedTrial],
+    originals: Originals,
 ) -> dict[str, int]:
     from greenfast.app.cli.export_space import time_us_of
     from greenfast.search.strategies.optuna_export import ExportedTrial, export_study
@@ -196,7 +204,7 @@ def _studies(
         trials = [
             ExportedTrial(
                 row.number,
-                row.parameters,
+                originals(row.parameters),
                 time_us_of(row),
                 {
                     "verdict": row.verdict,

@@ -19,12 +19,14 @@ COMPILE_STAGES = (Stage.RENDER, Stage.COMPILE, Stage.PTXAS)
 ERRORS = {"compile": "CompilationFailedConfig", "constraints": "InvalidConfig"}
 
 
-def t4_document(rows: Sequence[ExportedRow], originals: Originals | None = None) -> dict[str, Any]:
+def t4_document(
+    rows: Sequence[ExportedRow], originals: Originals | None = None, *, kernel: str, device: str
+) -> dict[str, Any]:
     """The trials as T4 results; faulted trials are left out."""
     configurations = _configurations(rows, originals or Originals())
     return {
         "schema_version": T4_VERSION,
-        "metadata": {"timeunit": "microseconds"},
+        "metadata": {"timeunit": "microseconds", "kernel_name": kernel, "device_name": device},
         "results": [_t4(row, configuration) for row, configuration in configurations],
     }
 

@@ -55,6 +55,8 @@ def _kernel_toml(imported: Imported) -> str:
     if imported.constants:
         blocks += ["", "# The values of the import, unless a call gives others.", "[constants]"]
         blocks += [f"{name} = {_toml(repr(value))}" for name, value in imported.constants.items()]
+    if re.search(r"\bwmma\b", imported.text):
+        blocks += ["", "# As wmma::load_matrix_sync needs it.", "[alignment]", "pointer_bytes = 32"]
     for argument in imported.arguments:
         blocks += _argument_toml(imported, argument)
     blocks += _work_toml(imported)

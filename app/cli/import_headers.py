@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from greenfast.search.errors import UsageError
 from greenfast.search.targets.emulator.word_set import word_set
-from greenfast.search.toolchain.includes import STANDARD_HEADERS
+from greenfast.search.toolchain.includes import STANDARD_HEADERS, is_allowed
 
-_INCLUDE = re.compile(r"\s*#\s*include\s*<([\w./]+)>")
+HOST_CODE = re.compile(r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free)\w*\s*\(")
+_INCLUDE = re.compile(r"\s*#\s*include\s*<([\w./+-]+)>")
 _OF_CUDA = {
     "stdint.h": "cuda/std/cstdint",
     **{
@@ -43,18 +44,24 @@ _LIMITS = {
     "limits.h": _INTEGER_LIMITS,
     "climits": _INTEGER_LIMITS,
 }
+# Device code needs them, so that one which is not there has to be told.
+_OF_DEVICES = re.compile(r"cu(?!blas|dnn|fft|solver|sparse|tensor)|thrust/|nvcomp|nvshmem")
 _HOST_ONLY = word_set("""
     iostream fstream sstream iomanip vector string map set list deque queue unordered_map thread
-    mutex future cublas_v2.h cufft.h curand.h nvToolsExt.h sys/time.h unistd.h
+    mutex future cublas_v2.h cufft.h curand.h nvToolsExt.h sys/time.h unistd.h cuda.h
+    cuda_profiler_api.h nvtx3/nvToolsExt.h
 """)
 
 
 def device_lines(line: str) -> list[str]:
     """The line, with an include that only a host has replaced by what a device needs of it."""
     include = _INCLUDE.match(line)
-    if include is None or include[1] not in STANDARD_HEADERS | _HOST_ONLY:
+    if include is None:
         return [line]
     header = include[1]
+    known = header in STANDARD_HEADERS | _HOST_ONLY
+    if not known and (is_allowed(header) or _OF_DEVICES.match(header)):
+        return [line]
     note = f"// {line.strip()}  (a host's header)"
     if header in _OF_CUDA:
         return [f"#include <{_OF_CUDA[header]}>  {note}"]
@@ -70,7 +77,7 @@ def refuse_host_code(bare: str, places: Sequence[str]) -> None:
 
     `places` are `FILE:LINE` of its lines.
     """
-    match = re.search(r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free)\w*\s*\(", bare)
+    match = HOST_CODE.search(bare)
     if match is not None:
         place = places[bare.count("\n", 0, match.start())]
         raise UsageError(

@@ -21,6 +21,7 @@ _NAMESPACE = re.compile(r"\b(?:inline\s+)?namespace\s*(?P<name>[\w:]*)\s*\Z")
 _ATTRIBUTE = re.compile(r"\b__\w+__\b(?:\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))?")
 _DEFAULT = re.compile(r"\s*=[^,]*")  # of a parameter
 _PLAIN_WORD = re.compile(r"[\w.]+\Z")
+_STATEMENT = re.compile(r"[^;{}]+;?")
 OWN_VALUE = "_value"  # ends the macro of a parameter that has the name of a template's
 
 
@@ -57,6 +58,8 @@ def instantiated(
     bare = without_comments(source.text)
     short = match["name"].rpartition("::")[2] if match is not None else None
     name, found = known_entry(bare, short, file)
+    if declarations := _declarations(bare, name):
+        return instantiated(_without(source, declarations), wanted, file, tuned)
     head = bare[: found.start()]
     template = _template_before(head)
     scopes = _scopes(head)
@@ -77,6 +80,27 @@ def instantiated(
     macros = {each: each + OWN_VALUE for each in tuned if template and each in template.names}
     values = _bound(template, texts, name, file, macros) if template else {}
     return _with_entry(source, found, name, scopes, values), f"{name}_entry", macros
+
+
+def _declarations(bare: str, name: str) -> list[tuple[int, int]]:
+    """The explicit instantiations of a kernel, and its declarations without a body."""
+    named = re.compile(rf"\b{re.escape(name)}\s*[<(]")
+    return [
+        (statement.start() + statement[0].index("template"), statement.end())
+        for statement in _STATEMENT.finditer(bare)
+        if statement[0].endswith(";")
+        and re.search(r"\btemplate\b", statement[0])
+        and "__global__" in statement[0]
+        and named.search(statement[0])
+    ]
+
+
+def _without(source: CudaText, parts: Sequence[tuple[int, int]]) -> CudaText:
+    """The text with only the line ends of these parts, which an entry of its own replaces."""
+    text = source.text
+    for begin, end in reversed(parts):
+        text = text[:begin] + "\n" * text.count("\n", begin, end) + text[end:]
+    return replace(source, text=text)
 
 
 def _template_before(head: str) -> _Template | None:

@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
+from greenfast.app.cli.import_constants import constants_as_defines
+from greenfast.app.cli.import_host_functions import without_host_functions
 from greenfast.app.cli.import_in_out import copied, split_in_out
 from greenfast.app.cli.import_instance import instantiated
-from greenfast.app.cli.import_launch import default_grid, in_small_letters, respelt
+from greenfast.app.cli.import_launch import default_grid, in_small_letters
+from greenfast.app.cli.import_launch_names import Known, checked, three
 from greenfast.app.cli.import_options import (
     Block,
     CudaFile,
@@ -54,7 +57,7 @@ from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import print_json
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.argument_specs import SCALAR_DTYPES
-from greenfast.search.kernels.expressions import Value, expression, require_names
+from greenfast.search.kernels.expressions import Value, expression
 from greenfast.search.text import visible
 
 _ROLES = {"in": "input", "out": "output"}  # as `greenfast check` spells them
@@ -72,6 +75,14 @@ class Given:
     block: list[str]
     smem: str | None
     tolerance: float
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What the report tells beside the files."""
+
+    told: list[str]  # arguments from the tuning script
+    host_functions: tuple[str, ...]  # which are not in the kernel
 
 
 def import_(
@@ -97,6 +108,7 @@ def import_(
     Exit codes: 0 written, 2 something does not fit.
     """
     from greenfast.app.cli.import_files import imported_files
+    from greenfast.app.cli.import_host_names import with_host_names
 
     new_name = checked_kernel_name(name or cuda_file.stem.lower())
     file = visible(cuda_file)
@@ -112,6 +124,8 @@ def import_(
         entry = entry or (script_entry(script, source.text) if script is not None else None)
     wanted = entry
     tuning = _tuning(tune or [], script, entry, restrict or [], given)
+    source, host_functions = without_host_functions(source)
+    source = constants_as_defines(with_host_names(source), tuning.parameters)
     source, entry, macros = instantiated(source, entry, file, tuning.parameters)
     text = source.text
     function = read_entry(source, entry, file)
@@ -119,7 +133,8 @@ def import_(
     arguments = _arguments([*(argument or []), *told], function, file)
     imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given, macros)
     root = target_root(folder)
-    _report(imported, write_kernel(root, new_name, imported_files(imported)), told, root, as_json)
+    written = write_kernel(root, new_name, imported_files(imported))
+    _report(imported, written, Notes(told, host_functions), root, as_json)
     others = [each for each in script.entries() if each != wanted] if script is not None else []
     if others and cuda_file.suffix == ".py" and not as_json:
         print(
@@ -135,7 +150,7 @@ def _told_by(
     if script is None:
         return []
     named = {each.partition(":")[0] for each in given}
-    told = script_arguments(script, entry, text, wanted)
+    told = script_arguments(script, entry, text, wanted, named)
     return [each for name, each in told.items() if name not in named]
 
 
@@ -154,13 +169,11 @@ def _imported(
         raise UsageError("--tolerance must be 0 or more", code="bad_tolerance")
     tuning, defines = in_small_letters(given_tuning, {argument.name for argument in arguments})
     parameters = tuple(tuning.parameters)
-    names = (*parameters, *(each.name for each in arguments if each.is_size))
+    sizes = tuple(each.name for each in arguments if each.is_size)
     _check_names(parameters, arguments)
     _check_spelling(defines.values(), text)
-
-    def spelt(texts: list[str]) -> list[str]:
-        return [respelt(text, defines) for text in texts]
-
+    block, smem = given.block or _default_block(tuning), given.smem
+    known = Known(text, defines, (), sizes)
     return Imported(
         name=name,
         source=source,
@@ -170,19 +183,16 @@ def _imported(
         tuning=tuning,
         defines={name: macros.get(define, define) for name, define in defines.items()},
         defaults=_defaults(text, tuning, defines),
-        grid=_three("--grid", spelt(given.grid) or default_grid(tuning, arguments), names, text),
-        block=_three("--block", spelt(given.block) or _default_block(tuning), parameters, text),
-        smem=_checked(
-            "--smem",
-            tuning.smem if given.smem is None else respelt(given.smem, defines),
-            parameters,
-            text,
+        grid=three(
+            "--grid", given.grid or default_grid(tuning, arguments), replace(known, sizes=sizes)
         ),
+        block=three("--block", block, known),
+        smem=checked("--smem", tuning.smem if smem is None else smem, known),
         tolerance=given.tolerance,
     )
 
 
-def _report(imported: Imported, written: Path, told: list[str], root: Path, as_json: bool) -> None:
+def _report(imported: Imported, written: Path, notes: Notes, root: Path, as_json: bool) -> None:
     advice = path_advice(root)
     commands = [
         *([advice] if advice else []),
@@ -191,13 +201,22 @@ def _report(imported: Imported, written: Path, told: list[str], root: Path, as_j
     ]
     files = sorted(written.iterdir())
     if as_json:
-        print_json({"files": [str(path) for path in files], "told": told, "next": commands})
+        print_json(
+            {
+                "files": [str(path) for path in files],
+                "told": notes.told,
+                "left_out": notes.host_functions,
+                "next": commands,
+            }
+        )
         return
     for path in files:
         print(shown(path))
-    if told:
+    if notes.host_functions:
+        print(f"\nleft out, because they are host code: {', '.join(notes.host_functions)}")
+    if notes.told:
         print("\nThe script has these arguments; correct a wrong one with --arg:")
-        print("  " + " ".join(f"--arg {each}" for each in told))
+        print("  " + " ".join(f"--arg {each}" for each in notes.told))
     for copy in copied(imported.arguments):
         print(
             f"\n{copy.name} is read and written: a first launch copies {copy.before} to "
@@ -257,20 +276,25 @@ def _check_size(size: str, name: str, scalars: Mapping[str, int]) -> None:
     """UsageError for a size that is no number, no scalar, and no expression over these."""
     if size.isdigit() or size in scalars:
         return
-    words = [] if size.isidentifier() else re.findall(r"[A-Za-z_]\w*", size)
-    if not words or not scalars.keys() >= set(words):
-        raise UsageError(
-            f"--arg {name}: the size {visible(size)!r} is neither a number nor a scalar, nor an "
-            "expression over scalars",
-            code="bad_argument",
-            mend="known: " + (", ".join(sorted(scalars)) or "none"),
-        )
     try:
-        value = expression(size, f"--arg {name}")(scalars)
+        checked = expression(size, f"--arg {name}")
+        if not checked.names or not scalars.keys() >= checked.names:
+            raise _unknown_size(size, name, scalars)
+        value = checked(scalars)
     except SpecError as error:
         raise UsageError(error.message, code="bad_argument", mend=error.mend) from error
     if not 0 < value < 2**31:
         raise UsageError(f"--arg {name}: the size {size} is {value:g}", code="bad_argument")
+
+
+def _unknown_size(size: str, name: str, scalars: Mapping[str, int]) -> UsageError:
+    return UsageError(
+        f"--arg {name}: the size {visible(size)!r} is neither a number nor a scalar, nor an "
+        "expression over scalars",
+        code="bad_argument",
+        mend="known: " + (", ".join(sorted(scalars)) or "none") + "; a size cannot depend on a "
+        "tuned parameter, since all candidates get the same tensors",
+    )
 
 
 def _argument(text: str) -> ImportedArgument:
@@ -290,11 +314,23 @@ def _argument(text: str) -> ImportedArgument:
     if match["shape"] is None:
         return ImportedArgument(match["name"], dtype, (), "scalar", _scalar(text, match, dtype))
     whole = re.sub(r"/+", "//", match["shape"])  # C's division, which is kernel.toml's `//`
-    shape = tuple(size.strip() for size in whole.split(","))
+    shape = tuple(_split_sizes(whole))
     if any(not size or (size.isdigit() and not 0 < int(size) < 2**31) for size in shape):
         raise UsageError(f"--arg {visible(text)!r}: a size is missing or 0", code="bad_argument")
     role = match["role"] or "input"
     return ImportedArgument(match["name"], dtype, shape, _ROLES.get(role, role))
+
+
+def _split_sizes(text: str) -> list[str]:
+    """The sizes between commas that are in no brackets; an empty text where one is missing."""
+    sizes, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and not depth:
+            sizes.append("")
+        else:
+            sizes[-1] += character
+    return [size.strip() for size in sizes]
 
 
 def _dtype(text: str) -> str:
@@ -391,6 +427,8 @@ def _defaults(text: str, tuning: Tuning, defines: Mapping[str, str]) -> dict[str
 
 
 def _own_first(values: tuple[Value, ...], own: str | None) -> list[Value]:
+    if values and isinstance(values[0], bool):
+        own = {"1": "True", "0": "False"}.get(own or "", (own or "").capitalize())
     return sorted(values, key=lambda value: str(value) != own)
 
 
@@ -404,29 +442,3 @@ def _default_block(tuning: Tuning) -> list[str]:
             mend="give --block EXPR, or a parameter block_size_x",
         )
     return [name if name in parameters else "1" for name in names]
-
-
-def _three(option: str, texts: list[str], names: tuple[str, ...], source: str) -> list[str]:
-    if not 0 < len(texts) <= 3:
-        raise UsageError(
-            f"{option} is given {len(texts)} times, but must be given one to three times",
-            code="bad_command_line",
-            mend=f'for example {option} "ceil_div(n, block_size_x)"',
-        )
-    return [*(_checked(option, text, names, source) for text in texts), "1", "1"][:3]
-
-
-def _checked(option: str, text: str, names: tuple[str, ...], source: str) -> str:
-    try:
-        read = expression(text, option)
-        for name in sorted(read.names - set(names)):
-            if value := own_define(source, name):
-                raise UsageError(
-                    f"{option}: {text!r} uses {name}, which the file defines as {value}",
-                    code="bad_expression",
-                    mend=f"tune it (--tune {name}={value}), or write its value",
-                )
-        require_names(read, set(names))
-    except SpecError as error:
-        raise UsageError(error.message, code="bad_expression", mend=error.mend) from error
-    return text

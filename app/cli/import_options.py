@@ -17,7 +17,11 @@ Name = Annotated[
 ]
 Tune = Annotated[
     list[str] | None,
-    typer.Option("--tune", metavar="NAME=V,V", help="A #define and its values; repeated."),
+    typer.Option(
+        "--tune",
+        metavar="NAME=V,V",
+        help="A #define or a constant (const int tile = 32;) and its values; repeated.",
+    ),
 ]
 TuneFile = Annotated[
     Path | None,

@@ -7,22 +7,32 @@ Known are arrays and numbers that NumPy makes of constants: zeros, ones, random 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from greenfast.app.cli.import_parameters import Declared
 from greenfast.app.cli.import_script import Script
 from greenfast.app.cli.import_source import Entry
 from greenfast.app.cli.script.values import Array, Scalar, items
+from greenfast.search.errors import UsageError
 
 
 def script_arguments(
-    script: Script, entry: Entry, text: str, wanted: str | None = None
+    script: Script,
+    entry: Entry,
+    text: str,
+    wanted: str | None = None,
+    named: Collection[str] = (),
 ) -> dict[str, str]:
-    """--arg texts by the entry's parameters, as far as the script has them."""
+    """--arg texts by the entry's parameters, as far as the script has them.
+
+    UsageError where it passes another number of them, and `named` are not all that there are.
+    """
     call = script.call(wanted)
     if call is None:
         return {}
     passed = items(call.given.get("arguments")) or ()
     if len(passed) != len(entry.parameters):
+        _require_named(entry, len(passed), named)
         return {}
     answers = items(call.given.get("answer")) or ()
     scalars = [value for value in passed if isinstance(value, Scalar)]
@@ -41,6 +51,17 @@ def script_arguments(
             role = _role(parameter, value, text, (answers[number] is not None) if known else None)
             texts[parameter.name] = f"{parameter.name}:{value.dtype}[{sizes}]:{role}"
     return texts
+
+
+def _require_named(entry: Entry, passed: int, named: Collection[str]) -> None:
+    names = [each.name for each in entry.parameters]
+    if passed and not set(names) <= set(named):
+        raise UsageError(
+            f"{entry.name} has {len(names)} parameters ({', '.join(names)}), and the script passes "
+            f"{passed} arguments",
+            code="bad_argument",
+            mend="correct its list of arguments, or give --arg for each parameter",
+        )
 
 
 def _role(parameter: Declared, array: Array, text: str, is_answer: bool | None) -> str:

@@ -33,7 +33,7 @@ _PRAGMA_ONCE = re.compile(r"(?m)^[ \t]*#[ \t]*pragma[ \t]+once\b.*$")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NESTED = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*"  # text with brackets two deep
 ENTRY = re.compile(
-    rf"__global__\b(?P<between>(?:[^;{{}}()]|\({_NESTED}\))*?)"
+    rf"__global__\b(?P<between>(?:(?!__global__)[^;{{}}()]|\({_NESTED}\))*?)"
     rf"\b(?P<name>\w+)\s*\((?P<parameters>{_NESTED})\)\s*\{{"
 )
 # Spellings for --arg besides C's names and kernel.toml's. An unsigned number is stored
@@ -318,19 +318,25 @@ def checked_values(name: str, values: Sequence[Any], where: str) -> tuple[Value,
             code="bad_tune",
         )
     kinds = {type(value) for value in values}
+    mend = f"commas separate values: --tune {name}=32,64,128" if where == "--tune" else ""
     if not values or len(kinds) != 1 or not kinds <= {int, bool, str}:
         raise UsageError(
             f"{where}: {name} has the values {shortened(visible(list(values)), 60)}; all must be "
             "whole numbers, or all true or false, or all names",
             code="bad_tune",
+            mend=mend,
         )
     if len(values) > MOST_VALUES:
         raise UsageError(
             f"{where}: {name} has {len(values)} values; at most {MOST_VALUES}", code="bad_tune"
         )
-    if kinds == {str} and not all(re.fullmatch(r"[\w.+-]{1,64}", value) for value in values):
+    wrong = [value for value in values if not re.fullmatch(r"[\w.+-]{1,64}", str(value))]
+    if wrong:
         raise UsageError(
-            f"{where}: a text of {name} is not a name of letters, digits and _", code="bad_tune"
+            f"{where}: the value {shortened(visible(repr(wrong[0])), 60)} of {name} is neither a "
+            "number nor a name of letters, digits and _",
+            code="bad_tune",
+            mend=mend,
         )
     return tuple(dict.fromkeys(values))
 

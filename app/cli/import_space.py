@@ -20,10 +20,11 @@ from greenfast.search.kernels.catalogue import Catalogue, load_kernel
 from greenfast.search.recordings.file import SUFFIX, write
 from greenfast.search.recordings.foreign import ForeignSpace, read_space
 from greenfast.search.recordings.foreign_kernel import kernel_texts, parameters_of
-from greenfast.search.recordings.foreign_objectives import Wish
+from greenfast.search.recordings.foreign_objectives import MICROSECONDS, Wish
 from greenfast.search.recordings.shelf import recording_names
 from greenfast.search.text import one_line, shortened, visible
 
+_SHORT = {1e6: "s", 1e3: "ms", 1.0: "us", 1e-3: "ns"}  # units of time by their microseconds
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 ENDINGS = (
     ".gz",
@@ -199,10 +200,12 @@ def report(name: str, space: ForeignSpace, as_json: bool) -> None:
             }
         )
         return
+    short = _SHORT.get(MICROSECONDS.get(space.unit.lower(), 0.0), space.unit)
+    unit = f" in {short}" if short else ""
     say(
         f"{name}: {_counted(len(space.results), 'configuration')} of "
         f"{_counted(len(space.parameters), 'parameter')} "
-        f"({space.form}, {space.objective}), {failed:,} of them failed"
+        f"({space.form}, {space.objective}{unit}), {failed:,} of them failed"
     )
     if space.left_out:
         columns = shortened(one_line(", ".join(space.left_out)), 200)

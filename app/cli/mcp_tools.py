@@ -106,6 +106,8 @@ class Tools:
     def search_negatives(self, kernel: str, text: str = "", limit: int = 20) -> JSON:
         """What was tried for a kernel and did not help, newest first; `text` selects."""
         rows = negatives_brief(self._services, kernel, MOST_NEGATIVES)
+        if not rows:
+            self._services.catalogue.kernel(kernel)  # a misspelt name has no negatives either
         words = text.lower().split()
         matching = [row for row in rows if all(word in str(row).lower() for word in words)]
         return {"negatives": matching[: max(1, min(limit, MOST_NEGATIVES))]}

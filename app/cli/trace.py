@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 
@@ -23,6 +25,7 @@ from greenfast.search.text import visible
 from greenfast.traced import TraceResult, check_ending, write_workloads
 
 TRACER = Path(greenfast.__file__).with_name("tracing.py")
+SECONDS_TO_END = 10
 WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")  # options of Python that take a word
 
 
@@ -49,7 +52,9 @@ def trace(
     without a GPU. Calls inside torch.compile are recorded, because compilation is off while
     tracing.
 
-    Exit codes: 0 written, 1 the program failed or called nothing that a kernel covers.
+    Ctrl-C ends the program, and the calls up to then are written.
+
+    Exit codes: 0 written, 1 the program failed or called nothing that a kernel covers, 130 Ctrl-C.
     """
     check_ending(output)
     require_folder(output)
@@ -58,12 +63,8 @@ def trace(
         command = traced_command(program, result)
         environment = {**os.environ, "TORCHDYNAMO_DISABLE": "1"}
         try:
-            code = subprocess.run(
-                command,
-                env=environment,
-                stdout=sys.stderr if as_json else None,  # stdout is for the JSON alone
-                check=False,
-            ).returncode
+            # stdout is for the JSON alone
+            code = run_to_its_end(command, environment, sys.stderr if as_json else None)
         except OSError as error:
             raise UsageError(
                 f"{command[0]} cannot be started: {error.strerror}", code="bad_program"
@@ -78,8 +79,31 @@ def trace(
         show_trace(traced)
     if code:
         what = "; the calls up to then are written" if paths else ""
-        say(f"greenfast: the program ended with {code}{what}")
+        by = "by Ctrl-C" if code == -signal.SIGINT else f"with {code}"
+        say(f"greenfast: the program ended {by}{what}")
+    if code == -signal.SIGINT:
+        return 130
     return 1 if code or not paths else 0
+
+
+def run_to_its_end(command: list[str], environment: dict[str, str], stdout: IO[str] | None) -> int:
+    """The exit code of the program. After Ctrl-C it may end by itself; the second kills it.
+
+    A terminal sends Ctrl-C to the program, too, whose calls are written when it ends.
+    """
+    with subprocess.Popen(command, env=environment, stdout=stdout) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            say("greenfast: waiting for the program to end; Ctrl-C kills it")
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(SECONDS_TO_END)
+            process.send_signal(signal.SIGINT)  # it was not sent to both
+            return process.wait()
+        except KeyboardInterrupt:
+            process.kill()
+            raise
 
 
 def traced_command(program: list[str], result: Path) -> list[str]:

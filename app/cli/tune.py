@@ -21,6 +21,7 @@ from greenfast.app.cli.search_options import (
 )
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.terminal import say
+from greenfast.runtime.fallbacks import FALLBACKS
 from greenfast.search.dispatch.build import DEFAULT_WITHIN_PERCENT
 from greenfast.search.dispatch.table import DispatchGroup, DispatchTable, table_json
 from greenfast.search.errors import UsageError
@@ -219,7 +220,8 @@ def show_dispatch(dispatch: DispatchTable) -> None:
         rows: list[tuple[Any, ...]] = [
             (" and ".join(map(str, rule.when)) or "otherwise", rule.use) for rule in group.rules
         ]
-        rows.append(("outside of the tuned sizes", f"PyTorch's operation, else {group.outside}"))
+        library = "PyTorch's operation, else " if dispatch.kernel in FALLBACKS else ""
+        rows.append(("outside of the tuned sizes", f"{library}{group.outside}"))
         out.print(table(("sizes", "kernel"), rows, title=values))
         out.print(_workloads_table(group, dispatch.time_kind))
         if group.regret is not None:

@@ -207,7 +207,7 @@ def defaults(kernel: KernelSpec) -> dict[str, Any]:
         "name": "",
         "shape": NAMED,
         "workloads": list(default_workloads(kernel)),
-        "own": {},
+        "own": _usual_values(kernel),
         "templates": [template.name for template in kernel.templates],
         "target": DEFAULT_TARGET,
         "strategy": DEFAULT_STRATEGY,
@@ -226,6 +226,12 @@ def defaults(kernel: KernelSpec) -> dict[str, Any]:
         "objectives": [],
         **limits,
     }
+
+
+def _usual_values(kernel: KernelSpec) -> dict[str, str]:
+    """The default workload's values for dims that have a list of them, since a list has no gap."""
+    usual = dict(kernel.workload(default_workloads(kernel)[0]).dims)
+    return {dim.name: str(usual[dim.name]) for dim in kernel.dims if dim.values}
 
 
 def typed(form: FormData) -> dict[str, Any]:
@@ -254,12 +260,13 @@ def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
         raise FieldError(
             "trials", "no budget is given", "give a number of trials, of seconds or of GPU seconds"
         )
+    chosen = tuple(given["templates"])
     limits = {name: _limit(name, given[name]) for name in LIMITS}
     return SearchRequest(
         kernel=kernel.name,
         name=given["name"].strip() or None,
         workloads=tuple(given["workloads"]) if named else (_own(kernel, given["own"]),),
-        templates=tuple(given["templates"]),
+        templates=None if len(given["templates"]) == len(kernel.templates) else chosen,
         target=given["target"].strip() or None,
         strategy=given["strategy"] or None,
         trials=_whole("trials", given["trials"]),

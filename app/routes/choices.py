@@ -38,11 +38,13 @@ def kernels(services: TheServices) -> KernelPage:
 
 @router.get("/kernels/{kernel}")
 def kernel(kernel: str, services: TheServices) -> KernelOut:
+    """A kernel's dims, options and workloads, and the names of its templates."""
     return kernel_out(services.catalogue.kernel(kernel))
 
 
 @router.get("/kernels/{kernel}/templates/{template}")
 def template(kernel: str, template: str, services: TheServices) -> TemplateOut:
+    """A template's parameters with their values, constraints and presets."""
     return template_out(services.catalogue.kernel(kernel).template(template))
 
 
@@ -60,4 +62,5 @@ def targets() -> Page[TargetOut]:
 
 @router.get("/strategies")
 def strategies() -> Page[StrategyOut]:
+    """The strategies, each in a sentence."""
     return Page(items=list_strategies(), next_cursor=None)

@@ -77,6 +77,7 @@ def control(
 
 @router.get("/{search}/trials")
 def trials(search: str, query: Annotated[TrialsQuery, Query()], store: TheStore) -> Page[TrialOut]:
+    """The trials of a search, filtered and sorted."""
     page = store.trials(
         search,
         verdict=query.verdict,

@@ -33,6 +33,7 @@ def tunings(query: Annotated[PageQuery, Query()], store: TheStore) -> Page[Tunin
 
 @router.get("/{tuning}")
 def tuning(tuning: str, store: TheStore) -> TuningOut:
+    """The tuning with its workloads and searches."""
     return tuning_out(store.tuning(tuning))
 
 

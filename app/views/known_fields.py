@@ -32,7 +32,13 @@ def query_names(route: APIRoute) -> dict[str, bool]:
         models = list(_models(_type(field)))
         of_models = {name: info for model in models for name, info in model.model_fields.items()}
         names |= of_models or {field.alias: field.field_info}
-    return {name: get_origin(info.annotation) is list for name, info in names.items()}
+    return {name: _is_several(info.annotation) for name, info in names.items()}
+
+
+def _is_several(annotation: Any) -> bool:
+    """Whether it takes several values, as `list[str] | None` does."""
+    several = (list, tuple, set, frozenset)
+    return get_origin(annotation) in several or any(map(_is_several, get_args(annotation)))
 
 
 def _type(field: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from greenfast.db.figures import SORTABLE
 from greenfast.search.status import SearchStatus
 from greenfast.search.verdict import Reason, Stage, VerdictName
 
@@ -13,8 +14,10 @@ LARGEST_PAGE = 500
 class PageQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    limit: int = Field(50, ge=1, le=LARGEST_PAGE)
-    cursor: str | None = Field(None, max_length=400)
+    limit: int = Field(50, ge=1, le=LARGEST_PAGE, description="entries of a page")
+    cursor: str | None = Field(
+        None, max_length=400, description="`next_cursor` of the page before; empty: the first page"
+    )
 
 
 class SearchesQuery(PageQuery):
@@ -32,8 +35,8 @@ class TrialsQuery(PageQuery):
     text: str | None = Field(
         None, max_length=200, description="words in the sentence, reason, template or preset"
     )
-    sort: str = Field("number", max_length=40)
-    descending: bool = False
+    sort: str = Field("number", max_length=40, description=", ".join(("number", *SORTABLE)))
+    descending: bool = Field(False, description="the largest first")
 
 
 class NegativesQuery(PageQuery):
@@ -46,9 +49,9 @@ class NegativesQuery(PageQuery):
     where: list[str] = Field(
         [], max_length=20, description="parameter values, such as tile_m=64; may be repeated"
     )
-    device: str | None = Field(None, max_length=100)
-    dtype: str | None = Field(None, max_length=40)
-    workload: str | None = Field(None, max_length=200)
+    device: str | None = Field(None, max_length=100, description="a GPU, such as h200")
+    dtype: str | None = Field(None, max_length=40, description="a type, such as bf16")
+    workload: str | None = Field(None, max_length=200, description="the name of a workload")
     text: str | None = Field(None, max_length=200, description="words in the sentence or reason")
 
 

@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from fastapi.exceptions import RequestValidationError
 
 from greenfast.app.views.known_fields import known_fields
+from greenfast.search.text import shortened
 
 LONGEST_QUOTE = 300
+LONGEST_GIVEN = 60  # characters of a wrong value
+# What a value must be, by the type of Pydantic's error.
+VALUE_WORDS = {
+    "string_type": "a text",
+    "string_too_short": "a text of at least {min_length} characters",
+    "string_too_long": "a text of at most {max_length} characters",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number of fewer digits",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "greater_than": "greater than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+}
 JSON_TYPE = "send it with the header `content-type: application/json`"
-WORKLOAD = "a workload is a name, or an object with dims and, as needed, options, name and weight"
+WORKLOAD = (
+    'a workload is a name, a text such as "B=8,S_q=577", or an object with dims and, as needed, '
+    'options, name and weight: {"dims": {"B": 8, "S_q": 577}}'
+)
 
 
 class Refusal(NamedTuple):
@@ -31,27 +63,40 @@ def refusal_of(error: RequestValidationError, route: object) -> Refusal:
         return Refusal(400, "malformed_json", "the body is not JSON", why)
     field = ".".join(map(str, written_place(first["loc"], error.body)))[:LONGEST_QUOTE] or where
     if kind == "extra_forbidden":
+        known = known_fields(route, place)
+        close = get_close_matches(place[-1][:LONGEST_QUOTE], known, n=1)
         return Refusal(
             422,
             "unknown_field",
             f"unknown field {place[-1][:LONGEST_QUOTE]!r} in the {where}",
-            "known: " + ", ".join(known_fields(route, place)),
+            (f"did you mean {close[0]!r}? " if close else "") + "known: " + ", ".join(known),
         )
     if field == "body":
         code = "missing_field" if kind == "missing" else "bad_value"
         hint = JSON_TYPE if isinstance(error.body, bytes) else ""
         return Refusal(422, code, "the body must be a JSON object", hint)
     if kind == "missing":
-        return Refusal(422, "missing_field", f"{field} is missing in the {where}")
+        hint = WORKLOAD if place[1:2] == ["workloads"] else ""
+        return Refusal(422, "missing_field", f"{field} is missing in the {where}", hint)
     hint = WORKLOAD if place[1:2] == ["workloads"] and place[-1] in ("str", "WorkloadIn") else ""
-    message = "is neither of what a workload can be" if hint else json_words(first["msg"])
-    return Refusal(422, "bad_value", f"{field} {message}" if hint else f"{field}: {message}", hint)
+    message = "is neither of what a workload can be" if hint else value_words(first)
+    sentence = f"{field} {message}"
+    return Refusal(422, "bad_value", sentence, hint)
 
 
-def json_words(message: str) -> str:
-    """Pydantic's message in the words of JSON, which has objects and no dictionaries."""
-    words = message.replace(" or object to extract fields from", "").replace("dictionary", "object")
-    return words[:LONGEST_QUOTE]
+def value_words(error: Mapping[str, Any]) -> str:
+    """What a value must be, in the words of JSON: "must be a text, not 5".
+
+    An error of another kind than those of VALUE_WORDS keeps Pydantic's message.
+    """
+    if error["type"] not in VALUE_WORDS:
+        return f"is not valid: {error['msg']}"[:LONGEST_QUOTE]
+    words = VALUE_WORDS[error["type"]].format(**error.get("ctx", {}))
+    given = error.get("input")
+    if given is None or isinstance(given, str | int | float):
+        written = json.dumps(given)  # escapes all that a terminal or a page could take for its own
+        return f"must be {words}, not {shortened(written, LONGEST_GIVEN)}"
+    return f"must be {words}"
 
 
 def telling(errors: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

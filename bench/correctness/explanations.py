@@ -114,6 +114,14 @@ RIGHT_STAGES: dict[str, tuple[str, ...]] = {
     "parts_of_the_keys_that_overlap": ("state", *END),
     "lse_of_one_part": ("state", *END),
     "two_parts_sent_to_one_place": END,
+    "wgmma_row_offset_in_32_bits": END,
+    "decode_key_offset_in_32_bits": TILES,
+    "maximum_kept_until_exponentials_overflow": ("softmax", "state"),
+    "score_of_zero_taken_for_a_hidden_key": ("softmax",),
+    "last_group_of_heads_taken_for_a_full_one": ("qk", *END),
+    "wgmma_place_of_q_kept_by_rows_without_keys": ("qk", *END),
+    "decode_usual_scale_in_the_place_of_the_given": ("softmax",),
+    "decode_mask_left_out_where_one_key_is_hidden": ("softmax",),
 }
 
 

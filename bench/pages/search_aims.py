@@ -15,8 +15,9 @@ TWO_RESULTS = (
     TWO,
     "h100/two_gpus",
     "h100/four_gpus",
-    "h100/four_gpus_evaluators",
-    "h100/four_gpus_evaluators_again",
+    "h100/two_gpus_beside",
+    "h100/four_gpus_beside",
+    "h100/four_gpus_beside_again",
 )
 BOOKS = "bookkeeping"
 # Kernel Tuner's rate was measured on these templates, as far as there are results. The first three

@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Expression, Value, expression
 
-_BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
+_BINARY = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*",
+    ast.BitAnd: "&", ast.BitOr: "|", ast.RShift: ">>",
+}  # fmt: skip
 _COMPARE = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _CALLS = {
     "min": "smaller",

@@ -11,6 +11,7 @@ import struct
 import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def emulate(
     if why := _unfit(framework, tensors):
         raise UsageError(why, code="bad_call")
     call = _call(framework, tensors, options, constants, without)
-    choice = choose(kernels, call)
+    choice = choose(_alone(kernels), call)
     if choice.program is None:
         raise UsageError(
             f"no kernel of {kernels.origin} takes this call: {choice.why}", code="no_kernel"
@@ -85,7 +86,7 @@ def explained(
     why = _unfit(framework, tensors)
     if not why:
         call = _call(framework, tensors, options, constants, without)
-        choice = choose(kernels, call)
+        choice = choose(_alone(kernels), call)
         if choice.program is not None:
             launches = planned(choice.program, call).launches
             return Explanation(
@@ -100,6 +101,11 @@ def explained(
             )
         why = choice.why
     return Explanation(name, None, why, kernels.origin, has_library=False)
+
+
+def _alone(kernels: KernelSet) -> KernelSet:
+    """The kernels without a library, which runs nothing on the emulator."""
+    return replace(kernels, has_library=False)
 
 
 def _call(

@@ -11,6 +11,7 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Expression, Value
 
 LIBRARY = "library"  # in place of a kernel's id: the operation's own library is faster
+MOST_TOLD = 4  # sets of compile-time values in a sentence
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,10 @@ class Choice:
     measured: tuple[Measured, ...] = ()
 
 
+def _listed(values: Mapping[str, Value]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items()) or "one for all types"
+
+
 @dataclass(frozen=True)
 class KernelSet:
     """Programs by id. Without `groups`, the first that is compiled for the call.
@@ -84,8 +89,12 @@ class KernelSet:
         for group in self.groups:
             if all(values.get(name) == value for name, value in group.compiled.items()):
                 return self._by_rules(group, values)
-        called = ", ".join(f"{name}={values.get(name)}" for name in self.operation.compiled_names)
-        return Choice(None, f"{self.origin} has no kernel for {called}")
+        called = _listed({name: values.get(name, "") for name in self.operation.compiled_names})
+        groups = [_listed(group.compiled) for group in self.groups[:MOST_TOLD]]
+        more = ", ..." if len(self.groups) > MOST_TOLD else ""
+        return Choice(
+            None, f"{self.origin} has no kernel for {called}; it has {'; '.join(groups)}{more}"
+        )
 
     def instead_of(self, program: Program) -> tuple[Program, ...]:
         """The programs to try when `program` cannot run a call on this GPU or with its strides.

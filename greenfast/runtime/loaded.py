@@ -133,8 +133,8 @@ class LoadedKernels:
         names = [argument.name for argument in operation.tensors if not argument.output]
         if len(inputs) > len(names):
             raise UsageError(
-                f"{operation.name} takes {len(names)} inputs ({', '.join(names)}); "
-                f"got {len(inputs)}",
+                f"{operation.name} takes {len(names)} input{'s' if len(names) != 1 else ''} "
+                f"({', '.join(names)}); got {len(inputs)}",
                 code="bad_call",
             )
         may_be_none = {item.name for item in operation.tensors if item.read_when is not None}

@@ -26,7 +26,8 @@ BLOCK_ROWS = 256                     # scores of so many rows are held at once: 
 
 
 def softmax_scale(dims: Dims) -> float:
-    return dims["D"] ** -0.5
+    """The usual one, unless the check has its own."""
+    return dims.get("scale", dims["D"] ** -0.5)
 
 
 def visible_keys(dims: Dims, mask: str) -> np.ndarray:
@@ -91,8 +92,10 @@ def beyond_fp16(draft: Draft) -> None:
 
 
 def equal_keys(draft: Draft) -> None:
-    """All keys are the same, so O is the plain mean of V and one key too many or too few shows."""
+    """All keys are the same, so O is the plain mean of V and one key too many or too few shows. Keys of odd heads are
+    zero: a score of exactly 0 is not that of a hidden key."""
     draft.k[...] = draft.k[:, :, :1]
+    draft.k[:, 1::2] = 0.0
 
 
 def dominant_key(draft: Draft) -> None:

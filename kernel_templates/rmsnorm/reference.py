@@ -71,8 +71,11 @@ def cancellation(x: np.ndarray, residual: np.ndarray, weight: np.ndarray) -> Non
 
 
 def weight_scales(x: np.ndarray, residual: np.ndarray, weight: np.ndarray) -> None:
-    """The weights of neighbouring columns are 100x apart: a wrong column shows."""
-    weight *= 100.0 ** (np.arange(weight.size) % 3 - 1.0)
+    """The weights of neighbouring columns are 100x apart, so a wrong column shows; every other three are negative, and
+    every eleventh is zero."""
+    column = np.arange(weight.size)
+    weight *= 100.0 ** (column % 3 - 1.0) * np.where(column // 3 % 2 == 1, -1.0, 1.0)
+    weight[10::11] = 0.0
 
 
 def row_scales(x: np.ndarray, residual: np.ndarray, weight: np.ndarray) -> None:
@@ -117,8 +120,13 @@ def sums_of_squares(h: np.ndarray) -> np.ndarray:
     return np.einsum("mn,mn->m", h, h)
 
 
-def row_scales_of(sums: np.ndarray, columns: int) -> np.ndarray:
-    return 1.0 / np.sqrt(sums / columns + EPS)
+def eps_of(dims: Dims) -> float:
+    """The usual one, unless the check has its own."""
+    return dims.get("eps", EPS)
+
+
+def row_scales_of(sums: np.ndarray, dims: Dims) -> np.ndarray:
+    return 1.0 / np.sqrt(sums / dims["N"] + eps_of(dims))
 
 
 def sum_error(h: np.ndarray, h_rounded: np.ndarray) -> np.ndarray:
@@ -127,28 +135,28 @@ def sum_error(h: np.ndarray, h_rounded: np.ndarray) -> np.ndarray:
     return np.abs(of_rounded - exact) + (h.shape[1] + 4) * FLOAT32_ROUNDOFF * np.maximum(exact, of_rounded)
 
 
-def scale_error(h: np.ndarray, h_rounded: np.ndarray) -> np.ndarray:
+def scale_error(h: np.ndarray, h_rounded: np.ndarray, dims: Dims) -> np.ndarray:
     """The largest relative error of a row's scale."""
-    columns = h.shape[1]
-    under_root = sums_of_squares(h) / columns + EPS
+    columns = dims["N"]
+    under_root = sums_of_squares(h) / columns + eps_of(dims)
     # d (s^-1/2) / s^-1/2 = -ds / 2s, and more where ds is no longer small beside s.
     return sum_error(h, h_rounded) / columns / (2.0 * under_root) * 1.01 + 2.0**-21
 
 
 def reference(dims: Dims, options: Mapping[str, str], inputs: Arrays) -> dict[str, dict[str, np.ndarray | None]]:
     """For h and y: "value", the pointwise "bound" on |output - value|, and "rounded": only h and y are rounded."""
-    dtype, columns = options["dtype"], dims["N"]
+    dtype = options["dtype"]
     unit, step = UNIT_ROUNDOFF[dtype], SUBNORMAL_ROUNDOFF[dtype]
     h, weight = exact_rows(inputs), inputs["weight"].astype(np.float64)
     h_rounded = rounded(h, dtype)
-    scale = row_scales_of(sums_of_squares(h), columns)[:, None]
+    scale = row_scales_of(sums_of_squares(h), dims)[:, None]
     y = h * scale * weight
-    scale_off = scale_error(h, h_rounded)[:, None]
+    scale_off = scale_error(h, h_rounded, dims)[:, None]
     bound = np.abs(h_rounded - h) * scale * np.abs(weight)
     bound += np.abs(y) * (2.0 * unit + scale_off + 4.0 * FLOAT32_ROUNDOFF)
     bound *= 1.0 + 2.0 * unit + scale_off                                    # one error on top of another
     bound += step * (1.0 + np.abs(weight))
-    y_rounded = rounded(h_rounded * row_scales_of(sums_of_squares(h_rounded), columns)[:, None] * weight, dtype)
+    y_rounded = rounded(h_rounded * row_scales_of(sums_of_squares(h_rounded), dims)[:, None] * weight, dtype)
     return {"h": {"value": h, "bound": (unit + 2.0 * FLOAT32_ROUNDOFF) * np.abs(h) + step, "rounded": h_rounded},
             "y": {"value": y, "bound": bound, "rounded": y_rounded}}
 
@@ -170,5 +178,5 @@ def probe_sum_of_squares(dims: Dims, options: Mapping[str, str], inputs: Arrays,
 def probe_row_scale(dims: Dims, options: Mapping[str, str], inputs: Arrays, values: Mapping[str, float],
                     got: np.ndarray) -> dict[str, np.ndarray]:
     h = exact_rows(inputs)
-    value = row_scales_of(sums_of_squares(h), dims["N"])
-    return {"value": value, "bound": value * scale_error(h, rounded(h, options["dtype"]))}
+    value = row_scales_of(sums_of_squares(h), dims)
+    return {"value": value, "bound": value * scale_error(h, rounded(h, options["dtype"]), dims)}

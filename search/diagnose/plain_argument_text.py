@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from greenfast.search.errors import UsageError
 
-GRAMMAR = "NAME:TYPE[SIZES]=FILL:ROLE for an array, NAME:TYPE=VALUE for a scalar, NAME=null"
+GRAMMAR = (
+    "NAME:TYPE[SIZES]=FILL:ROLE for an array, NAME:TYPE=VALUE for a scalar, NAME=null; a role is "
+    "in, out, inout or workspace; `greenfast docs check` has textures and structs, too"
+)
 
 
 @dataclass(frozen=True)

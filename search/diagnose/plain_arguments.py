@@ -78,12 +78,14 @@ _VECTOR = re.compile(
     r"(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double|half)([1234])\Z"
 )
 _VECTOR_BASES = {"ulong": "uint64", "longlong": "int64", "ulonglong": "uint64"}
+_ROLE = "in|out|inout|workspace|input|output"
+_SHORT = {"input": "in", "output": "out"}  # as `greenfast import` spells them, too
 _ARGUMENT = re.compile(
     r"\s*(?P<name>[A-Za-z_]\w{0,200})\s*"
-    r"(?::\s*(?P<type>(?!(?:in|out|inout|workspace)\b)[A-Za-z_][\w ]*?)\s*)?"
+    rf"(?::\s*(?P<type>(?!(?:{_ROLE})\b)[A-Za-z_][\w ]*?)\s*)?"
     r"(?P<sizes>\[[^\]]*\])?\s*"
     r"(?:=\s*(?P<value>.*?)\s*)?"
-    r"(?::\s*(?P<role>in|out|inout|workspace))?\s*\Z",
+    rf"(?::\s*(?P<role>{_ROLE}))?\s*\Z",
     re.DOTALL,
 )
 _SIZE = re.compile(r"[\d\s*]+\Z")
@@ -109,7 +111,7 @@ def read_argument_text(text: str) -> ArgumentText:
         (match["type"] or "").strip(),
         None if sizes is None else shape,
         match["value"],
-        match["role"] or "",
+        _SHORT.get(match["role"] or "", match["role"] or ""),
     )
 
 

@@ -33,7 +33,10 @@ from greenfast.search.verdict import Reason
 
 TARGET = "emulator:h200"
 _FIRST_INCLUDES = re.compile(r"(?:(?:[ \t]*(?://[^\n]*)?\n)*[ \t]*#[ \t]*include[ \t]*<[^\n]*\n)*")
+_FITTING = "correct the plain kernel, or remove the checks of such sizes from kernel.toml"
 MENDS = {
+    Reason.MISALIGNED: _FITTING,
+    Reason.LAUNCH_ERROR: _FITTING,
     Reason.TIMEOUT: "take smaller sizes, or compute the outputs with NumPy",
     Reason.OUT_OF_BOUNDS: "correct the plain kernel; or, where it uses an input as an index, let "
     "make_inputs of reference.py draw valid ones; or remove the checks of such sizes from "

@@ -62,7 +62,8 @@ def few_blocks_cases(
 def _of_each_border(
     kernel: KernelSpec, walks: Sequence[Case], shrunk: Mapping[Items, float], grid_names: Set[str]
 ) -> list[Case]:
-    """The case that shrinks most, another where a dim of the grid is 1 in it, and the longest."""
+    """The case that shrinks most, another where a dim of the grid is 1 in it, the longest, and one
+    without work: from tile to tile, its threads meet at fewer places."""
 
     def most(cases: Sequence[Case]) -> list[Case]:
         return [max(cases, key=lambda case: shrunk[case.dims])] if cases else []
@@ -73,7 +74,8 @@ def _of_each_border(
     first = most(walks)
     wide = [] if is_wide(first[0]) else most([case for case in walks if is_wide(case)])
     longest = max(walks, key=lambda case: _flop_an_output(kernel, case))
-    return list(dict.fromkeys([*first, *wide, longest]))
+    idle = most([case for case in walks if kernel.work_flop(case.values(kernel)) == 0])
+    return list(dict.fromkeys([*first, *wide, longest, *idle]))
 
 
 def _flop_an_output(kernel: KernelSpec, case: Case) -> float:

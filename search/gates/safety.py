@@ -51,6 +51,7 @@ OF_THE_HOST = (
     "timeout",
     "out_of_memory",
 )  # findings that a host busy with other candidates may cause
+ORDERS = 3  # of a target's checked runs, which take turns: forward, reverse, seeded
 
 
 SafetyResult = Passed[SafetyEvidence] | Failed[SafetyEvidence] | Unavailable[SafetyEvidence]
@@ -191,10 +192,11 @@ def checked_problems(subject: Subject) -> list[Problem]:
     ]
     few = few_blocks_cases(subject, in_order)
     more, point = few or (walked_cases(subject, in_order), subject.point)
-    problems += [
-        lay_out(subject.kernel, subject.template, point, case, case_data(subject.kernel, case))
-        for case in more
-    ]
+    for case in more:
+        data = case_data(subject.kernel, case)
+        problem = lay_out(subject.kernel, subject.template, point, case, data)
+        # What blocks do between two tiles, only these cases show: in each order.
+        problems += [problem] * ORDERS
     return problems + uncompared_problems(subject)
 
 

@@ -14,7 +14,10 @@ again, and a champion needs a recheck.
 3  atomics on shared memory that nobody wrote; blocks that wait for more others than the GPU holds;
    sizes of whole steps of a submitted source; a case in which
    blocks of a bounded grid walk from tile to tile; tensors that are aligned as promised and no more
-4  a reference cannot change the inputs that the candidate gets
+4  sources of cp.async that are overwritten before the wait; results of an exchange in shared memory
+   that nobody wrote; blocks of a bounded grid have two tiles each, and not only eight rows;
+   far strides of rows for candidates with large tiles, and of tensors that had one row; blocks that
+   walk tiles without work; a reference cannot change the inputs that the candidate gets
 """
 
 CHECKS_VERSION = 4

@@ -63,6 +63,9 @@ _NODES = (
     ast.FloorDiv,
     ast.Mod,
     ast.Pow,
+    ast.BitAnd,
+    ast.BitOr,
+    ast.RShift,
     ast.Eq,
     ast.NotEq,
     ast.Lt,
@@ -78,7 +81,7 @@ _ALLOWED = "arithmetic, comparisons, and/or/not, 'a if b else c', and the functi
 
 
 _SIGNS = {
-    "BitXor": "^", "BitAnd": "&", "BitOr": "|", "Invert": "~", "LShift": "<<", "RShift": ">>",
+    "BitXor": "^", "Invert": "~", "LShift": "<<",
     "Subscript": "[...]", "Attribute": "a dot in a name", "MatMult": "@", "NamedExpr": ":=",
 }  # fmt: skip
 _OF_C = (

@@ -166,6 +166,13 @@ CHECK = Form(
             "a size for each run-time dim: expressions over tiles, compile-time dims and options",
             "{}",
         ),
+        Key(
+            "constants",
+            EXPRESSIONS,
+            "other values of the kernel's constants; `reference` and `make_inputs` find them in "
+            "`dims`. Without such a check, a candidate that ignores a scale is correct",
+            "{}",
+        ),
         Key("inputs", TEXT, "a recipe of `make_inputs`"),
         Key(
             "layout",

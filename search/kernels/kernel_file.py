@@ -83,7 +83,7 @@ def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
         dims=names.dims,
         arguments=arguments,
         constants=names.constants,
-        checks=_checks(table, names.dims, names.options, templates, mistakes),
+        checks=_checks(table, names, templates, mistakes),
         templates=templates,
         folder=folder,
         probes=mistakes.value(lambda: read_probes(table, probed), ()),
@@ -377,12 +377,10 @@ def _requirements(table: Table, dims: tuple[Dim, ...], known: set[str]) -> tuple
 
 
 def _checks(
-    table: Table,
-    dims: tuple[Dim, ...],
-    options: tuple[Option, ...],
-    templates: tuple[TemplateSpec, ...],
-    mistakes: Mistakes,
+    table: Table, names: _Names, templates: tuple[TemplateSpec, ...], mistakes: Mistakes
 ) -> tuple[Check, ...]:
+    dims, options = names.dims, names.options
+    constants = [name for name, _ in names.constants]
     compiled = {dim.name for dim in dims if dim.time == "compile"}
     known = set(tile_names(templates)) | compiled | {option.name for option in options}
     all_dims = {dim.name for dim in dims}
@@ -392,10 +390,21 @@ def _checks(
             (name, expression(text, f"{entry.where}, {name}"))
             for name, text in entry.table("dims").items()
         )
+        own = tuple(
+            (name, expression(text, f"{entry.where}, {name}"))
+            for name, text in entry.table("constants").items()
+        )
+        for name, _ in own:
+            if name not in constants:
+                raise SpecError(
+                    f"{entry.where}, [constants] {name}: the kernel has no such constant",
+                    code="unknown_constant",
+                    mend="known: " + (", ".join(constants) or "none"),
+                )
         when = entry.optional_expression("when")
         result = Check(
             checked_name(entry.get("name", str), entry.where),
-            sizes,
+            (*sizes, *own),
             entry.get("inputs", str),
             entry.one_of("layout", LAYOUTS, "contiguous"),
             entry.get("seeds", int, 3),

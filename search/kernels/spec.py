@@ -60,7 +60,7 @@ class Check:
     """A case on which every candidate is checked; sizes may depend on its tiles."""
 
     name: str
-    dims: tuple[tuple[str, Expression], ...]
+    dims: tuple[tuple[str, Expression], ...]  # and values of constants that are this check's own
     inputs: str  # a recipe of the kernel's reference.py
     layout: str  # "contiguous" | "padded" | "bshd"
     seeds: int  # 0: nothing is compared; `safety` runs its first and last blocks
@@ -382,8 +382,12 @@ class KernelSpec:
     def values_of(
         self, dims: Mapping[str, Value], options: Mapping[str, Value]
     ) -> dict[str, Value]:
-        """Dims, options and constants by name, over which expressions are computed."""
+        """Dims, options and constants by name, over which expressions are computed.
+
+        The dims of a case may hold values of constants (`Check.dims`).
+        """
         values: dict[str, Value] = {**dims, **options}
         for name, constant in self.constants:
-            values[name] = constant(values)
+            if name not in values:
+                values[name] = constant(values)
         return values

@@ -15,14 +15,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.kernels.author_files import parsed_toml
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Workload
 from greenfast.search.text import shortened, visible
@@ -117,7 +117,9 @@ def _rows(path: Path) -> Iterator[tuple[str, object]]:
         if ending == ".csv":
             rows: Any = _csv_rows(text)
         else:
-            rows = tomllib.loads(text) if ending == ".toml" else _json(text)
+            rows = parsed_toml(text, _shown(path)) if ending == ".toml" else _json(text)
+    except SpecError as error:
+        raise UsageError(error.message, code="bad_workloads_file") from error
     except (ValueError, csv.Error, RecursionError) as error:
         raise UsageError(
             f"{_shown(path)}: not valid {ending[1:].upper()}: {shortened(visible(error), 120)}",

@@ -127,6 +127,12 @@ class WorkloadForm:
         if len(text) > LONGEST_TEXT:
             raise UsageError(f"{shown}: longer than {LONGEST_TEXT} characters", code="bad_workload")
         match = _LABELLED.match(text.strip())
+        if match is None and text.count("(") != text.count(")"):
+            raise UsageError(
+                f"{shown}: its brackets do not match",
+                code="bad_workload",
+                mend=f"write for example own({self.example})",
+            )
         label, body = match.groups() if match else ("", text)
         label = label.strip()
         values: dict[str, object] = {}

@@ -23,7 +23,7 @@ class Case:
     """One run whose outputs are compared with the reference."""
 
     name: str  # of the check or the workload
-    dims: Items
+    dims: Items  # and its own values of constants
     options: Items
     inputs: str  # a recipe of the kernel's reference.py
     layout: str  # "contiguous" | "padded" | "bshd"
@@ -96,14 +96,16 @@ def _sized(
             continue
         number = kernel.checks.index(check) + 1
         where = f"{kernel.name}/kernel.toml, [[checks]] {number}, {check.name}"
-        sizes = {name: size.whole(values) for name, size in check.dims}
+        constants = {name for name, _ in kernel.constants}
+        sizes = {name: size.whole(values) for name, size in check.dims if name not in constants}
+        own = tuple((name, each(values)) for name, each in check.dims if name in constants)
         dims = complete_dims({**sizes, **baked}, kernel.dims, where)
         _require_possible(kernel, dims, options, where)
         yield (
             check,
             Case(
                 check.name,
-                dims,
+                (*dims, *own),
                 options,
                 check.inputs,
                 check.layout,

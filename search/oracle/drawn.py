@@ -220,7 +220,7 @@ def padded_flop_of(kernel: KernelSpec, derived: Sequence[Case]) -> Callable[[Ite
     }
 
     def padded(dims: Items, options: Items) -> float:
-        least = tuple((name, max(int(size), usual[name])) for name, size in dims)
+        least = tuple((name, max(int(size), usual[name])) for name, size in dims if name in usual)
         return _flop(kernel, least, options)
 
     return padded

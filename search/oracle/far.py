@@ -19,7 +19,7 @@ _LAYOUT = "strides beyond 32 bits along axis "
 FARTHEST_ELEMENTS = 2**32 + 2**16  # of a tensor's last part from its first: no 32 bits hold that
 STEP_BYTES = 4096  # distances are whole pages
 LEAST_DISTANCE_BYTES = 2**24
-MOST_PARTS = 128  # of one tensor
+MOST_PARTS = 640  # of one tensor
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,14 @@ def _axes(kernel: KernelSpec) -> Iterator[int]:
 
 
 def _is_host(kernel: KernelSpec, case: Case, axis: int) -> bool:
-    """Whether the case has work, and in each moved tensor at least two parts, but not many."""
+    """Whether the case has work, and each moved tensor two places along the axis, but few parts.
+
+    With a single place, the stride is multiplied by 0 alone.
+    """
     dims = dict(case.dims)
-    parts = [
-        math.prod(int(dims[name]) for name in argument.shape[: axis + 1])
+    shapes = [
+        [int(dims[name]) for name in argument.shape[: axis + 1]]
         for argument in _moved(kernel, axis)
     ]
-    return kernel.work_flop(case.values(kernel)) > 0 and min(parts) > 1 and max(parts) <= MOST_PARTS
+    places, parts = min(shape[-1] for shape in shapes), max(map(math.prod, shapes))
+    return kernel.work_flop(case.values(kernel)) > 0 and places > 1 and parts <= MOST_PARTS

@@ -134,7 +134,7 @@ def _roominess(case: Case) -> float:
 
     A size of 1 leaves no neighbour that a NaN could leak to.
     """
-    sizes = [int(size) for _, size in case.dims]
+    sizes = [size for _, size in case.dims if isinstance(size, int)]
     return sum(math.log2(min(size, 16)) if size > 1 else LONELY for size in sizes)
 
 

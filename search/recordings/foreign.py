@@ -59,6 +59,7 @@ CORRECT = ("", "correct")
 UNKNOWN_FAILURE = (Stage.CORRECTNESS, Reason.LAUNCH_ERROR)
 
 Scalar = int | float | bool | str
+OPEN = "\0open"  # marks the content of a cache that has no end
 
 
 @dataclass(frozen=True)
@@ -169,8 +170,8 @@ def _closed(text: str) -> Any:
     if '"cache"' not in text[:100_000] or not text.endswith(("},", "}")):
         return None
     try:
-        return json.loads(text.removesuffix(",") + "}\n}")
-    except ValueError:
+        return {**json.loads(text.removesuffix(",") + "}\n}"), OPEN: True}
+    except (ValueError, TypeError):
         return None
 
 
@@ -256,7 +257,7 @@ def _cache(path: Path, content: Mapping[str, Any], wish: Wish) -> ForeignSpace:
     own = _names(content.get("objective"))
     asked = _objective(path, [figures for _, figures, _ in entries], own, wish)
     facts = (
-        f"Kernel Tuner cache {version}",
+        f"{'unfinished ' if OPEN in content else ''}Kernel Tuner cache {version}",
         _words(content, ("kernel_name",)),
         _words(content, ("device_name",)),
         "",

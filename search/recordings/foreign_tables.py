@@ -112,6 +112,8 @@ def converted_table(text: str, parameters: tuple[str, ...] = ()) -> Converted | 
         lines = [line for line in csv.reader(io.StringIO(text), delimiter=delimiter) if any(line)]
     except csv.Error as error:
         raise NotReadable(f"its table is damaged ({error})") from error
+    if not lines:
+        raise NotReadable("its table has no titles")
     return _table("CLTune table" if delimiter == ";" else "table", lines, parameters)
 
 

@@ -55,8 +55,8 @@ def render_request(request: Mapping[str, Any]) -> dict[str, Any]:
         if sum(map(len, lines)) > LARGEST_SOURCE_CHARACTERS:
             return _failed(f"the text is longer than {LARGEST_SOURCE_CHARACTERS} characters", None)
         for line, origin in zip(lines, numbers, strict=True):
-            if (found := _NO_SOURCE.search(line)) is not None:
-                return _failed(f"the text holds {found[0]!r}, which no source can", origin)
+            if (character := _NO_SOURCE.search(line)) is not None:
+                return _failed(f"the text holds {character[0]!r}, which no source can", origin)
         return {"lines": lines, "numbers": numbers}
     except jinja2.TemplateError as error:
         number = getattr(error, "lineno", None) or _line_of(error)

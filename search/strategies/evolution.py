@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import random
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,8 @@ STUCK = 60  # trials of an island without a better one
 TIME_ALONE = 0.5  # of the proposals of a search with several objectives
 CHEBYSHEV_SUM = 0.05  # weight of the sum, so that a point better in one objective only is preferred
 RESTART = 4  # points far from each other after that
+PROBED = 64  # points that are looked at first
+ROUNDING = 0.9999  # of a merit: bounds and merits are in single precision
 UNLIKELY = 1e-3  # the weight of a point that is less likely to be correct than asked for
 Lengths = tuple[float, ...]
 LENGTHS = "lengths"  # of the model, stored with each trial so that a resumed search goes on alike
@@ -155,31 +157,40 @@ class Island:
             aims[place] = distance
         return aims
 
-    def merit(self, points: np.ndarray, rng: random.Random, aims: Sequence[float]) -> np.ndarray:
-        """[points]: expected improvement of the aim, times the chance of being correct."""
+    def first(self, points: np.ndarray, rng: random.Random, aims: Sequence[float]) -> int:
+        """The place of the point of the most merit: expected improvement of the aim, times the
+        chance of being correct. Of equal ones, the first."""
         rows = modelled(len(aims), self._order(aims), rng)
         known = Outcomes(
             self.features([self.codes[row] for row in rows]),
             np.array([aims[row] for row in rows]),
         )
-        times, chances = (Ranker(self.encoding.groups, lengths) for lengths in self.lengths)
+        times, correct = (Ranker(self.encoding.groups, lengths) for lengths in self.lengths)
         steps = STEPS if len(self.logs) < LATER else LATER_STEPS
         if len(self.logs) > MODELLED and len(self.logs) % SELDOM:
             steps = 0
-        merit = times.ranked(
+        expected = times.expected(
             known,
             self.features(list(self.pending.values())),
             points,
             steps if self.lengths[0] else FIRST_STEPS,
         )
-        if np.isnan(known.logs).any():
-            chance = chances.chance(known, points, steps if self.lengths[1] else FIRST_STEPS)
-            wrong = float(np.isnan(self.logs).mean())
-            merit = merit * chance * preferred(chance, rng.random() * wrong)
-            self.lengths = times.hyperparameters, chances.hyperparameters
-        else:
+        if not np.isnan(known.logs).any():
             self.lengths = times.hyperparameters, ()
-        return merit
+            return first_place(expected.most(), expected.improvement)
+        chances = correct.chances(known, steps if self.lengths[1] else FIRST_STEPS)
+        self.lengths = times.hyperparameters, correct.hyperparameters
+        least = rng.random() * float(np.isnan(self.logs).mean())
+
+        def merit(rows: np.ndarray) -> np.ndarray:
+            chance = chances(points[rows])
+            merits: np.ndarray = expected.improvement(rows) * chance * preferred(chance, least)
+            return merits
+
+        def are_likely(rows: np.ndarray) -> bool:
+            return bool(chances(points[rows]).max() >= least)
+
+        return first_place(expected.most(), merit, are_likely)
 
     def population(self, aims: Sequence[float]) -> list[int]:
         """Positions of the best, and of the best of each kind: lowest aim first."""
@@ -261,8 +272,8 @@ class Evolution(Strategy):
         rows = np.vstack([children.codes, pool.astype(np.int64)])
         if not len(rows):  # of a huge space that is nearly exhausted
             return Proposal(self._far(template, rng))
-        merit = island.merit(island.features(rows), rng, aims)
-        place = int(np.argmax(merit))  # children come first: equal points keep their parents
+        # Children come first: equal points keep their parents.
+        place = island.first(island.features(rows), rng, aims)
         origin = Origin(OriginKind.SAMPLED)
         if place < len(children.codes):
             couple = dict.fromkeys((children.mothers[place], children.fathers[place]))
@@ -290,6 +301,23 @@ def preferred(chance: np.ndarray, least: float) -> np.ndarray:
     """
     weight: np.ndarray = np.where(chance >= min(least, chance.max()), 1.0, UNLIKELY)
     return weight
+
+
+def first_place(
+    most: np.ndarray,
+    merit: Callable[[np.ndarray], np.ndarray],
+    is_known: Callable[[np.ndarray], bool] = lambda rows: True,
+) -> int:
+    """The place of the largest merit, which is costly and at most `most`; the first of equal ones.
+
+    The merits of the most promising points show which others can be better: few of thousands.
+    `is_known` tells whether merits among some points alone are those among all.
+    """
+    rows = np.arange(len(most))
+    probe = np.sort(np.argsort(-most, kind="stable")[:PROBED])
+    if len(most) > PROBED and is_known(probe):
+        rows = np.flatnonzero(most >= ROUNDING * merit(probe).max())
+    return int(rows[np.argmax(merit(rows))])
 
 
 def _ranked(aims: Sequence[float]) -> list[tuple[float, int]]:

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 
 Array = np.ndarray
-Scaling = Callable[[Array], Array]
 
 FIRST_LENGTH, FIRST_NOISE = 0.5, 1e-2
 # Priors of the logarithms: normal, with these means and deviations.
@@ -31,6 +30,7 @@ FASTER, HESITANT = 1.3, 0.5
 LONGEST_TAIL = 3.0  # times the distance from the best to the median; worse times are cut
 LEAST_CHANCE = 0.01  # of being correct: the model is never certain
 DIGITS = 4  # of hyperparameters, which are stored with a trial
+SMALL_HALF = 24  # rows: a matrix of less than twice as many is inverted at once
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Outcomes:
 
 
 class Ranker:
-    """Ranks points by what is known of others. Its choices follow from its arguments alone."""
+    """A model of known outcomes. What it expects of others follows from its arguments alone."""
 
     def __init__(self, groups: Array, hyperparameters: tuple[float, ...] = ()) -> None:
         self.groups = groups
@@ -62,8 +62,8 @@ class Ranker:
     def hyperparameters(self) -> tuple[float, ...]:
         return tuple(round(float(value), DIGITS) for value in self.theta)
 
-    def ranked(self, known: Outcomes, pending: Array, points: Array, steps: int) -> Array:
-        """[points]: the merit of each, after `steps` of fitting; more is better.
+    def expected(self, known: Outcomes, pending: Array, points: Array, steps: int) -> Expected:
+        """What is expected of the times of `points`, after `steps` of fitting.
 
         `pending` are points whose outcome is not known yet: they are taken to be as expected, so
         that others are asked for.
@@ -71,21 +71,37 @@ class Ranker:
         correct = np.isfinite(known.logs)
         places, targets = known.points[correct], standardised(known.logs[correct])
         factor = self._fitted(places, targets, steps)
+        # Outcomes that are as expected leave means where they are. Deviations become smaller.
+        means = factor.means(_nearness(self._scaled(places), self._scaled(points)))
+        root, scale, best = factor.root, factor.scale, float(targets.min())
         if len(pending):
-            expected = _means(_nearness(places, pending, self._scaled), factor)
-            places, targets = np.vstack([places, pending]), np.append(targets, expected)
-            factor = self._factor(places, targets)
-        nearness = _nearness(places, points, self._scaled)
-        mean, deviation = _means(nearness, factor), _deviations(nearness, factor)
-        return expected_improvement(mean, deviation, float(targets.min()))
+            shared = _matern(_between(self._scaled(places), self._scaled(pending)))
+            root = self._with_pending(factor, shared, pending)
+            scale *= (len(places) + 1.0) / (len(root) + 1.0)
+            best = min(best, float((factor.weights @ shared).min()))
+            places = np.vstack([places, pending])
 
-    def chance(self, known: Outcomes, points: Array, steps: int) -> Array:
-        """[points]: how likely each is to be correct, after `steps` of fitting to what was."""
+        def deviations(rows: Array) -> Array:
+            nearness = _nearness(self._scaled(places), self._scaled(points[rows]))
+            spread = root.astype(np.float32) @ nearness
+            known = np.einsum("ij,ij->j", spread, spread)
+            deviations: Array = np.sqrt(scale * np.maximum(1 - known, 1e-6))
+            return deviations
+
+        return Expected(means, deviations, scale, best)
+
+    def chances(self, known: Outcomes, steps: int) -> Callable[[Array], Array]:
+        """A function of points [points, columns]: how likely each is to be correct, after `steps`
+        of fitting to what was."""
         correct = np.isfinite(known.logs).astype(float)
         share = correct.mean()
         factor = self._fitted(known.points, correct - share, steps)
-        mean = _means(_nearness(known.points, points, self._scaled), factor)
-        chance: Array = np.clip(mean + share, LEAST_CHANCE, 1.0)
+
+        def chance(points: Array) -> Array:
+            nearness = _nearness(self._scaled(known.points), self._scaled(points))
+            chances: Array = np.clip(factor.means(nearness) + share, LEAST_CHANCE, 1.0)
+            return chances
+
         return chance
 
     def _scaled(self, points: Array) -> Array:
@@ -125,7 +141,8 @@ class Ranker:
         decay = np.exp(-distances)
         covariance = (1 + distances + distances * distances / 3) * decay
         covariance[np.diag_indices(count)] += self._noise
-        inverse = np.linalg.inv(covariance)
+        root = _inverse(np.linalg.cholesky(covariance))
+        inverse = root.T @ root
         weights = inverse @ targets
         scale = (targets @ weights + 1.0) / (count + 1.0)
         pull = 0.5 * (np.outer(weights, weights) / scale - inverse)
@@ -143,12 +160,29 @@ class Ranker:
         return math.exp(self.theta[-1]) + 1e-6
 
     def _factor(self, places: Array, targets: Array) -> _Factor:
-        scaled = self._scaled(places)
-        covariance = _matern(_between(scaled, scaled))
-        covariance[np.diag_indices(len(targets))] += self._noise
-        root = np.linalg.inv(np.linalg.cholesky(covariance))
+        root = _inverse(np.linalg.cholesky(self._covariance(places)))
         weights = root.T @ (root @ targets)
         return _Factor(root, weights, float((targets @ weights + 1.0) / (len(targets) + 1.0)))
+
+    def _covariance(self, places: Array) -> Array:
+        scaled = self._scaled(places)
+        covariance = _matern(_between(scaled, scaled))
+        covariance[np.diag_indices(len(places))] += self._noise
+        return covariance
+
+    def _with_pending(self, factor: _Factor, shared: Array, pending: Array) -> Array:
+        """The root of the factor for these points, too; `shared`: their covariance with the known.
+
+        It grows by rows: those of the known points stay as they are.
+        """
+        below = (factor.root @ shared).T
+        corner = _inverse(np.linalg.cholesky(self._covariance(pending) - below @ below.T))
+        count = len(shared)
+        root = np.zeros((count + len(pending), count + len(pending)))
+        root[:count, :count] = factor.root
+        root[count:, :count] = -corner @ (below @ factor.root)
+        root[count:, count:] = corner
+        return root
 
 
 @dataclass(frozen=True)
@@ -156,6 +190,29 @@ class _Factor:
     root: Array  # its transpose times itself is the inverse of the covariance
     weights: Array
     scale: float
+
+    def means(self, nearness: Array) -> Array:
+        means: Array = self.weights.astype(np.float32) @ nearness
+        return means
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a model expects of the times of points. Deviations are costly, means are not."""
+
+    means: Array  # [points]
+    deviations: Callable[[Array], Array]  # of rows of the points
+    scale: float  # the variance of a point of which nothing is known
+    best: float  # of what is known or expected already
+
+    def most(self) -> Array:
+        """[points]: an upper bound of `improvement`: no point is less known than at all."""
+        most = np.full(len(self.means), math.sqrt(self.scale), np.float32)
+        return expected_improvement(self.means, most, self.best)
+
+    def improvement(self, rows: Array) -> Array:
+        """[rows]: by how much each of these points is expected to be below the best."""
+        return expected_improvement(self.means[rows], self.deviations(rows), self.best)
 
 
 def standardised(logs: Array) -> Array:
@@ -183,39 +240,45 @@ def _squares(values: Array) -> Array:
 
 
 def _between(some: Array, others: Array) -> Array:
-    """[some, others]: squared distances."""
-    squares: Array = (
-        (some * some).sum(1)[:, None] + (others * others).sum(1)[None] - 2 * some @ others.T
-    )
-    positive: Array = np.maximum(squares, 0.0)  # rounding may leave a little less
-    return positive
+    """[some, others]: squared distances, as one product."""
+    norms, other_norms = (some * some).sum(1), (others * others).sum(1)
+    left = np.column_stack([-2 * some, norms, np.ones_like(norms)])
+    right = np.column_stack([others, np.ones_like(other_norms), other_norms])
+    squares: Array = left @ right.T
+    np.maximum(squares, 0.0, out=squares)  # rounding may leave a little less
+    return squares
 
 
 def _matern(squares: Array) -> Array:
-    distances = np.sqrt(5 * squares)
-    values: Array = np.exp(-distances)
-    distances += distances * distances / 3
-    distances += 1
+    """The covariance at these squared distances, in their place."""
+    distances = np.sqrt(np.multiply(squares, 5, out=squares), out=squares)
+    decay = np.negative(distances)
+    np.exp(decay, out=decay)
+    values: Array = distances * (1 / 3)
+    values += 1
     values *= distances
+    values += 1
+    values *= decay
     return values
 
 
-# Thousands of points are in single precision: half the time, and enough to rank them.
+def _nearness(places: Array, points: Array) -> Array:
+    """[places, points]: the covariance of each two.
+
+    There are thousands of points, so it is in single precision: half the time, and enough for
+    ranks.
+    """
+    return _matern(_between(places.astype(np.float32), points.astype(np.float32)))
 
 
-def _nearness(places: Array, points: Array, scaled: Scaling) -> Array:
-    """[places, points]: the covariance of each two."""
-    single = np.float32
-    return _matern(_between(scaled(places).astype(single), scaled(points).astype(single)))
-
-
-def _means(nearness: Array, factor: _Factor) -> Array:
-    means: Array = factor.weights.astype(np.float32) @ nearness
-    return means
-
-
-def _deviations(nearness: Array, factor: _Factor) -> Array:
-    spread = factor.root.astype(np.float32) @ nearness
-    known = np.einsum("ij,ij->j", spread, spread)
-    deviations: Array = np.sqrt(factor.scale * np.maximum(1 - known, 1e-6))
-    return deviations
+def _inverse(lower: Array) -> Array:
+    """Of a lower triangular matrix, by halves: a third of the work of a general inverse."""
+    half = len(lower) // 2
+    if half < SMALL_HALF:
+        small: Array = np.linalg.inv(lower)
+        return small
+    first, last = _inverse(lower[:half, :half]), _inverse(lower[half:, half:])
+    inverse = np.zeros_like(lower)
+    inverse[:half, :half], inverse[half:, half:] = first, last
+    inverse[half:, :half] = -last @ (lower[half:, :half] @ first)
+    return inverse

@@ -10,6 +10,7 @@ import re
 
 _HEADER = re.compile(r'cannot open source file "(?P<header>[\w./+-]+)"')
 _NAME = re.compile(r'identifier "(?P<name>\w+)" is undefined')
+_OF_STD = re.compile(r'namespace "std" has no member "(?P<name>\w+)"')
 _WITHOUT = "NVRTC has its functions without a header"
 _LIBRARIES = ("curand", "cublas", "cufft", "cusparse", "cusolver", "nvshmem", "thrust/")
 _LIBRARY = "only CUDA's own device headers are there; write out what the kernel uses of this one"
@@ -30,6 +31,7 @@ _HEADERS = {
     "limits": _LIMITS,
     "algorithm": "min and max need no header",
     "type_traits": "include <cuda/std/type_traits>",
+    "stdlib.h": f"{_WITHOUT}; <cuda.h> includes it, and is for host code",
 }
 _NAMES = {
     "INFINITY": "include <math_constants.h> and write CUDART_INF_F",
@@ -40,11 +42,14 @@ _NAMES = {
     "FLT_EPSILON": _LIMITS,
     "INT_MAX": _LIMITS,
     "INT_MIN": _LIMITS,
-    "uint8_t": "include <cuda/std/cstdint>",
-    "uint32_t": "include <cuda/std/cstdint>",
-    "int32_t": "include <cuda/std/cstdint>",
-    "uint64_t": "include <cuda/std/cstdint>",
-    "int64_t": "include <cuda/std/cstdint>",
+    **{
+        f"{sign}int{bits}_t": "include <cuda/std/cstdint>"
+        for sign in ("", "u")
+        for bits in (8, 16, 32, 64)
+    },
+    "uint": "write unsigned int",
+    "ushort": "write unsigned short",
+    "ulong": "write unsigned long",
 }
 
 
@@ -53,6 +58,12 @@ def mend_of(message: str) -> str:
     if match := _HEADER.search(message):
         return _HEADERS.get(
             match["header"], _LIBRARY if match["header"].startswith(_LIBRARIES) else ""
+        )
+    if match := _OF_STD.search(message):
+        return (
+            f"write {match['name']}, which needs no header"
+            if match["name"] in ("min", "max", "abs")
+            else f"write cuda::std::{match['name']}, of a header in <cuda/std/...>"
         )
     match = _NAME.search(message)
     return _NAMES.get(match["name"], "") if match else ""

@@ -67,7 +67,8 @@ def test_a_shape_of_ones_own_is_searched_and_a_wrong_one_is_said_beside_it(page,
     page.goto("/new?kernel=attention")
     for name, size in (("B", "3"), ("H", "6"), ("H_kv", "4"), ("S_q", "77")):
         page.locator(f"[name='own.{name}']").fill(size)
-    page.locator("[name='own.D']").select_option("64")
+    assert page.locator("[name='own.D']").input_value() == "64"  # the default workload's
+    page.locator("[name='own.D']").select_option("32")  # which one of the templates cannot serve
     page.locator("[name='own.dtype']").select_option("bf16")
     assert page.locator("[name=shape]:checked").get_attribute("value") == "own"  # by typing
     start(page)
@@ -78,7 +79,8 @@ def test_a_shape_of_ones_own_is_searched_and_a_wrong_one_is_said_beside_it(page,
     start(page)
     page.wait_for_url("**/searches/s_*")
     plan = site.store.plan(page.url.rsplit("/", 1)[-1])
-    assert plan.workloads == ("B=3,H=6,S_q=77,D=64,dtype=bf16",)
+    assert plan.workloads == ("B=3,H=6,S_q=77,D=32,dtype=bf16",)
+    assert "wgmma" not in plan.templates and "mma" in plan.templates
     page.get_by_role("button", name="Cancel").click()
 
 

@@ -50,6 +50,14 @@ def test_the_end_is_shown_and_the_stream_is_closed(page, site, running):
 
 
 @pytest.mark.slow
+def test_a_failure_is_told_without_loading_the_page_again(page, site, running):
+    page.goto(f"/searches/{running.row.id}")
+    expect(page.locator("#live-state")).to_have_text("live")
+    site.store.finish(running.claim, Ended.FAILED, "5 faults in a row")
+    expect(page.locator(".lead.faulted")).to_have_text("The search failed: 5 faults in a row")
+
+
+@pytest.mark.slow
 def test_a_requested_pause_is_shown_while_the_worker_has_not_seen_it(page, running):
     page.goto(f"/searches/{running.row.id}")
     page.get_by_role("button", name="Pause").click()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from service_home import Ended, one_sentence
@@ -186,6 +188,8 @@ def test_a_candidate_of_a_template(home, template, settings, code, kind):
         (("check", "axpy"), "needs --template"),
         (("check", "nope", "--template", "x"), "unknown kernel 'nope'"),
         (("check", "sums.cu"), "or --launch LAUNCH.toml"),
+        (("check", "sums.cu", "--arg", "n:int=4"), "needs a kernel: --entry NAME"),  # it has two
+        (("check", "one.cu", "--arg", "n:int=4"), "single takes (float* x, int n)"),
         (("check", "none.cu", "--launch", "launch.toml"), "none.cu does not exist"),
         (("check", "sums.cu", "--launch", "none.toml"), "the file is missing"),
         (("check", "sums.cu", "--launch", "launch.toml", "--preset", "x"), "not for a file"),
@@ -200,6 +204,7 @@ def test_a_candidate_of_a_template(home, template, settings, code, kind):
 )
 def test_a_mistake_of_the_caller_is_one_sentence_and_code_2(here, own, capsys, arguments, says):
     own()
+    Path("one.cu").write_text("__global__ void single(float* x, int n) { x[n] = 1; }")
     ended = Ended(run(arguments), *capsys.readouterr())
     assert ended.code == 2 and says in one_sentence(ended), (ended.code, ended.err)
 

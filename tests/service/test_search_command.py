@@ -62,6 +62,8 @@ def test_a_search_without_a_right_candidate_exits_1_and_keeps_why(home):
     report = ended.json
     right = report["counts"]["by_verdict"].get("green", 0)
     assert ended.code == (0 if right else 1) and (report["best"] is None) == (right == 0)
+    shown = home.run("show", report["id"]).out
+    assert ("No candidate was correct." in shown) == (right == 0)
 
 
 @pytest.mark.slow

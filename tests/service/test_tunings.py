@@ -131,6 +131,9 @@ def test_the_table_has_the_weights_of_the_file_also_where_a_group_has_equal_ones
 def test_the_same_tuning_gives_the_same_bytes(service, done, path, tmp_path):
     service.download_tuning(done["id"], tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == path.read_bytes()
+    with zipfile.ZipFile(path) as packed:
+        readme = packed.read("README.txt").decode()
+    assert "@" not in readme and "otherwise: k0" in readme and f"tuning {done['id']}" in readme
 
 
 def test_its_bundle_is_verified_and_a_changed_one_is_not(path, here, tmp_path):

@@ -264,6 +264,7 @@ def fake() -> types.ModuleType:
         memcpyAsync=memcpy,
         memsetAsync=memset,
         deviceSynchronize=lambda: None,
+        hostRegister=lambda address, size, flags: None,
         streamQuery=lambda stream: 0,
         memGetInfo=lambda: (2**32, 2**32),
         runtimeGetVersion=lambda: 0,
@@ -296,7 +297,9 @@ if __name__ == "__main__":
     fake()
     from greenfast.search.children import serve_requests
     from greenfast.search.targets.cuda import measurer
+    from greenfast.search.targets.cuda.slots import Slots
 
     measurer.Health = Health
     measurer.WARM_UP_S = measurer.SHORT_WARM_UP_S = 0.001
-    serve_requests(measurer.Measurer(0).answer, int(sys.argv[1]), int(sys.argv[2]))
+    slots = Slots(int(sys.argv[2]))
+    serve_requests(measurer.Measurer(0, slots).answer, int(sys.argv[1]), slots.reply_fd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -82,6 +83,35 @@ def heard(target, monkeypatch) -> list[dict]:
 
 def program(target, words):
     return target.load(None, SimpleNamespace(code=words.encode()))
+
+
+def test_a_lost_reporter_costs_one_request(target):
+    (first,) = target.execute(program(target, "copies"), [problem_of(1)])
+    assert first.failure is None
+    (reporter,) = (int(pid) for pid in children_of(target.child_pid))
+    os.kill(reporter, signal.SIGKILL)
+    with pytest.raises(Fault) as lost:
+        list(target.execute(program(target, "copies"), [problem_of(2)]))
+    assert lost.value.code == "child_lost"
+    (after,) = target.execute(program(target, "copies"), [problem_of(3)])
+    assert after.failure is None and set(after.outputs["y"]) == {3}
+
+
+def children_of(pid):
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_a_run_with_damage_is_repeated_once_with_inputs_copied_anew(target, monkeypatch):
+    conversation, sent = target._open().conversation, []
+    once = conversation._reply
+    monkeypatch.setattr(
+        conversation, "_reply", lambda request: sent.append(request) or once(request)
+    )
+    (damaged,) = target.execute(program(target, "writes_x"), [problem_of(1)])
+    assert damaged.failure.reason is Reason.INPUT_CHANGED
+    assert [request.get("anew", False) for request in sent] == [False, True]
+    (right,) = target.execute(program(target, "copies"), [problem_of(1)])
+    assert right.failure is None and len(sent) == 3
 
 
 def test_whoever_has_the_gpu_alone_has_its_turn_and_its_lock_and_needs_no_child(target, tmp_path):

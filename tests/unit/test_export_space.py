@@ -9,7 +9,9 @@ import optuna
 import pytest
 
 from greenfast.app.cli.export import _studies
-from greenfast.app.cli.export_space import cache_document, t4_document
+from greenfast.app.cli.export_originals import Originals
+from greenfast.app.cli.export_space import cache_document
+from greenfast.app.cli.export_space import t4_document as t4_of
 from greenfast.app.cli.main import run
 from greenfast.search.errors import UsageError
 from greenfast.search.recordings.foreign import read_space
@@ -37,6 +39,10 @@ ROWS = [
     trial(5, "faulted", None, "compile", None, tile=64, layout="column"),
     trial(6, None, None, tile=128, layout="column"),
 ]
+
+
+def t4_document(rows):
+    return t4_of(rows, kernel="axpy", device="NVIDIA H200")
 
 
 def _cache(rows):
@@ -105,7 +111,7 @@ def test_both_formats_are_read_back(tmp_path):
         figures = [result.figure for result in space.results]
         assert figures == [pytest.approx(12.5), pytest.approx(25.0), None, None, None]
         assert [result.failure for result in space.results] == failures
-        assert space.parameters == ("tile", "layout")
+        assert space.parameters == ("tile", "layout") and space.device
 
 
 def test_a_candidate_over_a_limit_of_the_device_stays_apart_from_failed_compilations():
@@ -140,7 +146,7 @@ def test_an_optuna_storage_has_the_time_of_every_correct_trial(tmp_path):
     wrong = trial(7, "rejected", 0.001, "performance", "implausible", tile=64, layout="column")
     for row in (rows := [*ROWS, wrong]):
         row.finding, row.ratio_to_baseline, row.time_kind, row.source_digest = "", None, None, None
-    assert _studies(url, "s_1", rows) == {"s_1/right": 6}
+    assert _studies(url, "s_1", rows, Originals()) == {"s_1/right": 6}
     study = optuna.load_study(study_name="s_1/right", storage=url)
     assert study.direction is optuna.study.StudyDirection.MINIMIZE
     states = {each.state.name for each in study.trials[:2]}
@@ -148,6 +154,8 @@ def test_an_optuna_storage_has_the_time_of_every_correct_trial(tmp_path):
     assert [each.value for each in study.trials[:2]] == [12.5, 25.0]
     assert study.best_params == {"tile": 16, "layout": "row"}
     assert [each.user_attrs["greenfast:number"] for each in study.trials] == [0, 1, 2, 3, 4, 7]
+    _studies(url, "s_2", rows, lambda point: {"TILE": point["tile"] / 2})  # of an imported space
+    assert optuna.load_study(study_name="s_2/right", storage=url).best_params == {"TILE": 8.0}
 
 
 def test_a_search_without_trials_is_refused():

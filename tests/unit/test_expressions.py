@@ -20,6 +20,8 @@ from greenfast.search.kernels.expressions import computed_size, expression, requ
         ("D ** -0.5", 0.125),
         ("min(tile_m, 7) + max(1, 2) - abs(-3)", 6),
         ("S_q // 10 % 7", 5),
+        ("(tile_m & (tile_m - 1)) == 0", True),
+        ("(tile_m > 1) & (S_q >> 7 | 2 == 3)", 1),
         ("42", 42),
     ],
 )
@@ -36,6 +38,7 @@ def test_allowed_expressions_have_their_value(text, value):
         "lambda: 1",
         "9 ** 9 ** 9",
         "2 ** tile_m",
+        "1 << tile_m",
         "(2 ** 60) ** 60",
         "'a' * 10",
         "10 ** 100000",
@@ -67,7 +70,7 @@ def test_a_name_without_a_value_is_refused_at_load_with_the_known_ones():
 
 
 def test_what_cannot_be_computed_is_the_authors_error_and_no_traceback():
-    for text in ("1 // zero", "zero + mask", "min()"):
+    for text in ("1 // zero", "zero + mask", "min()", "1 >> -1", "zero & 1.5"):
         with pytest.raises(SpecError, match="here"):
             expression(text, "here")({"zero": 0, "mask": "none"})
 

@@ -12,7 +12,7 @@ from changed_subjects import changed_subject
 from greenfast.search.errors import SpecError
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.few_blocks import few_blocks_cases
-from greenfast.search.gates.safety import SafetyGate, checked_problems
+from greenfast.search.gates.safety import ORDERS, SafetyGate, checked_problems
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Outcome, Reason
@@ -67,7 +67,8 @@ def test_a_persistent_grid_has_a_case_with_several_tiles_a_block(
     (case, *_), point = few(made)
     assert case.name.endswith(f"_on_{count}")
     problems = checked_problems(made)
-    (own,) = [problem for problem in problems if problem.case == case]
+    (own, *others) = [problem for problem in problems if problem.case == case]
+    assert others == [own] * (ORDERS - 1)
     (whole,) = [
         problem
         for problem in problems

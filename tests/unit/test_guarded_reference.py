@@ -12,7 +12,7 @@ from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.guarded_reference import GuardedReferences
 
 LONG_S, SHORT_S = 60.0, 0.2
-FIRST_LINE = '    dtype, columns = options["dtype"], dims["N"]\n    unit, step'
+FIRST_LINE = '    dtype = options["dtype"]\n    unit, step'
 
 ENDLESS_AT_77_COLUMNS = """
 _inputs = make_inputs

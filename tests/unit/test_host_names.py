@@ -20,6 +20,8 @@ from greenfast.search.toolchain.host_names import mend_of
         ('k.cu(2): catastrophic error: cannot open source file "mine.h"', ""),
         ('k.cu(2): catastrophic error: cannot open source file "curand_kernel.h"', "write out"),
         ("k.cu(2): error: expected a ;", ""),
+        ('k.cu(2): error: namespace "std" has no member "min"', "write min"),
+        ('k.cu(2): error: namespace "std" has no member "swap"', "cuda::std::swap"),
     ],
 )
 def test_a_name_of_the_host_is_told_with_what_to_write(message, mend):

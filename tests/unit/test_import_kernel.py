@@ -169,7 +169,7 @@ def test_an_imported_kernel_is_linted_searched_and_tells_its_truth(run):
         ((*TUNE, *ARGUMENTS, "--tune", "block_size_x=32,a"), "all must be whole numbers"),
         ((*TUNE, *ARGUMENTS, "--tune", "_tile=1"), "does not begin with a letter"),
         ((*TUNE, *ARGUMENTS, "--tune", "n=1"), "n is a parameter and an argument"),
-        ((*TUNE, *ARGUMENTS, "--tune", "x=a;b"), "not a name"),
+        ((*TUNE, *ARGUMENTS, "--tune", "x=a;b"), "neither a number nor a name"),
         ((*TUNE, *ARGUMENTS, "--tolerance", "nan"), "--tolerance must be"),
     ],
 )
@@ -192,6 +192,7 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(run, arguments, senten
             "is a template <int N>",
         ),
         ("__global__ void saxpy", "void saxpy", "has 0 __global__ functions"),
+        (SAXPY, "template __global__ void " * 10_000, "has 0 __global__ functions"),  # at once
         ("float *y", "float **y", "a launch passes pointers to tensors and numbers"),
     ],
 )

@@ -138,6 +138,7 @@ def test_a_cache_of_failures_alone_says_so(read):
 @pytest.mark.parametrize(
     ("content", "part"),
     [
+        (",,\n,,\n", "no titles"),
         ("a,b\n1,2\n", "no column for the time"),
         ("a,time\n1,2\n3\n", "line 3 has a length of 1 columns, its heading of 2"),
         ("a,time\n1,2,3\n", "line 2 has a length of 3 columns, its heading of 2"),

@@ -94,7 +94,6 @@ def test_a_script_names_a_file_beside_it(folder, call):
             ),
             ["c:float32[800]:output", "a:float64[800]:input"],
         ),
-        ("args = [c, a]", []),
         ("args = [make(), (2**62)**62**62, np.zeros(c)]", []),
         ("c = c\nargs = [c, c.shape, np.int32(c)]", []),
     ],
@@ -102,6 +101,14 @@ def test_a_script_names_a_file_beside_it(folder, call):
 def test_a_script_tells_the_arguments_that_numpy_makes_of_constants(folder, lines, told):
     (folder / "s.py").write_text(f"size = 1000\n{lines}\n{CALL}")
     assert list(script_arguments(read_script(folder / "s.py"), ENTRY, ADD).values()) == told
+
+
+def test_another_number_of_arguments_is_told_unless_all_are_given(folder):
+    (folder / "s.py").write_text(f"size = 1000\nargs = [c, a]\n{CALL}")
+    script, names = read_script(folder / "s.py"), [each.name for each in ENTRY.parameters]
+    with pytest.raises(UsageError, match="the script passes 2 arguments"):
+        script_arguments(script, ENTRY, ADD)
+    assert script_arguments(script, ENTRY, ADD, None, names) == {}
 
 
 def test_a_script_is_read_up_to_its_first_tuning(folder):

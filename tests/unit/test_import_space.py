@@ -127,6 +127,7 @@ def test_a_cache_is_read_also_when_an_interrupted_run_left_it_open(tmp_path):
     cut = text.removesuffix("}").rstrip().removesuffix("}").rstrip() + ","
     opened = read_space(written(tmp_path, cut, "open.json"))
     assert closed.results == opened.results and closed.device == "NVIDIA RTX A4000"
+    assert opened.form == f"unfinished {closed.form}"
     assert closed.results[2].failure == "CompilationFailedConfig"
 
 

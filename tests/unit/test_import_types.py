@@ -108,7 +108,8 @@ def test_a_kernel_of_bytes_flags_and_doubles_is_right_on_the_emulator(run):
             "weights is constant",
         ),
         ("#define", "typedef struct { int x; } Sizes;\n#define", ""),
-        ("", "int main() { return 0; }\n", "mixed.cu:1: this is host code"),
+        ("", "int main() { return 0; }\n", ""),
+        ("", "int first = cudaMallocHost(0);\n", "mixed.cu:1: this is host code"),
         ("", "#ifndef __CUDACC_RTC__\nint main() { return 0; }\n#endif\n", ""),
         ("double factor", "Sizes factor", "'Sizes factor' is a struct"),
         ("double factor", "float4 factor", "'float4 factor' is a struct"),
@@ -124,7 +125,7 @@ def test_what_a_launch_cannot_pass_is_refused(run, old, new, sentence):
 
 def test_a_line_behind_an_include_is_named_as_its_own_file_counts_it(run):
     Path("sizes.h").write_text("#pragma once\n\n\n#include <cfloat>\n")
-    host = "int main() { return 0; }\n"
+    host = "int first = cudaMallocHost(0);\n"
     _, err = run(f'#include "sizes.h"\n#include <climits>\n{host}{TYPES}', *ARGUMENTS, *LAUNCH)
     assert "mixed.cu:3: this is host code" in err
     Path("sizes.h").write_text(f"#pragma once\n#include <cfloat>\n{host}")

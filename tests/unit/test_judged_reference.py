@@ -66,6 +66,21 @@ def test_shipped_tests_and_those_of_the_album_refuse_every_wrong_output(album, n
         assert _weaknesses(kernel, workload) == ()
 
 
+@pytest.mark.parametrize("name", quick_first(["rmsnorm", "gemm", "gemm_fp8", "attention"], 2))
+def test_inputs_of_shipped_kernels_have_both_signs(catalogue, name):
+    """Otherwise a kernel that takes an input's absolute value is green."""
+    kernel = catalogue.kernel(name)
+    cases = [case_data(kernel, case) for case in _derived(kernel)]
+    floats = [
+        each.name for each in kernel.arguments if (each.kind, each.dtype) == ("input", "dtype")
+    ]
+    assert floats
+    for each in floats:
+        values = [data.inputs[each].astype(np.float64) for data in cases]
+        assert any((array < 0).any() for array in values), each
+        assert any((array > 0).any() for array in values), each
+
+
 @pytest.mark.parametrize("name", WEAK)
 def test_a_weak_test_is_called_so_with_what_it_accepts(broken_kernel, name):
     old, new, accepted = WEAK[name]

@@ -150,6 +150,7 @@ def test_dynamic_shared_memory_of_any_type_in_functions_and_among_namespaces(tar
         ("y:float[4*8, 3]=zeros:out", (32, 3), "zeros", "out"),
         ("i:int=range(0, 5)", None, "range(0, 5)", ""),
         ("y[64]:inout", (64,), None, "inout"),
+        ("y:float32[2]:output", (2,), None, "out"),
         ("x:unsigned int[2]", (2,), None, ""),
     ],
 )

@@ -44,6 +44,7 @@ def search(services, client) -> str:
         ("/searches/{}/extend", {"trials": 1, "more": 2}, "known: trials"),
         ("/tunings", {"kernel": "a", "workloads": ["b"], "shapes": []}, "within_percent"),
         ("/searches", {"kernel": "attention", "budget": {"hours": 1}}, "known: trials, seconds"),
+        ("/searches", {"kernel": "attention", "workload": []}, "did you mean 'workloads'? known"),
         ("/searches", {"kernel": "attention", "workloads": [{**OWN, "size": 1}]}, "name, dims"),
     ],
 )
@@ -61,17 +62,18 @@ def test_an_unknown_field_is_refused_with_the_fields_of_its_own_place(
         (None, "workloads.1 is neither of what a workload can be"),
         ([], "workloads.1 is neither of what a workload can be"),
         ({}, "workloads.1.dims is missing in the body"),
-        ({"dims": {"B": "x"}}, "workloads.1.dims.B: "),
-        ({"dims": {"B": 1.5}}, "workloads.1.dims.B: "),
-        ({"dims": [1]}, "workloads.1.dims: Input should be a valid object"),
-        ({"dims": {}, "options": {"mask": 3}}, "workloads.1.options.mask: "),
-        ({"dims": {}, "weight": "much"}, "workloads.1.weight: "),
+        ({"dims": {"B": "x"}}, "workloads.1.dims.B must be a"),
+        ({"dims": {"B": 1.5}}, "workloads.1.dims.B must be a"),
+        ({"dims": [1]}, "workloads.1.dims must be an object"),
+        ({"dims": {}, "options": {"mask": 3}}, "workloads.1.options.mask "),
+        ({"dims": {}, "weight": "much"}, "workloads.1.weight must be a"),
     ],
 )
 def test_a_bad_workload_is_named_by_its_row_and_field(client, workload, sentence):
     body = {"kernel": "attention", "workloads": ["small", workload]}
     answer = client.post("/searches", json=body)
     assert answer.status_code == 422 and answer.json()["detail"].startswith(sentence)
+    assert "dims is missing" not in sentence or '{"dims": {' in answer.json()["mend"]
     assert "str:" not in answer.json()["detail"] and "WorkloadIn" not in answer.text
 
 

@@ -51,6 +51,8 @@ def model_kernel(
     weight = inputs["weight"].astype(np.float32)
     if bug == "weight of the next column":
         weight = np.roll(weight, -1)
+    if bug == "weight without its sign":
+        weight = np.abs(weight)
     scaled = used * scale
     if scaled_rounded:
         scaled = scaled.astype(storage).astype(np.float32)
@@ -126,6 +128,7 @@ BUGS = {
     "no eps": "tiny",
     "scale of the row before": "row_scales",
     "weight of the next column": "weight_scales",
+    "weight without its sign": "weight_scales",
     "h not written": "normal",
 }
 

@@ -108,6 +108,7 @@ def test_the_module_of_tvm_ffi_takes_tensors(folder):
         ("S in (1, 2)", {}, "((S == 1LL || S == 2LL))"),
         ("S ** 0.5 / 2", {}, "(double(std::pow(double(S), double(0.5))) / double(2LL))"),
         ("-S // 3", {}, "floor_div((-S), 3LL)"),
+        ("S & (S - 1) | S >> 2", {}, "((S & (S - 1LL)) | (S >> 2LL))"),
     ],
 )
 def test_expressions_become_cpp(text, known, expected):

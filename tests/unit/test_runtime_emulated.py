@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ from runtime_bundles import RECORDED, SETS
 
 import greenfast
 import greenfast.runtime.front
-from greenfast.runtime.emulated import _target
+from greenfast.runtime.emulated import _target, explained
+from greenfast.runtime.frameworks import framework_of
 from greenfast.runtime.nvrtc import CACHE_VARIABLE
 from greenfast.runtime.signatures import AttentionArguments
 from greenfast.search.errors import UsageError
@@ -38,6 +41,18 @@ def test_explain_gives_the_reason_of_the_refusal(rmsnorm):
     assert str(explained).startswith("rmsnorm: no kernel of rmsnorm-h200")
     with pytest.raises(UsageError, match="outside the measured range 1 to 4096"):
         rmsnorm(tall, tall, WEIGHT)
+
+
+def test_outside_of_the_region_a_kernel_of_the_table_runs_for_want_of_a_library(rmsnorm):
+    kernels, tall = rmsnorm.kernels, np.zeros((5000, 4096), "f2")
+    first = next(iter(kernels.programs))
+    groups = tuple(replace(group, outside=first) for group in kernels.groups)
+    tensors = {"x": tall, "residual": tall, "weight": WEIGHT}
+    found = explained(
+        replace(kernels, groups=groups, has_library=True), framework_of(tall), tensors, {}, {},
+        frozenset(),
+    )  # fmt: skip
+    assert found.kernel is not None and "the kernel is correct there, too" in found.why
 
 
 @pytest.mark.parametrize("weight", [[1.0] * 4096, 1.0, None, np.float16(1.0)])

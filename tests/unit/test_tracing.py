@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from greenfast.app.cli.main import run
-from greenfast.app.cli.trace import TRACER, traced_command
+from greenfast.app.cli.trace import TRACER, run_to_its_end, traced_command
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.workload_files import read_workloads
@@ -119,6 +122,24 @@ def test_a_file_of_another_ending_is_refused_before_the_program_runs(capsys, tmp
     code = run(["trace", "-o", "x.yaml", "--", sys.executable, "-c", f"open({str(marker)!r}, 'w')"])
     assert code == 2 and not marker.exists()
     assert ".toml, .json, .csv" in capsys.readouterr().err
+
+
+LASTING = """
+import os, pathlib, signal, time
+try:
+    os.kill(os.getppid(), signal.SIGINT)  # as a terminal does to both
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+finally:
+    time.sleep(0.6)
+    pathlib.Path("written").touch()
+"""
+
+
+def test_a_program_writes_its_calls_after_ctrl_c(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = run_to_its_end([sys.executable, "-c", LASTING], dict(os.environ), None)
+    assert code == -signal.SIGINT and Path("written").exists()
 
 
 PROGRAM = """

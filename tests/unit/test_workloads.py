@@ -79,6 +79,7 @@ def test_a_kernels_own_sentence_comes_before_what_follows_from_it(catalogue):
         ("=", "'=' is not NAME=VALUE"),
         ("B=8 H=16", "'B=8 H=16' is not NAME=VALUE (write for example B=8"),
         ("b=8,H=16,S_q=5,D=64", "b is unknown, did you mean B?"),
+        ("vit(B=8,H=16,S_q=5,D=64", "its brackets do not match (write for example own(B=8"),
     ],
 )
 def test_a_wrong_workload_is_refused_with_what_is_wrong(attention, text, part):
@@ -197,6 +198,7 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
     [
         ("mine.yaml", b"", "ends in .toml, .json, .csv"),
         ("mine.toml", b"[[workloads", "not valid TOML"),
+        ("mine.toml", b"[[workloads]]\ndims = { B = 0x" + b"f" * 5000 + b" }", "number"),
         ("mine.json", b"[" * 100000, "not valid JSON"),
         ("mine.json", b'{"workloads": 3}', "a list of workloads is needed"),
         ("mine.json", b'[{"dims": 3}]', "row 1: B, H, S_q, D are missing; dims is not a table"),

@@ -22,6 +22,7 @@ from greenfast.search.oracle.problem import POISON, GivenArgument, Packed, Probl
 ALIGN = 256
 CANARY_BYTES = 64 * 1024
 CANARY = 0xA5
+PROBLEMS = ("problems", "problems_file")  # the fields of a request, of which it has one
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _CANARIES = np.full(CANARY_BYTES + ALIGN, CANARY, np.uint8)
@@ -132,13 +133,22 @@ def starting_bytes(described: Mapping[str, Any], arena: Arena) -> np.ndarray:
 
 def head_bytes(described: Mapping[str, Any], arena: Arena) -> np.ndarray:
     """The bytes before the workspaces: the same for all candidates that run on these tensors."""
-    memory = np.full(arena.head_bytes, CANARY, np.uint8)
-    images, position = np.fromfile(described["images"], np.uint8), 0
-    for tensor in described["tensors"]:
-        start, size = arena.offsets[tensor["name"]]
-        memory[start : start + size] = images[position : position + size]
-        position += size
+    memory = np.empty(arena.head_bytes, np.uint8)
+    write_head(described, arena, memory)
     return memory
+
+
+def write_head(described: Mapping[str, Any], arena: Arena, memory: np.ndarray) -> None:
+    """Write those bytes to `memory`."""
+    memory.fill(CANARY)
+    with Path(described["images"]).open("rb", buffering=0) as file:
+        for tensor in described["tensors"]:
+            start, size = arena.offsets[tensor["name"]]
+            left = memory[start : start + size].data
+            while left and (count := file.readinto(left)):
+                left = left[count:]
+            if left:
+                raise EOFError(f"{described['images']} ends in {tensor['name']}")
 
 
 def damage(

@@ -58,7 +58,17 @@ class Conversation:
         self._replied_s = 0.0  # when the last reply came
 
     def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The child's reply. Fault when the child is lost with it, or others keep the GPU."""
+        """The child's reply. Fault when the child is lost with it, or others keep the GPU.
+
+        A run that did damage is repeated with inputs copied anew to the GPU: an earlier candidate
+        may have damaged the copies that stay there.
+        """
+        reply = self._reply(request)
+        if any(reply.get("damage", ())):
+            reply = self._reply({**request, "anew": True})
+        return reply
+
+    def _reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
         message = encoded(request)
         with self._place() as own, self._turn():
             if own.behind is None:

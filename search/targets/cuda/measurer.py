@@ -1,5 +1,7 @@
 """The child that owns a GPU: loads cubins, runs problems, times kernels.
 
+Its replies go through a process beside it (reporter.py), which looks at memory after runs.
+
 Started as `python -m greenfast.search.targets.cuda.measurer READ_FD WRITE_FD GPU`. A request is
 {"do": "hello" | "execute" | "reference" | "measure", ...}. A reply holds "error" when a CUDA call
 failed; the parent then replaces the child, because after an illegal address or a trap every call
@@ -26,17 +28,28 @@ from cupy.cuda import runtime
 from greenfast.search.children import serve_requests
 from greenfast.search.targets.cuda.arena import (
     ALIGN,
+    PROBLEMS,
     Arena,
     damage,
     lay_out,
     outputs,
     problems_of,
 )
-from greenfast.search.targets.cuda.device_memory import Head, Heads, Landing, Span, start
+from greenfast.search.targets.cuda.device_memory import (
+    Head,
+    Heads,
+    Landing,
+    Span,
+    fetch,
+    register,
+    start,
+)
 from greenfast.search.targets.cuda.large_reference import computed
 from greenfast.search.targets.cuda.launches import Hung, Loaded, Stopwatch, wait
 from greenfast.search.targets.cuda.nvml import Health
 from greenfast.search.targets.cuda.repeated import Repetition, fit, own_count
+from greenfast.search.targets.cuda.reporter import RUN, SLOT_BYTES
+from greenfast.search.targets.cuda.slots import Slots
 from greenfast.search.targets.cuda.spans import UNASKED
 from greenfast.search.text import one_line, shortened
 from greenfast.search.timing import alone, race, ring_sets
@@ -59,9 +72,11 @@ ERRORS = (
 class Measurer:
     """Answers the parent's requests, one at a time, until one breaks the context."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, slots: Slots) -> None:
         self.health = Health(number)  # must precede the context
         cupy.cuda.Device(number).use()
+        self.slots = slots
+        register(slots.memory)
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.span, self.heads, self.landing = Span(), Heads(), Landing()
         self.modules: OrderedDict[str, cupy.RawModule] = OrderedDict()
@@ -90,13 +105,9 @@ class Measurer:
             self.replied_s = time.perf_counter()
 
     def _done(self, request: dict[str, Any]) -> dict[str, Any]:
-        work = getattr(self, f"do_{request['do']}")
-        reply: dict[str, Any] = work(request)
-        if any(reply.get("damage", ())):
-            # An earlier candidate may have damaged the copies of inputs that stay on the device.
+        if request.get("anew"):
             self.heads.clear()
-            self.at = 0
-            reply = work(request)
+        reply: dict[str, Any] = getattr(self, f"do_{request['do']}")(request)
         return reply
 
     def do_hello(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -130,6 +141,8 @@ class Measurer:
             ):
                 self._loaded(request["cubin"], problem, arena, place).launch(self.stream)
                 wait(self.stream, request["deadline_s"])
+        if ends[-1] <= SLOT_BYTES:
+            return {RUN: self._handed_over(request, base, ends[-1])}
         with self._clock("download"):
             after = self.landing.fetch(base, ends[-1], self.stream)
         with self._clock("look"), Path(request["outputs"]).open("wb") as file:
@@ -138,13 +151,22 @@ class Measurer:
                 for end, arena in zip(ends, arenas, strict=True)
             ]
             damages = [
-                damage(problem, arena, head.host, part)
+                damage(problem, arena, head.host(problem, arena), part)
                 for problem, arena, head, part in zip(problems, arenas, heads, parts, strict=True)
             ]
             for problem, arena, part in zip(problems, arenas, parts, strict=True):
                 for image in outputs(problem, arena, part):
                     file.write(image.data)
         return {"damage": damages}
+
+    def _handed_over(self, request: dict[str, Any], base: int, size: int) -> dict[str, Any]:
+        """What the reporter needs to look at the arenas at `base`, in a slot."""
+        with self._clock("wait for a slot"):
+            slot = self.slots.take()
+        with self._clock("download"):
+            fetch(self.slots.memory[slot, :size], base, self.stream)
+        given = {name: request[name] for name in PROBLEMS if name in request}
+        return {"slot": slot, "outputs": request["outputs"], **given}
 
     def do_reference(self, request: dict[str, Any]) -> dict[str, Any]:
         """Compute a large reference and write its float64 fields to the file `outputs`."""
@@ -233,7 +255,7 @@ class Measurer:
         with self._clock("look"), Path(request["outputs"]).open("wb") as file:
             for place in looked_at:
                 after = self.landing.fetch(place, arena.total_bytes, self.stream)
-                damages.append(damage(fresh, arena, fresh_head.host, after))
+                damages.append(damage(fresh, arena, fresh_head.host(fresh, arena), after))
                 for output in outputs(fresh, arena, after):
                     file.write(output.data)
         suspicions = [ratio.suspicion for ratio in ratios if ratio.suspicion]
@@ -275,7 +297,7 @@ class Measurer:
         with Path(request["outputs"]).open("wb") as file:
             for output in outputs(described, arena, after):
                 file.write(output.data)
-        return damage(described, arena, head.host, after)
+        return damage(described, arena, head.host(described, arena), after)
 
     def _rings(
         self, programs: list[tuple[str, dict[str, Any]]], request: dict[str, Any], more: int = 0
@@ -363,4 +385,5 @@ class Measurer:
 
 
 if __name__ == "__main__":
-    serve_requests(Measurer(int(sys.argv[3])).answer, int(sys.argv[1]), int(sys.argv[2]))
+    shared = Slots(int(sys.argv[2]))
+    serve_requests(Measurer(int(sys.argv[3]), shared).answer, int(sys.argv[1]), shared.reply_fd)

@@ -19,7 +19,7 @@ import cupy
 from cupy.cuda import runtime
 
 from greenfast.search.targets.cuda.arena import Arena
-from greenfast.search.targets.cuda.device_memory import ON_DEVICE, Head, start_tensors
+from greenfast.search.targets.cuda.device_memory import ON_DEVICE, Head
 from greenfast.search.targets.cuda.launches import Loaded, Stopwatch, wait
 from greenfast.search.timing import LOOKS, Interval, median, median_interval
 
@@ -95,7 +95,7 @@ class Repetition:
     def _refill(self, places: Sequence[int], head: Head) -> None:
         """Other inputs and poisoned outputs; workspaces stay as they are."""
         for place in places:
-            start_tensors(place, head, self.arena, self.stream.ptr)
+            head.copy_to(place, self.stream.ptr)
 
     def _pass(self, launches: int) -> None:
         """The timed launches, and without a pause those with outputs of their own."""

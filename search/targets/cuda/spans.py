@@ -3,3 +3,4 @@
 from __future__ import annotations
 
 UNASKED = "unasked"  # the child had no request before this one
+BESIDE = "look beside"  # by another process than the one that owns the GPU

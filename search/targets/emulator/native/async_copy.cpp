@@ -42,7 +42,7 @@ extern "C" void gf_emulator_async_copy(void* shared_destination, const void* glo
     self.site = site;
     check(worker, shared_destination, global_source, bytes, valid_bytes, site);
     const char* source = static_cast<const char*>(global_source);
-    const AsyncCopy copy{static_cast<char*>(shared_destination), source, bytes, valid_bytes, self.copy_group, site};
+    AsyncCopy copy{static_cast<char*>(shared_destination), source, bytes, valid_bytes, self.copy_group, site, 0, 0};
     if (Checker* checker = worker.checker()) {
         if (!worker.shared().contains(copy.destination + bytes - 1))
             checker->access(copy.destination, unsigned(bytes), Action::copy, site);

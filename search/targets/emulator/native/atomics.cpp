@@ -159,8 +159,10 @@ void perform(const Atomic& atomic, bool block_wide, const void* site) {
         checker->access(atomic.before, bytes, Action::write, site);
         checker->atomic_follows(operation == AtomicOperation::compare_and_swap ? address : nullptr);
         const Action action = block_wide ? Action::block_atomic : Action::atomic;
-        if (operation != AtomicOperation::exchange) checker->atomic_reads(address, bytes, action, site);
+        checker->exchanges(operation == AtomicOperation::exchange);
+        checker->atomic_reads(address, bytes, action, site);
         checker->access(address, bytes, action, site);
+        checker->exchanges(false);
         checker->before_atomic(address, block_wide);
     }
     const bool changed = update(atomic);
@@ -216,4 +218,9 @@ extern "C" void gf_emulator_atomic(void* address, const void* operand, const voi
 extern "C" void gf_emulator_block_atomic(void* address, const void* operand, const void* compared, void* before,
                                          AtomicOperation operation, AtomicType type) {
     perform({address, operand, compared, before, operation, type}, true, __builtin_return_address(0));
+}
+
+extern "C" std::uint64_t gf_emulator_exchanged(std::uint64_t bits) {
+    if (Checker* checker = Worker::current().checker()) checker->uses_exchanged();
+    return bits;
 }

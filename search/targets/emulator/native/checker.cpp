@@ -24,6 +24,8 @@ void Checker::start_block(unsigned thread_count, std::uint64_t index) {
     suspect_.bytes = 0;
     flag_.address = nullptr;
     plain_reads_.clear();
+    exchanged_.clear();
+    exchanges_ = false;
     atomic_ = {};
     unsettled_ = behind_a_read_ = false;
     pending_ = &PendingStore::of_this_worker();
@@ -317,7 +319,7 @@ bool Checker::not_ready(std::size_t word, unsigned bytes, const Running& running
         return true;
     }
     const unsigned never = bytes & ~state;
-    findings().add({"uninitialised", "shared", long(word * 4 + unsigned(__builtin_ctz(never))), access_bytes_,
+    add_of_reading({"uninitialised", "shared", long(word * 4 + unsigned(__builtin_ctz(never))), access_bytes_,
                     party(running)});
     return false;
 }
@@ -337,7 +339,8 @@ void Checker::in_flight(std::size_t word, unsigned bytes, const Running& running
     findings().add(finding);
 }
 
-void Checker::copy_started(const AsyncCopy& copy) {
+void Checker::copy_started(AsyncCopy& copy) {
+    copy.issued = clocks_.tick();
     access(copy.source, unsigned(copy.valid_bytes), Action::read, copy.site);
     access(copy.destination, unsigned(copy.bytes), Action::copy, copy.site);
     const std::size_t offset = shared_offset(copy.destination);
@@ -347,8 +350,12 @@ void Checker::copy_started(const AsyncCopy& copy) {
         shadow_.state(word) |= 0xf0;
 }
 
-// The waiting thread writes the bytes here; accesses in between have been reported already.
+// The waiting thread writes the bytes here; accesses in between have been reported already. The copy may have read its
+// source as late as this.
 void Checker::copy_landed(const AsyncCopy& copy) {
+    copy_issued_ = copy.issued;
+    access_range(copy.source, std::size_t(copy.valid_bytes), Action::read, copy.site);
+    copy_issued_ = 0;
     const Fiber& self = block_.current();
     const std::size_t offset = shared_offset(copy.destination), words = std::size_t(copy.bytes) / 4;
     const Touch landed = fresh_touch({self, Action::copy, copy.site});

@@ -66,7 +66,7 @@ public:
                known.site == site && known.since == started_;
     }
     void lane_access(const Matrix& matrix, const void* address, unsigned bytes, Action action, const void* site);
-    void copy_started(const AsyncCopy& copy);
+    void copy_started(AsyncCopy& copy);
     void copy_landed(const AsyncCopy& copy);
     void copies_abandoned(const Fiber& fiber);
 
@@ -99,7 +99,13 @@ public:
     void leaves_relaxed(const void* address, unsigned thread, const std::vector<Clocks::Row>& by_rank);
     // `swapped`: the word of a compare-and-swap; null: another atomic, or the thread's end.
     void atomic_follows(const void* swapped) { atomic_follows(swapped, block_thread()); }
-    // Before an atomic whose result depends on what its word held.
+    // Whether the atomic under way is an exchange: a write, and a read only if its result is used (uses_exchanged).
+    void exchanges(bool exchanges) {
+        exchanges_ = exchanges;
+        if (exchanges && !exchanged_.empty()) exchanged_.erase(block_thread());
+    }
+    void uses_exchanged();
+    // Before an atomic in shared memory: what its word held.
     void atomic_reads(const void* address, unsigned bytes, Action action, const void* site);
     void before_atomic(const void* address, bool block_wide);
     void after_atomic(const void* address, bool block_wide, bool changed = false);
@@ -244,6 +250,8 @@ private:
     // Up to when `thread` knows `other`'s accesses, and up to when it would if a fence followed its atomics.
     Clocks::Time known(unsigned thread, unsigned other, bool fenced) const;
     bool not_ready(std::size_t word, unsigned bytes, const Running& running);
+    // At once, or if the exchange under way is a read.
+    void add_of_reading(const Finding& finding);
     void in_flight(std::size_t word, unsigned bytes, const Running& running);
     void race(std::size_t word, unsigned bytes, const Touch& touch, unsigned thread, const Running& running);
     void global_access(const char* address, unsigned bytes, const Running& running);
@@ -367,6 +375,8 @@ private:
         const void* site;
     };
     std::unordered_map<unsigned, PlainRead> plain_reads_;
+    bool exchanges_ = false;
+    std::unordered_map<unsigned, Finding> exchanged_;  // by thread: what a use of its last exchange's result would be
     Flag flag_;  // whose volatile load is under way
     PendingStore* pending_ = nullptr;  // this worker's
     bool unsettled_ = false;
@@ -386,6 +396,7 @@ private:
     Clocks::Time cluster_met_at_ = 0;
     std::unordered_map<std::size_t, std::vector<AfarWrite>> afar_writes_;  // by cell, the last of each thread
     Clocks::Time store_issued_ = 0;  // of the bulk store that ends
+    Clocks::Time copy_issued_ = 0;   // of the cp.async that ends
     std::vector<Clocks::Time> launch_waits_;  // by thread: when it has waited for the last launch; 0: not yet
     std::map<std::pair<std::uint64_t, unsigned>, Visit> visits_;  // the last of each block and thread
 };

@@ -69,7 +69,7 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
         access.released = released == released_.end() ? nullptr : &released->second;
         access.read_at = read_at(access_address_, access.thread);
     }
-    if (running.action == Action::bulk_write) access.issued = store_issued_;
+    access.issued = running.action == Action::bulk_write ? store_issued_ : copy_issued_;
     if (stores(running.action)) {
         access.store = pending_;
         access.store->announce(static_cast<const char*>(access_address_), access_bytes_);
@@ -88,6 +88,7 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
         Finding finding{"race", memory, long(begin), bytes, party(running)};
         GlobalShadow::Earlier earlier;
         std::uint32_t record = 0;
+        access.fills = exchanges_ && !object && !shadow.written(buffer, word, mask, false);
         const bool raced = shadow.touch(buffer, word, mask, access, earlier, record);
         if (is_atomic(running.action)) atomic_ = {access_address_, record};
         if (raced) {
@@ -97,7 +98,13 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
             if (earlier.may_come_later) finding.detail = may_come_first;
             if (earlier.proxy_fence_is_missing) finding.detail = no_global_proxy_fence;
             if (running.action == Action::bulk_write) finding.detail = store_ends_late;
+            if (copy_issued_) finding.detail = copy_reads_late;
             if (earlier.action == Action::bulk_write) finding.detail = store_is_under_way;
+            if (earlier.may_come_later && exchanges_) {
+                add_of_reading(finding);
+                begin = stop;
+                continue;
+            }
             const bool one_instruction = earlier.block == index_ && earlier.site == access.site &&
                                          earlier.thread / 32 == access.thread / 32;
             race_or_suspect(finding, one_instruction);
@@ -106,6 +113,7 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
             writes_read_only(buffer, memory, begin, bytes, word, mask, running);
         const bool write = writes(running.action) && !is_atomic(running.action);
         const bool known = shadow.written(buffer, word, mask, write);
+        if (exchanges_ && !object) shadow.written(buffer, word, mask, true);
         if (!known && object) {
             if (!writes(running.action) || is_atomic(running.action))
                 block_.worker().launch().carried_state->read(*object, word, mask, party(running));
@@ -113,7 +121,7 @@ void Checker::watched_access(std::size_t buffer, const std::string& memory, std:
             finding.kind = "uninitialised";
             finding.other = Party();
             finding.detail.clear();
-            findings().add(finding);
+            add_of_reading(finding);
         }
         begin = stop;
     }

@@ -76,6 +76,20 @@ void Checker::atomic_reads(const void* address, unsigned bytes, Action action, c
             not_ready(word, used, {**running_, action, site});
 }
 
+void Checker::add_of_reading(const Finding& finding) {
+    if (exchanges_)
+        exchanged_.try_emplace(block_thread(), finding);
+    else
+        findings().add(finding);
+}
+
+void Checker::uses_exchanged() {
+    const auto exchanged = exchanged_.find(block_thread());
+    if (exchanged == exchanged_.end()) return;
+    findings().add(exchanged->second);
+    exchanged_.erase(exchanged);
+}
+
 void Checker::before_atomic(const void* address, bool block_wide) {
     settle();
     releases(address, block_wide);

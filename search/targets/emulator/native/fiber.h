@@ -18,6 +18,7 @@ struct AsyncCopy {
     int valid_bytes;
     std::uint32_t group;
     const void* site;
+    std::uint32_t issued = 0;  // by the clock of a checked block
     unsigned arrival = 0;  // the thread's arrival at an mbarrier that comes when the copy is done; 0: none
 };
 

@@ -87,6 +87,8 @@ constexpr const char* store_ends_late =
 constexpr const char* store_is_under_way =
     "async:while {other} may be under way: no gf::bulk_wait() (cp.async.bulk.wait_group) of the storing thread orders "
     "the two";
+constexpr const char* copy_reads_late =
+    "async:and may do so as late as its thread waits for this cp.async, after {other} has overwritten them";
 constexpr const char* operand_is_in_use =
     "async:while {other} may still read it: nothing that this thread waited for tells that it is done";
 constexpr const char* no_proxy_fence =

@@ -56,6 +56,7 @@ GlobalShadow::GlobalTouch GlobalShadow::touch_of(const GlobalAccess& access, uns
     fresh.lanes = 1u << access.thread % 32;
     fresh.site = access.site;
     fresh.latest = ++accesses_;
+    fresh.fills = access.fills;
     if (access.store) access.store->takes_turn(fresh.latest);
     return fresh;
 }
@@ -123,7 +124,7 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
             earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action(),
                        ordered(touch, access, true, no_lane), false, false};
         }
-        if (!kept && same_block && touch.how == fresh.how && touch.warps == fresh.warps)
+        if (!kept && same_block && touch.how == fresh.how && touch.warps == fresh.warps && !touch.fills && !fresh.fills)
             if ((kept = joins(touch, fresh, *access.clocks, warp))) record = at;
     }
     if (!raced && access.action == Action::bulk_load)

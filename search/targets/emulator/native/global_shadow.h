@@ -58,6 +58,7 @@ struct GlobalAccess {
     const Clocks::Row* released = nullptr;
     Clocks::Time read_at = 0;  // when the thread last saw one of these releases
     Clocks::Time issued = 0;  // a bulk store that ends now: what its block did since then met it under way
+    bool fills = false;       // an exchange of bytes that nobody has written
 };
 
 class GlobalShadow {
@@ -144,6 +145,7 @@ private:
         bool shared = false;  // it is the first of several words, and none has another
         std::uint32_t latest = 0;   // access of these, in the order of all
         std::uint32_t changed = 0;  // the latest atomic of these that changed the word; 0: none
+        bool fills = false;         // no later atomic joins it: who comes behind it finds a value
     };
     // Of a word's state: one bit a byte that was ever written, and the same as of the launch's start.
     static constexpr unsigned before_launch = 4;

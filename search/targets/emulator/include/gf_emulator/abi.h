@@ -108,6 +108,9 @@ void gf_emulator_atomic(void* address, const void* operand, const void* compared
 // The same with the scope of a block: other blocks may see it torn or late.
 void gf_emulator_block_atomic(void* address, const void* operand, const void* compared, void* before,
                               gf_emulator::AtomicOperation operation, gf_emulator::AtomicType type);
+// The value that the thread's last exchange took, as it is: a use of it is a read of what the word held. Compilers drop
+// a `pure` call whose result nobody uses, so an exchange that only stores is none.
+std::uint64_t gf_emulator_exchanged(std::uint64_t bits) __attribute__((pure, nothrow));
 
 // A relaxed load or store of a flag, of 1, 2, 4 or 8 bytes; `block_wide`: of the scope of a block.
 std::uint64_t gf_emulator_flag_load(const void* address, unsigned bytes, bool block_wide);

@@ -21,17 +21,31 @@ constexpr AtomicType atomic_type() {
         return std::is_signed_v<T> ? AtomicType::int64 : AtomicType::uint64;
 }
 
+// What an update gives back.
+template <class T>
+__forceinline__ T found(T before, AtomicOperation operation) {
+#ifdef GF_EMULATOR_CHECKED
+    if (operation == AtomicOperation::exchange) {
+        std::uint64_t bits = 0;
+        __builtin_memcpy(&bits, &before, sizeof before);
+        bits = gf_emulator_exchanged(bits);
+        __builtin_memcpy(&before, &bits, sizeof before);
+    }
+#endif
+    return before;
+}
+
 template <class T>
 __forceinline__ T atomic(T* address, T operand, AtomicOperation operation, T compared = T()) {
     T before;
     gf_emulator_atomic(address, &operand, &compared, &before, operation, atomic_type<T>());
-    return before;
+    return found(before, operation);
 }
 template <class T>
 __forceinline__ T block_atomic(T* address, T operand, AtomicOperation operation, T compared = T()) {
     T before;
     gf_emulator_block_atomic(address, &operand, &compared, &before, operation, atomic_type<T>());
-    return before;
+    return found(before, operation);
 }
 
 // Of 16-bit floats and pairs of them.

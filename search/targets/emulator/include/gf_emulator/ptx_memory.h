@@ -70,7 +70,7 @@ __forceinline__ T update(char* address, T operand, AtomicOperation operation, T 
         gf_emulator_block_atomic(address, &operand, &compared, &before, operation, type_of<T>());
     else
         gf_emulator_atomic(address, &operand, &compared, &before, operation, type_of<T>());
-    return before;
+    return found(before, operation);
 }
 
 }  // namespace ptx
