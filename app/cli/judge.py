@@ -124,6 +124,8 @@ def report_lines(report: dict[str, Any], file_name: str) -> list[str]:
     ]
     if report["repeated"]:
         lines.append("answered from the store: this source was judged before in the same scope")
+    if not report["verdict"] and report["why"]:
+        lines.append(report["why"])
     for item in report["feedback"]:
         lines.append(f"- {item['sentence']}")
         for place in item["lines"]:

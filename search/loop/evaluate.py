@@ -119,7 +119,12 @@ class EvaluationContext:
         """The candidate's text; with a `probe` it also writes that stage's result."""
         template = self.kernel.template(candidate.template)
         point = resolve(template, candidate.parameters, self.compiled, self.target.device)
-        return render(self.kernel, template, point, self.include_dirs, probe)
+        try:
+            return render(self.kernel, template, point, self.include_dirs, probe)
+        except SpecError as error:
+            if not is_submitted(template.name):
+                raise
+            return RenderFailed(str(error), None)  # a submitted source gets a verdict
 
     def subject(self, candidate: Candidate, source: RenderedSource, cubin: Cubin | None) -> Subject:
         """A candidate whose text and cubin the caller already has."""

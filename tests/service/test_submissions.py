@@ -45,6 +45,7 @@ RACING_IN_BETWEEN = RIGHT.replace(
 WRONG_IN_BETWEEN = RIGHT.replace("i < N)", "i < N && (N <= 64 || N >= 4000))")
 READING = RIGHT + 'asm(".incbin \\"/etc/passwd\\"");\n'
 INCLUDING = '#include "/etc/passwd"\n' + RIGHT
+MISSPELT = '#include "gf/dtipe.cuh"\n' + RIGHT
 HOSTILE_TEXT = "<script>alert(1)</script>\x1b[31m\nGREEN \u202e"
 
 
@@ -68,6 +69,7 @@ def judged(service):
         ("wrong in between", WRONG_IN_BETWEEN, "1000003"),
         ("reading", READING, "128"),
         ("including", INCLUDING, "128"),
+        ("misspelt", MISSPELT, "128"),
     ):
         launch = LAUNCH.replace('"128"', f'"{tile}"')
         answer = submit(service, source, launch=launch, author=HOSTILE_TEXT, baseline="none")
@@ -128,6 +130,12 @@ def test_a_racing_source_is_told_both_lines(judged):
 )
 def test_the_tiles_that_an_author_names_do_not_choose_the_sizes(judged, name, reasons):
     assert judged[name]["verdict"] == "rejected" and judged[name]["reason"] in reasons
+
+
+def test_a_header_that_does_not_exist_is_a_verdict_and_no_failure(judged):
+    misspelt = judged["misspelt"]
+    assert (misspelt["status"], misspelt["verdict"]) == ("completed", "rejected")
+    assert "(did you mean gf/dtype.cuh? known: " in misspelt["feedback"][0]["sentence"]
 
 
 @pytest.mark.parametrize("name", ["reading", "including"])
