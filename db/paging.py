@@ -17,7 +17,7 @@ from greenfast.db.rows import Page
 from greenfast.search.errors import UsageError
 
 LARGEST_PAGE = 500
-LARGEST_INTEGER = 2**63 - 1
+LARGEST_INTEGER = 2**31 - 1  # of an integer column of PostgreSQL
 MOST_VALUES = 400  # in one statement
 T = TypeVar("T")
 

@@ -93,7 +93,7 @@ class TestReading:
         assert store.recorded(mixed, 15) is None
 
     def test_an_unknown_trial_is_refused(self, store, claim):
-        for number in (0, 99, -1, 2**63, 10**30):
+        for number in (0, 99, -1, 2**31, 2**63, 10**30):
             with pytest.raises(UsageError) as refused:
                 store.trial(claim.search_id, number)
             assert refused.value.code == "unknown_trial"
