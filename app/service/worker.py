@@ -42,7 +42,8 @@ LOCKED = ("database_locked", "database_timeout", "database_busy")  # worth waiti
 LOCKED_PAUSE_S = 0.1  # after a busy timeout, while another process has the lock
 LOST = "database_unreachable"  # of a server: it may have cut this one connection, or restart
 LOST_PAUSE_S, LONGEST_OUTAGE_S = 0.5, 30.0
-INTERRUPT_GRACE_S = 1.0  # for an interrupted preparation to end
+# For an interrupted preparation to end: at most, and between two interrupts.
+INTERRUPT_GRACE_S, INTERRUPT_AGAIN_S = 10.0, 0.05
 EXIT_GRACE_S = 5.0  # after the supervisor is gone
 
 
@@ -328,8 +329,11 @@ def _with_heartbeat(
             return future.result()
         control = sink.control(Spent(history.spent_s, history.gpu_spent_s))
         if control is not Control.RUN and not stop.requested:
-            interrupt()
-            wait((future,), INTERRUPT_GRACE_S)  # so that it leaves nothing half built
+            # One that was between two compilers starts the next, which would outlive it.
+            end = time.monotonic() + INTERRUPT_GRACE_S
+            while not future.done() and time.monotonic() < end:
+                interrupt()
+                wait((future,), INTERRUPT_AGAIN_S)
             ended = Ended.CANCELLED if control is Control.CANCEL else Ended.PAUSED
             return RunResult(ended, f"{ended} while its target was prepared")
     raise Fault("stopped before the first trial", code="stopped")

@@ -17,10 +17,11 @@ again, and a champion needs a recheck.
 4  sources of cp.async that are overwritten before the wait; results of an exchange in shared memory
    that nobody wrote; blocks of a bounded grid have two tiles each, and not only eight rows;
    far strides of rows for candidates with large tiles, and of tensors that had one row; blocks that
-   walk tiles without work; a reference cannot change the inputs that the candidate gets
+   walk tiles without work
+5  a reference cannot change the inputs that the candidate gets
 """
 
-CHECKS_VERSION = 4
+CHECKS_VERSION = 5
 CHECKS = "checks"  # the entry of an environment; one without it is from before version 1
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import threading
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from patient_kernel import PLAN, add_patient_kernel
 from service_home import axpy, children, is_alive, until
 from slow_cases import quick_first
 
+from greenfast.app.service import worker
 from greenfast.client import Client
+from greenfast.search.errors import Fault
+from greenfast.search.loop.sink import Control, Ended, History
 
 TRIALS = 3
 PATIENT = {**PLAN, "budget": {"trials": TRIALS}}
@@ -130,9 +135,29 @@ def test_pause_resume_and_cancel_reach_a_running_search(home, api):
     assert api.best(search_id)["source_digest"]
 
 
-# Slow: on a busy machine a compiler that starts while the others are ended is sometimes left.
-@pytest.mark.slow
-@pytest.mark.parametrize(("verb", "status"), [("cancel", "cancelled"), ("pause", "paused")])
+def test_a_preparation_is_interrupted_until_it_has_ended():
+    """One that is between two compilers starts the next, which a single interrupt misses."""
+    interrupts, has_ended = threading.Semaphore(0), threading.Event()
+
+    def prepared():
+        for _ in range(3):  # compilers, one after another
+            interrupts.acquire()
+        has_ended.set()
+        raise Fault("interrupted", code="interrupted")
+
+    result = worker._with_heartbeat(
+        prepared,
+        SimpleNamespace(control=lambda spent: Control.CANCEL),
+        History(),
+        SimpleNamespace(requested=False),
+        interrupts.release,
+    )
+    assert result.ended is Ended.CANCELLED and has_ended.is_set()
+
+
+@pytest.mark.parametrize(
+    ("verb", "status"), quick_first([("cancel", "cancelled"), ("pause", "paused")], 1)
+)
 def test_a_cancel_and_a_pause_are_heard_while_a_target_is_prepared(
     home, api, tmp_path, verb, status
 ):
