@@ -28,7 +28,7 @@ class Imported:
     grid: list[str]
     block: list[str]
     smem: str
-    tolerance: float
+    tolerance: float | None  # None: 0 for whole numbers, and a small one for others
 
     @cached_property
     def dims(self) -> dict[str, int]:
