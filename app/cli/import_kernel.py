@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
+from greenfast.app.cli.import_cluster import cluster_sizes
 from greenfast.app.cli.import_constants import constants_as_defines
 from greenfast.app.cli.import_fill import checked_fill
 from greenfast.app.cli.import_host_functions import without_host_functions
@@ -188,6 +189,7 @@ def _imported(
             "--grid", given.grid or default_grid(tuning, arguments), replace(known, sizes=sizes)
         ),
         block=three("--block", block, known),
+        cluster=cluster_sizes(text, entry.name, defines),
         smem=checked("--smem", tuning.smem if smem is None else smem, known),
         tolerance=given.tolerance,
     )

@@ -362,6 +362,21 @@ def test_the_copy_counts_elements_of_the_tensor_where_the_entry_has_vectors(run)
     assert "((unsigned int*)x)[i] = ((const unsigned int*)x_before)[i];" in text
 
 
+def test_the_cluster_that_the_text_declares_is_the_templates(run):
+    head = "#define PAIR 2\n" + SCALE.replace(" void", " void __cluster_dims__(PAIR, 1)")
+    Path("scale.cu").write_text(head)
+    grid = [each.replace("ceil_div(n, threads)", "2 * ceil_div(n, 2 * threads)") for each in IN_OUT]
+    code, _, err = run(*grid, "--tune", "PAIR=1,2", "--arg", "n:int32=1000")
+    assert code == 0, err
+    kernel = load_kernel(Path("kernels/scale"))
+    assert [each.text for each in kernel.templates[0].launches[1].cluster] == ["pair", "1", "1"]
+    assert "__cluster_dims__(2, 1)" in Path("kernels/scale/reference.py").read_text()
+    assert run("lint", "scale")[0] == 0
+    Path("scale.cu").write_text(head.replace("(PAIR, 1)", "(2 * PAIR)"))
+    code, _, err = run(*grid, "--name", "two", "--tune", "PAIR=1,2", "--arg", "n:int32=1000")
+    assert code == 2 and "numbers or tuned names in __cluster_dims__" in err
+
+
 def test_a_define_in_the_launch_is_told_with_its_value(run):
     Path("scale.cu").write_text("#define WIDE 32\n" + SCALE)
     given = [each if each != "threads" else "WIDE" for each in IN_OUT]
