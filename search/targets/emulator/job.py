@@ -1,7 +1,7 @@
 """The job that gf-emulate reads, and the checks on runs before it is written.
 
 It is lines of words: the secret and the tag of reports, `module`, then for each run `run`, `order`,
-`count`, `check`, `outputs`, its `buffer`s, `argument`s and `launch`es.
+`count`, `undefined`, `check`, `outputs`, its `buffer`s, `argument`s and `launch`es.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ def job_lines(
         yield f"order {run.order.replace(':', ' ')}"
         yield f"count {int(run.count)}"
         yield f"deadline_s {deadline_s:g}"
+        yield f"undefined {run.undefined}"
         if run.check:
             yield "check 1"
         yield f"outputs {files.add_outputs(index, run)}"

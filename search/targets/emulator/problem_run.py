@@ -33,6 +33,7 @@ from greenfast.search.targets.emulator.runs import (
     TensorMapArgument,
 )
 from greenfast.search.targets.emulator.sample import SAMPLED_BLOCKS
+from greenfast.search.targets.emulator.undefined_lanes import UNDEFINED
 from greenfast.search.targets.emulator.work import ends_of, sample_of
 from greenfast.search.toolchain.ptxas import EntryFigures
 from greenfast.search.verdict import Reason
@@ -116,6 +117,7 @@ def emulated_run(
         order=order,
         count=count,
         check=check,
+        undefined=UNDEFINED[order.partition(":")[0]],
     )
 
 

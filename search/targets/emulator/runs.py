@@ -100,6 +100,7 @@ class Run:
     order: str = "forward"  # 'forward' | 'reverse' | 'seeded:<n>'
     count: bool = False  # needs a module of flavour counted
     check: bool = False  # needs a module of flavour checked
+    undefined: int = 2**64 - 1  # what a shuffle gives that reads a lane which takes no part in it
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,11 @@ from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.targets.emulator.model import BAND
 from greenfast.search.targets.emulator.problem_run import emulated_run, no_room
 from greenfast.search.targets.emulator.source_rewriting import Refused
+from greenfast.search.targets.emulator.undefined_lanes import (
+    UNDEFINED,
+    end_alike,
+    only_undefined_lanes,
+)
 from greenfast.search.text import one_line, shortened
 from greenfast.search.toolchain import Cubin
 from greenfast.search.toolchain.ptxas import EntryFigures
@@ -192,6 +197,8 @@ class EmulatorTarget(Runner):
                 return  # nothing is learnt from a second timeout
             else:
                 findings = findings_of(result, program.source_lines)
+                if only_undefined_lanes(findings) and not self._shows(program, problem, order):
+                    findings = ()
                 tolerated = tolerated_of(result, program.source_lines)
                 timed_out |= result.status == "timeout"
             yield Checked(problem, order, findings, tolerated)
@@ -214,6 +221,13 @@ class EmulatorTarget(Runner):
             results = iter(self._execute(self._module(program, flavour), runs, patience))
             for problem, order in zip(batch, orders, strict=True):
                 yield problem, order, no_room(problem) or next(results)
+
+    def _shows(self, program: Program, problem: Problem, order: str) -> bool:
+        """Whether a checked run's end depends on values of lanes that take no part in a shuffle."""
+        run = self._run(program, problem, order, "undefined", check=True)
+        runs = [replace(run, undefined=value) for value in UNDEFINED.values()]
+        results = self._execute(self._module(program, "checked"), runs, CHECKED_PATIENCE)
+        return not end_alike(results)
 
     def line_costs(self, program: Program, problem: Problem) -> tuple[LineCost, ...] | Failure:
         result = self._counted(program, problem)

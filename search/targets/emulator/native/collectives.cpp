@@ -26,7 +26,7 @@ void complete_shuffle(Worker& worker, Warp& warp, std::uint32_t arrived, Collect
         if (arrived >> source & 1) {
             fiber.result = warp.lane(source).value;
         } else {
-            fiber.result = ~std::uint64_t(0);  // undefined on the device: poison, NaN as a float
+            fiber.result = worker.launch().undefined;
             if (Checker* checker = worker.checker()) checker->undefined_shuffle(fiber, source);
             worker.note(
                 "undefined_shuffle", fiber.site,

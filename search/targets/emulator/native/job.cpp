@@ -122,6 +122,7 @@ bool read_run_line(const std::string& word, std::istringstream& words, RunSpec& 
     if (word == "order") return read_order(words, run.order);
     if (word == "count") return bool(words >> run.count);
     if (word == "check") return bool(words >> run.check);
+    if (word == "undefined") return bool(words >> run.undefined);
     if (word == "outputs") return bool(words >> run.outputs);
     if (word == "deadline_s") return bool(words >> run.deadline_s);
     if (word == "buffer") return read_buffer(words, run.buffers);

@@ -40,6 +40,7 @@ struct RunSpec {
     Order order;
     bool count = false;
     bool check = false;
+    std::uint64_t undefined = ~std::uint64_t(0);
     double deadline_s = 0;  // of processor time, for each thread; 0: none
     std::vector<BufferSpec> buffers;
     std::vector<LaunchSpec> launches;

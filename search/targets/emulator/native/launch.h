@@ -27,6 +27,7 @@ struct Launch {
     Order order;
     bool count = false;
     bool check = false;
+    std::uint64_t undefined = 0;  // what a shuffle gives that reads a lane which takes no part in it
     const void* module_base = nullptr;
     const ModuleMemory* module = nullptr;
     const GlobalMemory* global = nullptr;

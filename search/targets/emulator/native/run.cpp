@@ -103,6 +103,7 @@ void run_launch(WorkerPool& pool, void* module, const RunSpec& run, const Launch
     launch.global = &memory;
     memory.make_copies();
     launch.check = run.check;
+    launch.undefined = run.undefined;
     launch.module = &module_memory(module);
     if (watch) {
         launch.global_shadow = &watch->shadow;
