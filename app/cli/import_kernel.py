@@ -314,6 +314,13 @@ def _unknown_size(size: str, name: str, scalars: Mapping[str, int]) -> UsageErro
 
 
 def _argument(text: str) -> ImportedArgument:
+    if re.search(r":workspace\b", text):
+        raise UsageError(
+            f"--arg {visible(text)!r}: import has no scratch memory",
+            code="bad_argument",
+            mend="write :inout if its last contents are the same for all candidates, which are "
+            "compared; else write a template with [[workspaces]] (greenfast docs template-toml)",
+        )
     match = _ARGUMENT.match(text)
     if (
         match is None
