@@ -7,7 +7,7 @@ import os
 import platform
 import secrets
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -306,7 +306,7 @@ class Services:
         search_id: str,
         sink: Sink,
         history: History,
-        on_trial: Callable[[Trial], None] = lambda trial: None,
+        on_trials: Callable[[Sequence[Trial]], None] = lambda trials: None,
         on_closing: Callable[[], None] = lambda: None,
         memory: Memory | None = None,
         on_remark: Callable[[str], None] = lambda sentence: None,
@@ -318,7 +318,7 @@ class Services:
             self.context(plan, self.catalogue_of(search_id)),
             sink,
             history,
-            on_trial,
+            on_trials,
             on_closing,
             memory,
             on_remark,

@@ -38,6 +38,17 @@ class Asked:
     attempts: int = 0  # of workers that died with it
 
 
+def proposals_that_came(asked: deque[Asked]) -> tuple[list[tuple[Asked, Proposed]], bool]:
+    """Take the first trials whose proposals have come; True: no valid point is left."""
+    came: list[tuple[Asked, Proposed]] = []
+    while asked and asked[0].future.done():
+        proposed = asked[0].future.result()
+        if proposed is None:
+            return came, True
+        came.append((asked.popleft(), proposed))
+    return came, False
+
+
 @dataclass(frozen=True)
 class Heard:
     """What the strategy has learnt about a trial; None: nothing, as after a fault."""
@@ -167,8 +178,14 @@ class Flights:
                 return
             yield flight
 
-    def done(self) -> Flight | None:
-        """Take the first trial, if its evaluation has ended."""
-        if self._queue and self._queue[0].future.done():
-            return self._queue.popleft()
-        return None
+    def done(self) -> list[Flight]:
+        """Take the first trials whose evaluation has ended.
+
+        Where nothing is measured it is one at most: the strategy is asked after each of them.
+        """
+        done: list[Flight] = []
+        while self._queue and self._queue[0].future.done():
+            done.append(self._queue.popleft())
+            if not self._is_measured:
+                break
+        return done

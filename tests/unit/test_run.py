@@ -37,13 +37,14 @@ class ListSink:
         self.settled: dict[int, GateResult] = {}
         self._control = control
 
-    def begin(self, number, proposal):
-        self.begun.append((number, proposal))
+    def begin(self, begun):
+        self.begun += begun
 
-    def record(self, trial, source):
-        self.trials.append(trial)
-        if source is not None:
-            self.sources[source.digest] = source.text
+    def record(self, records):
+        for trial, source in records:
+            self.trials.append(trial)
+            if source is not None:
+                self.sources[source.digest] = source.text
 
     def confirm(self, confirmation):
         self.confirmations.append(confirmation)
