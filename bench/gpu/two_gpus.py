@@ -4,7 +4,7 @@
                                  [--strategy evolution]
                                  [--workload mission] [--long-workload VALUES] [--no-killed]
                                  [--switch-ms 5] [--evaluators N] [--window N]
-                                 [--singly] [--threads]
+                                 [--at-once N] [--singly] [--threads]
 
 Each search has the same plan, seed and window, and compiles into a folder of its own. The search on
 several GPUs runs before the one on a single GPU, so caches of the operating system favour the
@@ -48,6 +48,7 @@ from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import History
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Runner, Target
+from greenfast.search.targets.cuda import conversation, lanes
 from greenfast.search.targets.cuda.several import SeveralGpus
 from greenfast.search.targets.cuda.spans import UNASKED
 from greenfast.search.targets.cuda.target import CudaTarget
@@ -86,6 +87,7 @@ def main() -> None:
     options = _options()
     require_gpu()
     sys.setswitchinterval(options.switch_ms / 1e3)
+    conversation.AT_ONCE, lanes.ROOM = options.at_once, options.at_once + 1
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     request = {
         "kernel": "attention",
@@ -132,6 +134,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--long-workload", default=LONG_WORKLOAD, metavar="VALUES")
     parser.add_argument(
         "--no-killed", dest="killed", action="store_false", help="leave the third search out"
+    )
+    parser.add_argument(
+        "--at-once", type=int, default=conversation.AT_ONCE, help="requests that a GPU's child has"
     )
     parser.add_argument(
         "--window", type=int, default=2 * usable_cores(), help="candidates evaluated at a time"
@@ -201,6 +206,7 @@ def measured(
         "environment": {**with_several.environment, "cores": usable_cores()},
         "plan": {**setting.request, "window": setting.window},
         "switch_ms": round(1e3 * sys.getswitchinterval(), 3),
+        "at_once": conversation.AT_ONCE,
         "singly": setting.singly,
         "gain": gain(with_several),
         "gains": {

@@ -67,6 +67,8 @@ class Options:
 class Strategy(ABC):
     """Chooses candidates from spaces; each choice follows from the seed and earlier outcomes."""
 
+    in_haste = False  # more questions wait than it can answer: a quick answer is better
+
     def __init__(
         self,
         kernel: str,
