@@ -52,7 +52,8 @@ def compile_request(include: Sequence[str], request: dict[str, Any]) -> dict[str
         (status,) = nvrtc.nvrtcCompileProgram(program, len(words), words)
         bytes_of_log = bytearray(_answer(nvrtc.nvrtcGetProgramLogSize(program)))
         _answer(nvrtc.nvrtcGetProgramLog(program, bytes_of_log))
-        log = bytes_of_log.decode(errors="backslashreplace")
+        # NVRTC ends each of its stages' messages with NUL, also in the middle.
+        log = bytes_of_log.replace(b"\0", b"").decode(errors="backslashreplace")
         if status == nvrtc.nvrtcResult.NVRTC_SUCCESS:
             image = bytearray(_answer(nvrtc.nvrtcGetCUBINSize(program)))
             _answer(nvrtc.nvrtcGetCUBIN(program, image))
@@ -64,7 +65,7 @@ def compile_request(include: Sequence[str], request: dict[str, Any]) -> dict[str
         log += "out of memory"
     except Exception as error:
         log += str(error)
-    text = _REASON.sub(r"\1", log.rstrip("\0\n "))
+    text = _REASON.sub(r"\1", log.rstrip("\n "))
     if (size := max(len(cubin or b""), len(ptx))) > LARGEST_RESULT_BYTES:
         text = f"{TOO_LARGE} {size} bytes; it may take {LARGEST_RESULT_BYTES}"
         cubin, ptx = None, b""

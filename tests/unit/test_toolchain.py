@@ -112,6 +112,14 @@ def test_the_assemblers_own_reason_is_named_and_not_its_last_line(toolchain):
     assert "Insufficient registers (32)" in refused.sentence
 
 
+def test_the_messages_of_two_stages_hold_no_nul(toolchain):
+    """NVRTC ends those of each stage with NUL."""
+    text = '__constant__ char c[1 << 20];\nextern "C" __global__ void k(char* y) { *y = c[*y]; }\n'
+    failed = toolchain.compile(_source(text), "sm_90")
+    assert isinstance(failed, CompileFailed)
+    assert failed.sentence.startswith("ptxas error") and "\0" not in failed.log
+
+
 @pytest.mark.slow
 def test_a_log_flood_is_capped(toolchain):
     flood = "\n".join(f"#warning {'x' * 100}" for _ in range(20000)) + "\n#error at the end\n"
