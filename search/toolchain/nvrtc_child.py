@@ -24,6 +24,7 @@ from greenfast.search.confinement import confine
 
 POLITE = 5  # all cores compile, and the child that times kernels must not wait for one of them
 LARGEST_RESULT_BYTES = 16 * 2**20  # of a cubin, and of its PTX
+OUT_OF_MEMORY = "the compiling process is out of memory"
 TOO_LARGE = "the compiled kernel takes"
 # The reason would tell whether a file exists that the child may not read.
 _REASON = re.compile(r'(cannot open source file "[^"\n]*"):[^\n]*')
@@ -62,7 +63,7 @@ def compile_request(include: Sequence[str], request: dict[str, Any]) -> dict[str
             log = f"{int(status)}: {status.name}, compilation log:\n\n{log}"
         nvrtc.nvrtcDestroyProgram(program)
     except MemoryError:
-        log += "out of memory"
+        log += f"\n{OUT_OF_MEMORY}"
     except Exception as error:
         log += str(error)
     text = _REASON.sub(r"\1", log.rstrip("\n "))
