@@ -206,6 +206,19 @@ class Services:
             )
         return self.store.submit_tuning(tuning, plans, files)
 
+    def known_kernel(self, name: str | None) -> str | None:
+        """`name` as the filter of a list; UsageError `unknown_kernel` for a misspelt one.
+
+        A kernel whose folder is gone is known by its searches.
+        """
+        if (
+            name is not None
+            and name not in self.catalogue.names()
+            and not self.store.searches(kernel=name, limit=1).items
+        ):
+            self.catalogue.kernel(name)
+        return name
+
     def catalogue_of(self, search_id: str) -> Catalogue:
         """The catalogue of the files that a search ran with.
 

@@ -18,7 +18,8 @@ from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
 from greenfast.app.wiring import Services
 from greenfast.db.rows import Claim, SearchRow, Silence
-from greenfast.search.errors import Fault
+from greenfast.db.store import Store
+from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.workload_files import read_workloads
 from greenfast.search.loop.plan import SearchRequest
@@ -144,12 +145,22 @@ def run_here(
             f"`greenfast resume {search_id}` in a worker"
         )
     if report.left is Left.LOST:
-        raise Fault(
-            report.why,
-            code="lease_lost",
-            mend=f"see `greenfast searches`; {search_id} continues elsewhere",
-        )
+        raise lost(store, search_id)
     return report
+
+
+def lost(store: Store, search_id: str) -> Fault:
+    """The Fault of a search that this process held, with what has become of it."""
+    try:
+        status = store.search(search_id).status
+        now = "another worker runs it" if status == SearchStatus.RUNNING else f"it is {status}"
+    except UsageError:
+        now = "it was removed"
+    return Fault(
+        f"this process no longer holds search {search_id}: {now}",
+        code="lease_lost",
+        mend="see `greenfast searches`",
+    )
 
 
 def say_who_works(silence: Silence | None, search_id: str) -> None:
