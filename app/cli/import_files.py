@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from greenfast.app.cli.import_cluster import with_cluster_sizes
 from greenfast.app.cli.import_in_out import (
     COPY_THREADS,
     copied,
@@ -30,7 +31,7 @@ def imported_files(imported: Imported) -> dict[str, str]:
     """The files of the kernel's folder, by name."""
     return {
         "kernel.toml": _kernel_toml(imported),
-        "reference.py": reference_text(imported, _with_extern_c(imported)),
+        "reference.py": reference_text(imported, _plain_text(imported)),
         f"{TEMPLATE}.toml": _template_toml(imported),
         f"{TEMPLATE}.cu.j2": _template_text(imported),
     }
@@ -194,6 +195,7 @@ def _template_toml(imported: Imported) -> str:
         f"entry = {_toml(imported.entry.name)}",
         f"grid = {json.dumps(imported.grid)}",
         f"block = {json.dumps(imported.block)}",
+        *([f"cluster = {json.dumps(imported.cluster)}"] if imported.cluster else []),
         f"smem_dynamic_bytes = {_toml(imported.smem)}",
         "",
         "[presets.defaults]",
@@ -213,6 +215,11 @@ def _with_extern_c(imported: Imported) -> str:
     return re.sub(pattern, 'extern "C" __global__', text, count=1)
 
 
+def _plain_text(imported: Imported) -> str:
+    values = {define: str(imported.defaults[name]) for name, define in imported.defines.items()}
+    return with_cluster_sizes(_with_extern_c(imported), imported.entry.name, values)
+
+
 def _template_text(imported: Imported) -> str:
     defines = []
     for name, values in imported.tuning.parameters.items():
@@ -220,7 +227,12 @@ def _template_text(imported: Imported) -> str:
         if isinstance(values[0], bool):
             value = f"{{{{ 1 if {name} else 0 }}}}"
         defines.append(f"#define {imported.defines[name]} {value}")
-    text = _with_extern_c(imported).strip("\n") + "\n"
+    places = {
+        define: f"{{% endraw %}}{{{{ {name} }}}}{{% raw %}}"
+        for name, define in imported.defines.items()
+    }
+    text = with_cluster_sizes(_with_extern_c(imported), imported.entry.name, places)
+    text = text.strip("\n") + "\n"
     after = behind_includes(text)
     return (
         f"// {_comment(imported.source)}, with its tunable values as parameters.\n"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from greenfast.app.cli.import_sizes import size_in_c
 from greenfast.app.cli.import_source import ENTRY, Entry, ImportedArgument, without_comments
 from greenfast.search.errors import UsageError
 
@@ -33,7 +34,7 @@ def split_in_out(arguments: Sequence[ImportedArgument], file: str) -> tuple[Impo
                     mend=f"rename the parameter {before}",
                 )
             split.append(replace(argument, name=before, role="input"))
-            split.append(replace(argument, role="output", before=before))
+            split.append(replace(argument, role="output", before=before, fill=""))
         else:
             split.append(argument)
     return tuple(split)
@@ -105,9 +106,19 @@ def _element(output: ImportedArgument, entry: Entry) -> str:
 
 
 def _product(argument: ImportedArgument) -> str:
+    computed = argument.computed.values()
     return " * ".join(
-        f"(long long)({size.replace('//', '/')})"
-        if size in argument.computed.values()
-        else f"(long long){size}"
+        _size_in_c(argument, size) if size in computed else f"(long long){size}"
         for size in argument.shape
     )
+
+
+def _size_in_c(argument: ImportedArgument, size: str) -> str:
+    try:
+        return size_in_c(size)
+    except ValueError as error:
+        raise UsageError(
+            f"--arg {argument.name}: the copy of this tensor cannot compute its size {size!r}",
+            code="bad_argument",
+            mend="write it with + - * / and ceil_div, round_up, min, max, abs",
+        ) from error

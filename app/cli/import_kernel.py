@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
+from greenfast.app.cli.import_cluster import cluster_sizes
 from greenfast.app.cli.import_constants import constants_as_defines
+from greenfast.app.cli.import_fill import checked_fill
 from greenfast.app.cli.import_host_functions import without_host_functions
 from greenfast.app.cli.import_in_out import copied, split_in_out
 from greenfast.app.cli.import_instance import instantiated
@@ -63,7 +65,7 @@ from greenfast.search.text import visible
 _ROLES = {"in": "input", "out": "output"}  # as `greenfast check` spells them
 _ARGUMENT = re.compile(
     r"(?P<name>\w+):(?P<dtype>\w+)(?:\[(?P<shape>[\w\s,+*/()-]+)\])?"
-    r"(?::(?P<role>input|output|inout|in|out))?(?:=(?P<value>.+))?\Z"
+    r"(?:=(?P<first>[^:]+))?(?::(?P<role>input|output|inout|in|out))?(?:=(?P<last>.+))?\Z"
 )
 
 
@@ -74,7 +76,7 @@ class Given:
     grid: list[str]
     block: list[str]
     smem: str | None
-    tolerance: float
+    tolerance: float | None
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def import_(
     block: Block = None,
     smem: SharedMemory = None,
     entry: EntryName = None,
-    tolerance: Tolerance = 1e-4,
+    tolerance: Tolerance = None,
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -165,7 +167,7 @@ def _imported(
     macros: Mapping[str, str],
 ) -> Imported:
     """The kernel, with its expressions checked; UsageError for what does not fit."""
-    if not 0 <= given.tolerance < math.inf:
+    if given.tolerance is not None and not 0 <= given.tolerance < math.inf:
         raise UsageError("--tolerance must be 0 or more", code="bad_tolerance")
     tuning, defines = in_small_letters(given_tuning, {argument.name for argument in arguments})
     parameters = tuple(tuning.parameters)
@@ -187,6 +189,7 @@ def _imported(
             "--grid", given.grid or default_grid(tuning, arguments), replace(known, sizes=sizes)
         ),
         block=three("--block", block, known),
+        cluster=cluster_sizes(text, entry.name, defines),
         smem=checked("--smem", tuning.smem if smem is None else smem, known),
         tolerance=given.tolerance,
     )
@@ -267,9 +270,22 @@ def _arguments(texts: list[str], entry: Entry, file: str) -> tuple[ImportedArgum
     for argument in arguments:
         for size in argument.shape:
             _check_size(size, argument.name, scalars)
+    arguments = tuple(_with_fill(argument, scalars.keys()) for argument in arguments)
     if not any(argument.role in ("output", "inout") for argument in arguments):
         raise UsageError("no --arg is an output", code="bad_argument", mend="end it with :output")
     return split_in_out(arguments, file)
+
+
+def _with_fill(argument: ImportedArgument, scalars: Set[str]) -> ImportedArgument:
+    if not argument.fill:
+        return argument
+    if argument.role == "output":
+        raise UsageError(
+            f"--arg {argument.name}: an output has no first values",
+            code="bad_argument",
+            mend=f"end it with :inout if the kernel reads {argument.name}, else leave them out",
+        )
+    return replace(argument, fill=checked_fill(argument.fill, argument.name, scalars))
 
 
 def _check_size(size: str, name: str, scalars: Mapping[str, int]) -> None:
@@ -302,23 +318,24 @@ def _argument(text: str) -> ImportedArgument:
     if (
         match is None
         or _dtype(match["dtype"]) not in C_TYPES.values()
-        or ((match["shape"] is None) == (match["value"] is None))
+        or None not in (match["first"], match["last"])
+        or (match["shape"] is None and (match["role"] or not (match["first"] or match["last"])))
     ):
         raise UsageError(
             f"--arg {visible(text)!r} is not understood",
             code="bad_argument",
-            mend="write x:float32[4096]:input, y:float32[2*n]:output, z:float32[n]:inout or "
+            mend="write x:float32[4096]:input, y:float32[2*n]:output, z:float32[n]=zeros:inout or "
             "n:int32=4096; types are " + ", ".join(dict.fromkeys(C_TYPES.values())),
         )
-    dtype = _dtype(match["dtype"])
+    dtype, value = _dtype(match["dtype"]), match["first"] or match["last"] or ""
     if match["shape"] is None:
-        return ImportedArgument(match["name"], dtype, (), "scalar", _scalar(text, match, dtype))
+        return ImportedArgument(match["name"], dtype, (), "scalar", _scalar(text, value, dtype))
     whole = re.sub(r"/+", "//", match["shape"])  # C's division, which is kernel.toml's `//`
     shape = tuple(_split_sizes(whole))
     if any(not size or (size.isdigit() and not 0 < int(size) < 2**31) for size in shape):
         raise UsageError(f"--arg {visible(text)!r}: a size is missing or 0", code="bad_argument")
     role = match["role"] or "input"
-    return ImportedArgument(match["name"], dtype, shape, _ROLES.get(role, role))
+    return ImportedArgument(match["name"], dtype, shape, _ROLES.get(role, role), fill=value)
 
 
 def _split_sizes(text: str) -> list[str]:
@@ -338,7 +355,7 @@ def _dtype(text: str) -> str:
     return SPELLINGS.get(text, C_TYPES.get(text, text))
 
 
-def _scalar(text: str, match: re.Match[str], dtype: str) -> int | float:
+def _scalar(text: str, given: str, dtype: str) -> int | float:
     if dtype not in SCALAR_DTYPES:
         raise UsageError(
             f"--arg {visible(text)!r}: a scalar cannot be {dtype}",
@@ -346,10 +363,10 @@ def _scalar(text: str, match: re.Match[str], dtype: str) -> int | float:
             mend="a launch passes " + ", ".join(SCALAR_DTYPES) + "; declare it as one of these",
         )
     try:
-        value = float(match["value"]) if dtype.startswith("float") else int(match["value"])
+        value = float(given) if dtype.startswith("float") else int(given)
     except ValueError as error:
         raise UsageError(
-            f"--arg {visible(text)!r}: {visible(match['value'])} is not of type {dtype}",
+            f"--arg {visible(text)!r}: {visible(given)} is not of type {dtype}",
             code="bad_argument",
         ) from error
     if not abs(value) < 2**31:

@@ -44,7 +44,8 @@ GivenArguments = Annotated[
         "--arg",
         metavar="SPEC",
         help="A parameter of the entry: x:float32[n]:input, y:float32[2*n,64]:output, "
-        "z:float32[n]:inout (read and written), or n:int32=4096; one for each.",
+        "z:float32[n]=zeros:inout (read and written; its first values), or n:int32=4096; one for "
+        "each. Values: random, zeros, ones, iota, range(0, n) or a number.",
     ),
 ]
 Grid = Annotated[
@@ -81,11 +82,11 @@ EntryName = Annotated[
     ),
 ]
 Tolerance = Annotated[
-    float,
+    float | None,
     typer.Option(
         "--tolerance",
         metavar="T",
         help="The largest difference from the plain kernel's output: T (|value| + their root mean "
-        "square).",
+        "square). [default: 0 for whole numbers, 1e-4 for others]",
     ),
 ]

@@ -13,6 +13,7 @@ from greenfast.app.cli.import_in_out import copied, copy_entry
 from greenfast.app.cli.import_source import ImportedArgument
 from greenfast.app.cli.imported import Imported
 
+TOLERANCE = 1e-4  # of outputs that are no whole numbers, unless the command gives another
 _TEXT = Path(__file__).parent / "scaffold" / "imported_reference.py.txt"
 
 
@@ -30,7 +31,8 @@ def reference_text(imported: Imported, plain_text: str) -> str:
         "SOURCE": re.sub(r"[^\w. -]", "_", imported.source),
         "SENTENCE": f"{imported.truth[0].upper()}{imported.truth[1:]}.",
         "TRUTH": repr(imported.truth),
-        "TOLERANCE": repr(imported.tolerance),
+        "TOLERANCE": repr(TOLERANCE if imported.tolerance is None else imported.tolerance),
+        "WHOLE": repr(imported.tolerance or 0.0),
         "DEFINES": repr({imported.defines[name]: value for name, value in parameters.items()}),
         "PARAMETERS": repr(parameters),
         "PLAIN": repr(plain_text),
@@ -49,7 +51,8 @@ def reference_text(imported: Imported, plain_text: str) -> str:
 
 def _inputs(imported: Imported) -> str:
     return "\n".join(
-        f"        {argument.name!r}: stored(random, {_shape(argument)}, {argument.dtype!r}),"
+        f"        {argument.name!r}: stored(random, {_shape(argument)}, {argument.dtype!r}"
+        + (f", {argument.fill})," if argument.fill else "),")
         for argument in imported.arguments
         if argument.role == "input"
     )

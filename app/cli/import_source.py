@@ -81,6 +81,7 @@ class ImportedArgument:
     role: str  # "input" | "output" | "inout" | "scalar"
     value: int | float = 0
     before: str = ""  # of an output: the input that it begins as a copy of
+    fill: str = ""  # of an input: its values, as Python writes them; empty: random ones
 
     @property
     def storage(self) -> str:

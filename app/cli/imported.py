@@ -27,8 +27,9 @@ class Imported:
     defaults: Mapping[str, Value]
     grid: list[str]
     block: list[str]
+    cluster: list[str]  # empty: none is declared
     smem: str
-    tolerance: float
+    tolerance: float | None  # None: 0 for whole numbers, and a small one for others
 
     @cached_property
     def dims(self) -> dict[str, int]:

@@ -23,6 +23,7 @@ from greenfast.search.targets.emulator.header_macros import (
     CONSTANTS,
     FLOATS,
     INTEGERS,
+    MATHEMATICS,
 )
 from greenfast.search.targets.emulator.native_build import INCLUDE
 from greenfast.search.targets.emulator.source_rules import CALLS
@@ -39,6 +40,7 @@ FAMILIES = {
     "math_constants.h": "CUDART_",
     "cuda/std/cstdint": "U?(?:INT|CHAR|SHRT|L?LONG)|SCHAR|SIZE|PTRDIFF",
     "cuda/std/limits": "FLT_|DBL_|DECIMAL_",
+    "cuda/std/cmath": r"(?:INFINITY|NAN)\Z|FP_",
 }
 RELEASE = "of CUDA 13.5, with their expansions."
 WIDTH = 120
@@ -77,6 +79,7 @@ class Nvrtc:
 
     def expansions(self, names: Iterable[str]) -> Mapping[str, str]:
         lines = ["#include <cooperative_groups.h>", "#include <math_constants.h>"]
+        lines += ["#include <cuda/std/cmath>"]
         lines += ["#define QUOTED_(...) #__VA_ARGS__", "#define QUOTED(...) QUOTED_(__VA_ARGS__)"]
         for name in names:
             call = f"{name}(a)" if name.endswith("_C") else name
@@ -151,15 +154,17 @@ def main() -> None:
         macros = nvrtc.macros(header, likely, "sm_90")
         print(f"{header}: {'cannot be included' if macros is None else len(macros)}")
         found[header] = macros or set()
-    constants, integers, floats = (
+    constants, integers, floats, mathematics = (
         {name for name in found[header] - found["sm_90"] if re.match(family, name)}
         for header, family in FAMILIES.items()
     )
-    values = nvrtc.expansions(sorted(constants | integers | floats))
+    values = nvrtc.expansions(sorted(constants | integers | floats | mathematics))
     write(INTEGERS, f"The macros of integer types {RELEASE}", integers, values)
     write(FLOATS, f"The macros of floating-point types {RELEASE}", floats, values)
     write(CONSTANTS, f"The macros of math_constants.h {RELEASE}", constants, values)
-    write_unknown(set().union(*found.values()) - known - constants - integers - floats - STANDARD)
+    write(MATHEMATICS, f"The macros of cuda/std/cmath {RELEASE}", mathematics, values)
+    known |= constants | integers | floats | mathematics | STANDARD
+    write_unknown(set().union(*found.values()) - known)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,13 @@ def misdeclared(text: str, launched: Iterable[tuple[str, Shape]]) -> str:
             )
             return (
                 f"{entry} {declaration}, but its template launches it in clusters of "
-                f"{shape_text(cluster)}; write "
-                f"__cluster_dims__({', '.join(map(str, cluster))}) before its name"
+                f"{shape_text(cluster)}; {_agreement(declared.get(entry), cluster)}"
             )
     return ""
+
+
+def _agreement(declared: Shape | None, launched: Shape) -> str:
+    """What makes the two agree."""
+    if launched != ALONE:
+        return f"write __cluster_dims__({', '.join(map(str, launched))}) before its name"
+    return f"write cluster = {list(declared or ALONE)} under its [[launches]]"

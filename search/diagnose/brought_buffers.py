@@ -11,7 +11,7 @@ import numpy as np
 
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.tables import Table
-from greenfast.search.oracle.problem import POISON, Tensor
+from greenfast.search.oracle.problem import Tensor, poison_of
 from greenfast.search.oracle.storage import DTYPES
 
 BUFFER_DTYPES = {
@@ -58,7 +58,7 @@ def contiguous_tensor(
 ) -> Tensor:
     """A tensor in C order with these values; poisoned without values."""
     image = (
-        np.full(math.prod(shape) * dtype.itemsize, POISON, np.uint8)
+        np.full(math.prod(shape) * dtype.itemsize, poison_of(dtype), np.uint8)
         if values is None
         else np.ascontiguousarray(values).reshape(-1).view(np.uint8).copy()
     )

@@ -11,7 +11,7 @@ from greenfast.search.diagnose.probe_patterns import pattern
 from greenfast.search.gates.base import Subject
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case, derived_cases
-from greenfast.search.oracle.comparison import compare_output
+from greenfast.search.oracle.comparison import comparable, compare_output
 from greenfast.search.oracle.problem import Tensor, lay_out
 from greenfast.search.targets.base import Execution
 from greenfast.search.verdict import CheckEvidence
@@ -96,7 +96,7 @@ def _errors(subject: Subject, execution: Execution) -> list[ErrorOfCase]:
         image = execution.outputs.get(tensor.name)
         if tensor.role != "output" or image is None or tensor.name not in data.outputs:
             continue
-        got = tensor.view(image).astype(np.float64)
+        got = comparable(tensor.view(image))
         compared = compare_output(
             subject.kernel, case, subject.kernel.argument(tensor.name), got, data
         )

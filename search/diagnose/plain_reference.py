@@ -22,7 +22,7 @@ from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.expressions import expression
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.problem import POISON, LaunchPlan, Problem, Scalar, Tensor
+from greenfast.search.oracle.problem import LaunchPlan, Problem, Scalar, Tensor, poison_of
 from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.render import assemble
 from greenfast.search.targets import TargetSettings, open_target
@@ -80,24 +80,29 @@ def plain_outputs(
     inputs: Mapping[str, np.ndarray],
     outputs: Outputs,
     arguments: Arguments,
+    whole: bool = False,
 ) -> dict[str, np.ndarray]:
-    """The outputs of one run, in float64.
+    """The outputs of one run, in float64; with `whole`, an int64 output stays as it is.
 
     `outputs` gives type and shape by name. `arguments` are names of tensors, or (type, value) for
     scalars. SpecError when the plain kernel does not run to its end, leaves elements unwritten or
     reads an output before it writes it.
     """
-    images = _images(kernel, inputs, outputs, arguments, POISON)
+    images = _images(kernel, inputs, outputs, arguments, None)
     for name, (dtype, shape) in outputs.items():
         values = images[name].reshape(-1, DTYPES[dtype].itemsize)
-        # In an integer the poison is the number -1, so it shows over another start only.
-        if values.size and ((values == POISON).all(axis=1).any() or _holds_nan(values, dtype)):
+        # In an integer the poison is a number, so it shows over another start only.
+        untouched = (values == poison_of(DTYPES[dtype])).all(axis=1)
+        if values.size and (untouched.any() or _holds_nan(values, dtype)):
             again = _images(kernel, inputs, outputs, arguments, 0)[name]
-            _require_written(kernel.entry, name, shape, values, again.reshape(values.shape))
+            again = again.reshape(values.shape)
+            _require_written(kernel.entry, name, shape, values, again, untouched)
         if values.size and _holds_nan(values, dtype):
             _require_clean(kernel, inputs, outputs, arguments, name)
     return {
-        name: image.view(DTYPES[dtype]).reshape(shape).astype(np.float64)
+        name: image.view(DTYPES[dtype])
+        .reshape(shape)
+        .astype(np.int64 if whole and dtype == "int64" else np.float64)
         for (name, (dtype, shape)), image in zip(outputs.items(), images.values(), strict=True)
     }
 
@@ -110,7 +115,7 @@ def _require_clean(
     name: str,
 ) -> None:
     """SpecError for NaN in `name` after an access that the checks of `greenfast check` find."""
-    tensors, passed = _laid_out(inputs, outputs, arguments, POISON)
+    tensors, passed = _laid_out(inputs, outputs, arguments, None)
     program, problem = _program(kernel), _problem(kernel, tuple(tensors.values()), passed)
     for run in _target().check(program, [problem]) or ():
         for finding in run.findings:
@@ -129,10 +134,15 @@ def _holds_nan(values: np.ndarray, dtype: str) -> bool:
 
 
 def _require_written(
-    entry: str, name: str, shape: tuple[int, ...], over_poison: np.ndarray, over_zeros: np.ndarray
+    entry: str,
+    name: str,
+    shape: tuple[int, ...],
+    over_poison: np.ndarray,
+    over_zeros: np.ndarray,
+    untouched: np.ndarray,
 ) -> None:
     """SpecError for elements that are as they were before, or that depend on it."""
-    unwritten = (over_poison == POISON).all(axis=1) & (over_zeros == 0).all(axis=1)
+    unwritten = untouched & (over_zeros == 0).all(axis=1)
     if unwritten.all():
         raise SpecError(
             f"the plain kernel {entry} writes nothing to {name}", code="reference_failed"
@@ -159,9 +169,9 @@ def _images(
     inputs: Mapping[str, np.ndarray],
     outputs: Outputs,
     arguments: Arguments,
-    start: int,
+    start: int | None,
 ) -> dict[str, np.ndarray]:
-    """The bytes of each output after a run over memory that is full of the byte `start`."""
+    """The bytes of each output after a run over memory full of the byte `start`, or of poison."""
     tensors, passed = _laid_out(inputs, outputs, arguments, start)
     problem = _problem(kernel, tuple(tensors.values()), passed)
     try:
@@ -182,15 +192,16 @@ def _images(
 
 
 def _laid_out(
-    inputs: Mapping[str, np.ndarray], outputs: Outputs, arguments: Arguments, start: int
+    inputs: Mapping[str, np.ndarray], outputs: Outputs, arguments: Arguments, start: int | None
 ) -> tuple[dict[str, Tensor], tuple[Tensor | Scalar, ...]]:
-    """The tensors, outputs full of the byte `start`, and the arguments of the launch."""
+    """The tensors, outputs full of the byte `start` or of poison, and the launch's arguments."""
     tensors = {name: _tensor(name, "input", array) for name, array in inputs.items()}
     for name, (dtype, shape) in outputs.items():
-        memory = np.full(int(np.prod(shape)) * DTYPES[dtype].itemsize, start, np.uint8)
+        byte = poison_of(DTYPES[dtype]) if start is None else start
+        memory = np.full(int(np.prod(shape)) * DTYPES[dtype].itemsize, byte, np.uint8)
         tensors[name] = replace(
             _tensor(name, "output", memory.view(DTYPES[dtype]).reshape(shape)),
-            filled=start != POISON,
+            filled=start is not None,
         )
     passed = tuple(
         tensors[argument]

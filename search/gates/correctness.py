@@ -24,13 +24,13 @@ from greenfast.search.gates.promises import Siblings, input_digest, promised, wi
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case, derived_cases, workload_case
-from greenfast.search.oracle.comparison import Comparison, compare_output
+from greenfast.search.oracle.comparison import Comparison, comparable, compare_output
 from greenfast.search.oracle.drawn import drawn_cases
 from greenfast.search.oracle.expected import CaseData, Expected
 from greenfast.search.oracle.far import far_cases
 from greenfast.search.oracle.judged_reference import JUDGEMENTS, weakness_sentence
 from greenfast.search.oracle.not_finite import not_finite_cases
-from greenfast.search.oracle.problem import POISON, Problem, Tensor, lay_out
+from greenfast.search.oracle.problem import Problem, Tensor, lay_out, poison_of
 from greenfast.search.oracle.reference import kernel_module, precompute
 from greenfast.search.space.space import Resolved, resolve
 from greenfast.search.targets.base import Execution
@@ -261,18 +261,20 @@ def _compare_output(
     order: str,
 ) -> tuple[CheckEvidence, Reason | None]:
     values = tensor.view(image)
-    got = values.astype(np.float64)
+    got = comparable(values)
     expected = data.outputs[tensor.name]
     compared = compare_output(kernel, case, kernel.argument(tensor.name), got, data)
     reason, what = _why(tensor, image, values, got, expected, compared)
     worst = _worst(compared.error, compared.within, compared.all_within)
-    sentence = ""
+    sentence = shown = shown_expected = ""
+    if worst:
+        shown, shown_expected = _number(values[worst]), _expected_number(expected, worst, values)
     if reason is not None:
         sentence = f"{_place(case, order)}: {what}"
         if worst and reason in (Reason.WRONG_VALUES, Reason.NOT_FINITE):
             sentence += (
-                f"; {tensor.name}{list(worst)} is {got[worst]:.6g}, expected "
-                f"{expected.value[worst]:.6g} within {expected.bound[worst]:.2g}; "
+                f"; {tensor.name}{list(worst)} is {shown}, expected {shown_expected} "
+                f"within {expected.bound[worst]:.2g}; "
                 f"{int((~compared.within).sum())} of {got.size} elements are out of bound"
             )
             if np.isnan(expected.value[worst]):
@@ -298,11 +300,23 @@ def _compare_output(
         frobenius_error=compared.frobenius,
         frobenius_allowed=compared.allowed,
         worst_index=worst or (),
-        worst_value=f"{got[worst]:.6g}" if worst else "",
-        worst_expected=f"{expected.value[worst]:.6g}" if worst else "",
+        worst_value=shown,
+        worst_expected=shown_expected,
         output_digest=hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest(),
         sentence=sentence,
     ), reason
+
+
+def _number(number: np.generic) -> str:
+    """A whole number with all its digits, another one with six."""
+    return str(number) if number.dtype.kind in "iu" else f"{float(number):.6g}"
+
+
+def _expected_number(expected: Expected, place: tuple[int, ...], values: np.ndarray) -> str:
+    number = (expected.value if expected.whole is None else expected.whole)[place]
+    if values.dtype.kind in "iu" and float(number).is_integer():
+        return str(int(number))
+    return _number(number)
 
 
 def _why(
@@ -347,11 +361,11 @@ def _unwritten(values: np.ndarray, expected: Expected) -> int:
     """Elements that still hold the poison, bit for bit.
 
     Where NaN is correct, any NaN is: a negated canonical NaN of the hardware has the poison's bits.
-    In an integer the poison is -1 or the largest number, which may be the expected value.
+    In an integer the poison is a number, which may be the expected value.
     """
     width = values.dtype.itemsize
     bits = np.ascontiguousarray(values).view(f"u{width}")
-    untouched = bits == int.from_bytes(bytes([POISON]) * width)
+    untouched = bits == int.from_bytes(bytes([poison_of(values.dtype)]) * width)
     if values.dtype.kind in "iu":
         untouched = untouched & (values != expected.value)
     return int(np.count_nonzero(untouched & expected.written))

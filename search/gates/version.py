@@ -19,9 +19,11 @@ again, and a champion needs a recheck.
    far strides of rows for candidates with large tiles, and of tensors that had one row; blocks that
    walk tiles without work
 5  a reference cannot change the inputs that the candidate gets
+6  numbers of 64 bits are compared in full; outputs of whole numbers start as a number that is not
+   -1; memory that CUB's collectives use one after another without a barrier
 """
 
-CHECKS_VERSION = 5
+CHECKS_VERSION = 6
 CHECKS = "checks"  # the entry of an environment; one without it is from before version 1
 
 

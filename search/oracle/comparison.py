@@ -52,13 +52,18 @@ class Comparison:
         return self.all_within and not self.frobenius_exceeded
 
 
+def comparable(values: np.ndarray) -> np.ndarray:
+    """Elements of an output as `compare_output` takes them: float64, and int64 as it is."""
+    return values if values.dtype == np.int64 else values.astype(np.float64)
+
+
 def compare_output(
     kernel: KernelSpec, case: Case, output: Argument, got: np.ndarray, data: CaseData
 ) -> Comparison:
-    """The output `got`, in float64, against the expected one in `data`."""
+    """The output `got`, which is `comparable`, against the expected one in `data`."""
     expected = _open_in_whole_numbers(case, output, data.outputs[output.name])
     with np.errstate(invalid="ignore", over="ignore"):
-        signed = got - expected.value
+        signed = _differences(got, expected)
         if not expected.all_finite:
             same = (got == expected.value) | (np.isnan(got) & np.isnan(expected.value))
             signed[same] = 0.0
@@ -85,6 +90,15 @@ def compare_output(
         frobenius,
         allowed,
     )
+
+
+def _differences(got: np.ndarray, expected: Expected) -> np.ndarray:
+    """Output - value in float64; exact between whole numbers that are less than 2^62 apart."""
+    signed: np.ndarray = got - expected.value
+    if expected.whole is not None and got.dtype == np.int64:
+        near = np.abs(signed) < 2.0**62
+        signed[near] = got[near] - expected.whole[near]
+    return signed
 
 
 def _open_in_whole_numbers(case: Case, output: Argument, expected: Expected) -> Expected:

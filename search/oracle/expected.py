@@ -24,6 +24,7 @@ class Expected:
     """One output. All arrays have its shape.
 
     `value` is the correct result in float64, and `bound` the largest allowed |output - value|.
+    `whole` is the same of an int64 output, which float64 cannot hold beyond 2^53.
     `rounded` is a float64 model in which only stored values are rounded; an output's total error
     may be at most twice that of `rounded`. None: only the pointwise bound applies.
     """
@@ -32,6 +33,7 @@ class Expected:
     bound: np.ndarray
     rounded: np.ndarray | None
     undefined: np.ndarray | None = None  # where any output is correct: not_finite.py
+    whole: np.ndarray | None = None  # int64; None: the output has another type
 
     @cached_property
     def finite(self) -> np.ndarray:
@@ -80,7 +82,7 @@ class CaseData:
         expected = (
             array
             for output in self.outputs.values()
-            for array in (output.value, output.bound, output.rounded)
+            for array in (output.value, output.bound, output.rounded, output.whole)
             if array is not None
         )
         inputs_bytes = sum(array.nbytes for array in self.inputs.values())

@@ -24,6 +24,13 @@ from greenfast.search.oracle.tensor_maps import tensor_maps
 from greenfast.search.space.space import Resolved
 
 POISON = 0xFF  # NaN in fp16, bf16, fp32, e4m3 and e5m2
+# Whole numbers have no NaN. Kernels often write -1 and the largest number, and never this one.
+WHOLE_POISON = 0xA5
+
+
+def poison_of(dtype: np.dtype) -> int:
+    """Each byte of an output, and of the gaps of a tensor, before a run."""
+    return WHOLE_POISON if dtype.kind in "iu" else POISON
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class Tensor:
     dtype: np.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    image: np.ndarray  # uint8; gaps and outputs hold POISON
+    image: np.ndarray  # uint8; gaps and outputs hold the poison of their type
     filled: bool = False  # an output that starts as its image, for kernels that add to it
     spread: far.Spread | None = None  # where a target lays its parts out; None: as in the image
 
@@ -264,7 +271,7 @@ def _tensor(kernel: KernelSpec, argument: Argument, case: Case, data: CaseData) 
     spread = far.spread_of(kernel, argument, case, shape, dtype.itemsize)
     layout = "contiguous" if argument.contiguous or far.axis_of(case) is not None else case.layout
     strides, elements = layout_strides(kernel, argument, shape, layout)
-    image = np.full(elements * dtype.itemsize, POISON, np.uint8)
+    image = np.full(elements * dtype.itemsize, poison_of(dtype), np.uint8)
     tensor = Tensor(argument.name, argument.kind, dtype, shape, strides, image, spread=spread)
     if argument.kind == "input" and all(shape):
         tensor.view(image)[...] = data.inputs[argument.name]

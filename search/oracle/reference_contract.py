@@ -137,6 +137,8 @@ def output_fields(
                 f"reference gives the {field} of {name} another shape: {numbers.shape}, and "
                 f"kernel.toml says [{', '.join(argument.shape)}], which is {shape} here"
             )
+        if field == "value" and argument.dtype == "int64" and numbers.dtype.kind in "iu":
+            fields["whole"] = numbers = numbers.astype(np.int64, copy=False)
         fields[field] = numbers if field == "undefined" else numbers.astype(np.float64, copy=False)
     return fields, _values_fault(name, fields)
 

@@ -25,7 +25,7 @@ _STANDARD = """
 STANDARD_HEADERS = frozenset(_STANDARD.split())
 _CUDA_HEADERS = re.compile(
     r"(?:gf|cuda|cub|thrust|nv|cooperative_groups|crt)/[\w./-]+"
-    r"|(?:cuda\w*|curand\w*|mma|cooperative_groups|vector_types|vector_functions|device_\w+"
+    r"|(?:cuda\w*|cuComplex|curand\w*|mma|cooperative_groups|vector_types|vector_functions|device_\w+"
     r"|math_constants|math_functions|sm_\w+|texture_\w+|surface_\w+|channel_descriptor"
     r"|builtin_types|host_defines|host_config|driver_types|library_types|common_functions"
     r"|fatbinary_section)\.(?:h|hpp|cuh)"

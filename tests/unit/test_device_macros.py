@@ -19,7 +19,7 @@ from greenfast.search.targets.emulator.device_preprocessor import (
     headers_of_cuda,
     macro_flags,
 )
-from greenfast.search.targets.emulator.header_macros import CONSTANTS, FLOATS, INTEGERS
+from greenfast.search.targets.emulator.header_macros import CONSTANTS, FLOATS, INTEGERS, MATHEMATICS
 from greenfast.search.targets.emulator.native_build import INCLUDE
 from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.source_rules import CALLS
@@ -100,12 +100,12 @@ def test_macros_are_nvrtcs(emulator, toolchain, arch):
     assert of_emulator(emulator, text, arch) == of_nvrtc(toolchain, text, arch)
 
 
-HEADERS = ("cuda/std/cstdint", "math_constants.h", "cuda_fp16.h", "cuda/ptx")
+HEADERS = ("cuda/std/cstdint", "math_constants.h", "cuda_fp16.h", "cuda/ptx", "cuda/std/cmath")
 
 
 @pytest.mark.parametrize("header", HEADERS)
 def test_macros_behind_a_header_are_nvrtcs(emulator, toolchain, header):
-    files = (INCLUDE / INTERNAL / name for name in (INTEGERS, FLOATS, CONSTANTS))
+    files = (INCLUDE / INTERNAL / name for name in (INTEGERS, FLOATS, CONSTANTS, MATHEMATICS))
     names = re.findall(
         r"^#define (\w+)(?!\w|\()", "".join(map(Path.read_text, files)), re.MULTILINE
     )
@@ -127,7 +127,7 @@ def test_every_macro_of_nvrtc_is_known_or_refused(toolchain):
         text += f"#ifdef {name}\n__device__ int m_{name};\n#endif\n"
     cubin = compiled(toolchain, text, "sm_90")
     found = set(re.findall(r"\bm_(\w+);", cubin.ptx))
-    files = [INCLUDE / INTERNAL / name for name in (INTEGERS, FLOATS, CONSTANTS)]
+    files = [INCLUDE / INTERNAL / name for name in (INTEGERS, FLOATS, CONSTANTS, MATHEMATICS)]
     files += [INCLUDE / MACROS, INCLUDE / UNKNOWN_MACROS]
     texts = (*map(Path.read_text, files), *(flag[2:] for flag in macro_flags("sm_90")))
     known = set(re.findall(r"\w+", " ".join(texts)))

@@ -87,7 +87,7 @@ def test_sizes_are_expressions_over_scalars(run):
         "--arg",
         "x:float32[n + 4/2]",
         "--arg",
-        "y:float32[4 * (n) // 2, 1]:inout",
+        "y:float32[max(4 * (n) // 2, ceil_div(n, 64)), 1]=range(0, n // 2):inout",
         *ARGUMENTS[4:],
     )
     assert run("import", "saxpy.cu", *TUNE, *sizes)[0] == 0
@@ -97,6 +97,9 @@ def test_sizes_are_expressions_over_scalars(run):
     assert [check.name for check in kernel.checks] == ["imported", "one_less", "one_more"]
     outputs = outputs_of(kernel, {**workload, "n": 3, "size_of_y_0": 6})
     assert outputs["y"]["value"].shape == (6, 1)
+    reference = runpy.run_path("kernels/saxpy/reference.py")
+    y = reference["make_inputs"](workload, {}, "normal", 1, {})["y_before"]
+    assert y.dtype == "float32" and 0 <= y.min() < 5 and 490 < y.max() < 500
 
 
 def test_an_entry_that_a_macro_declares_is_read(run):
@@ -359,6 +362,21 @@ def test_the_copy_counts_elements_of_the_tensor_where_the_entry_has_vectors(run)
     assert "((unsigned int*)x)[i] = ((const unsigned int*)x_before)[i];" in text
 
 
+def test_the_cluster_that_the_text_declares_is_the_templates(run):
+    head = "#define PAIR 2\n" + SCALE.replace(" void", " void __cluster_dims__(PAIR, 1)")
+    Path("scale.cu").write_text(head)
+    grid = [each.replace("ceil_div(n, threads)", "2 * ceil_div(n, 2 * threads)") for each in IN_OUT]
+    code, _, err = run(*grid, "--tune", "PAIR=1,2", "--arg", "n:int32=1000")
+    assert code == 0, err
+    kernel = load_kernel(Path("kernels/scale"))
+    assert [each.text for each in kernel.templates[0].launches[1].cluster] == ["pair", "1", "1"]
+    assert "__cluster_dims__(2, 1)" in Path("kernels/scale/reference.py").read_text()
+    assert run("lint", "scale")[0] == 0
+    Path("scale.cu").write_text(head.replace("(PAIR, 1)", "(2 * PAIR)"))
+    code, _, err = run(*grid, "--name", "two", "--tune", "PAIR=1,2", "--arg", "n:int32=1000")
+    assert code == 2 and "numbers or tuned names in __cluster_dims__" in err
+
+
 def test_a_define_in_the_launch_is_told_with_its_value(run):
     Path("scale.cu").write_text("#define WIDE 32\n" + SCALE)
     given = [each if each != "threads" else "WIDE" for each in IN_OUT]
@@ -381,7 +399,11 @@ def test_the_truth_of_an_in_out_tensor_is_the_plain_kernels_from_its_first_value
     ("arguments", "sentence"),
     [
         (("--arg", "x:float32[n]:inout", "--arg", "w:float32[n]:inout"), "declares it const"),
-        (("--arg", "x:float32[n]:both", "--arg", "w:float32[n]"), "z:float32[n]:inout"),
+        (("--arg", "x:float32[n]:both", "--arg", "w:float32[n]"), "z:float32[n]=zeros:inout"),
+        (("--arg", "x:float32[n]=0:out", "--arg", "w:float32[n]"), "an output has no first values"),
+        (("--arg", "x:float32[n]:inout", "--arg", "w:float32[n]=none"), "range(first, end) or a"),
+        (("--arg", "x:float32[n]:inout", "--arg", "w:float32[n]=range(0,m)"), "unknown name 'm'"),
+        (("--arg", "x:float32[n**n]:inout", "--arg", "w:float32[n]"), "constant exponent"),
     ],
 )
 def test_what_cannot_be_read_and_written_is_told(run, arguments, sentence):

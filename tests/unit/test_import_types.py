@@ -18,6 +18,7 @@ from greenfast.search.gates.correctness import _unwritten
 from greenfast.search.kernels.argument_specs import SCALAR_DTYPES, STORAGE_DTYPES
 from greenfast.search.kernels.kernel_file import load_kernel
 from greenfast.search.oracle.expected import Expected
+from greenfast.search.oracle.problem import WHOLE_POISON
 from greenfast.search.oracle.storage import DTYPES
 
 TYPES = """#define threads 64
@@ -165,7 +166,9 @@ def test_the_types_are_those_of_the_file(run):
         "a": "int8", "b": "uint8", "c": "int16", "keep": "uint8", "d": "float64", "e": "fp16",
         "f": "bf16", "factor": "float64", "sum": "float64", "low": "int8", "n": "int32",
     }  # fmt: skip
-    data = runpy.run_path("kernels/mixed/reference.py")["make_inputs"]({"n": 9}, {}, "", 1, {})
+    reference = runpy.run_path("kernels/mixed/reference.py")
+    assert (reference["WHOLE_TOLERANCE"], reference["TOLERANCE"]) == (0, 1e-4)
+    data = reference["make_inputs"]({"n": 9}, {}, "", 1, {})
     assert {name: array.dtype for name, array in data.items()} == {
         name: DTYPES[dtypes[name]] for name in data
     }
@@ -177,6 +180,6 @@ def test_an_integer_may_be_the_poison_where_that_is_correct():
         expected = Expected(value, np.zeros_like(value), None)
         return _unwritten(np.array(written).astype(dtype), expected)
 
-    assert unwritten([-1, 3], [-1, 3], "int8") == 0
-    assert unwritten([255, 3], [255, 3], "uint8") == 0
-    assert unwritten([-1, -1], [-1, 3], "int32") == 1
+    poison = int.from_bytes(bytes([WHOLE_POISON]) * 4, "little", signed=True)
+    assert unwritten([WHOLE_POISON, 3], [WHOLE_POISON, 3], "uint8") == 0
+    assert unwritten([poison, poison], [poison, -1], "int32") == 1

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from greenfast.search.oracle.far import Spread
-from greenfast.search.oracle.problem import Problem, Tensor
+from greenfast.search.oracle.problem import Problem, Tensor, poison_of
 from greenfast.search.targets.emulator.runs import Buffer
 
 GUARD_BYTES = 2**20  # GlobalMemory::guard_bytes
@@ -25,10 +25,17 @@ def tensor_buffers(
 ) -> Iterator[Buffer]:
     """The tensor's buffer, or one for each part; in a checked run, one that knows its gaps."""
     fill = "poison" if tensor.starts_poisoned else "image"
+    poison = poison_of(tensor.dtype)
     if tensor.spread is None:
         owned = tensor.owned_bytes if check else None
         yield Buffer(
-            tensor.name, tensor.role, tensor.image, fill, owned, alignment=min(alignment, ALIGNMENT)
+            tensor.name,
+            tensor.role,
+            tensor.image,
+            fill,
+            poison,
+            owned,
+            alignment=min(alignment, ALIGNMENT),
         )
         return
     parts = tensor.image.reshape(tensor.spread.parts, -1)
@@ -36,7 +43,7 @@ def tensor_buffers(
     for number, part in enumerate(parts):
         if number:
             yield Buffer(f"{tensor.name}.gap{number}", "workspace", gap, "reserved")
-        yield Buffer(part_name(tensor, number), tensor.role, part, fill)
+        yield Buffer(part_name(tensor, number), tensor.role, part, fill, poison)
 
 
 def part_name(tensor: Tensor, number: int) -> str:

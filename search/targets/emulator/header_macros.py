@@ -9,6 +9,7 @@ with NVRTC's expansion, or refused wherever a text names it (`unknown_macros.h`)
 from __future__ import annotations
 
 INTEGERS, FLOATS, CONSTANTS = "integer_limits.h", "float_limits.h", "constant_macros.h"
+MATHEMATICS = "mathematics_macros.h"
 _OFFSETOF = "#define offsetof(type, member) __builtin_offsetof(type, member)\n"
 # The stand-in headers answer them. The names are those of source_rules.CALLS.
 _CALLS = {
@@ -23,6 +24,8 @@ _OWN = {
     "cuda/std/tuple": (INTEGERS,),
     "cuda/std/type_traits": (INTEGERS,),
     "cuda/std/cstddef": (),
+    "cuda/std/cmath": (INTEGERS, FLOATS, MATHEMATICS),
+    "cuda/std/complex": (INTEGERS, FLOATS, MATHEMATICS),
 }
 # CUDA's C++ library: all its other headers define the limits of both.
 _LIBRARY = ("cub/", "cuda/", "cooperative_groups")

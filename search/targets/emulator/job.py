@@ -67,6 +67,8 @@ def job_lines(
             fill = buffer.filled
             if fill == "image":
                 fill += f" {files.add_image(buffer.image)}"
+            if fill == "poison":
+                fill += f" {buffer.poison}"
             if buffer.copy_of:
                 fill += f" {[each.name for each in run.buffers].index(buffer.copy_of)}"
             if run.check and buffer.owned is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from greenfast.search.devices.tensor_map import TensorMap
+from greenfast.search.oracle.problem import POISON
 
 Index3 = tuple[int, int, int]
 
@@ -28,8 +29,8 @@ class Launch:
 class Buffer:
     """Global memory of `image.nbytes` bytes.
 
-    `fill` names its contents before the run: the image, 0xFF (NaN), or zeros. Of `reserved` ones
-    there are only the addresses, which nothing may touch.
+    `fill` names its contents before the run: the image, the byte `poison`, or zeros. Of `reserved`
+    ones there are only the addresses, which nothing may touch.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Buffer:
     image: np.ndarray  # uint8
     # 'image' | 'poison' | 'zero' | 'reserved'; default: image for inputs, poison for the others
     fill: str = ""
+    poison: int = POISON
     owned: np.ndarray | None = None  # bool, by byte: of an element, and in no gap; None: all are
     # Of a checked run: the buffer of which it is a copy at the start of each launch. Who reads the
     # copy has promised that these bytes are not written during the launch.

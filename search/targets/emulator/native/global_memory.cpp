@@ -47,7 +47,7 @@ void GlobalMemory::fill(std::size_t buffer) {
     const BufferSpec& spec = specs_[buffer];
     std::memset(region.first, poison, std::size_t(region.buffer - region.first));
     std::memset(region.end, poison, std::size_t(region.last - region.end));
-    if (spec.fill == BufferSpec::Fill::poison) std::memset(region.buffer, poison, spec.bytes);
+    if (spec.fill == BufferSpec::Fill::poison) std::memset(region.buffer, spec.poison, spec.bytes);
     if (spec.fill == BufferSpec::Fill::image) std::memcpy(region.buffer, images_ + spec.image, spec.bytes);
 }
 

@@ -22,6 +22,7 @@ struct BufferSpec {
     bool is_output = false;
     std::size_t bytes = 0;
     Fill fill = Fill::poison;
+    int poison = 0xff;  // each byte of it, where the fill is poison
     std::uint64_t image = 0;  // where it lies in the file of images
     std::size_t copied = 0;   // of a copy: the other buffer
     std::size_t alignment = 256;  // it starts at a multiple of this, and of no larger power of two below 256

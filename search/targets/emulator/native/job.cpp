@@ -28,9 +28,10 @@ bool read_buffer(std::istringstream& words, std::vector<BufferSpec>& buffers) {
     words >> buffer.name >> role >> buffer.bytes >> fill;
     buffer.is_input = role == "input";
     buffer.is_output = role == "output";
-    if (fill == "poison")
+    if (fill == "poison") {
         buffer.fill = BufferSpec::Fill::poison;
-    else if (fill == "zero")
+        words >> buffer.poison;
+    } else if (fill == "zero")
         buffer.fill = BufferSpec::Fill::zero;
     else if (fill == "reserved")
         buffer.fill = BufferSpec::Fill::reserved;

@@ -110,5 +110,24 @@ __forceinline__ T folded(const T (&values)[items], Operation operation) {
 
 struct no_storage {};
 
+// Begins the storage of a block's collective. CUB allows another collective in the same memory, of any kind, only after a
+// barrier. Which bytes the two use there is no matter: one thread's write at the start of a collective races with the
+// reads at the end of the one before.
+struct used_in_turns {
+    int started;
+};
+class turn {
+public:
+    __forceinline__ turn(used_in_turns& storage, int rank) : storage_(storage) {
+        if (rank == 0) storage.started = 1;
+    }
+    __forceinline__ ~turn() {
+        [[maybe_unused]] volatile int started = storage_.started;
+    }
+
+private:
+    used_in_turns& storage_;
+};
+
 }  // namespace gf
 }  // namespace cub

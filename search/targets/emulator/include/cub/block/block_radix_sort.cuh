@@ -13,7 +13,7 @@ class BlockRadixSort {
     static constexpr int key_bits = int(sizeof(Key)) * 8;
 
 public:
-    struct TempStorage {
+    struct TempStorage : gf::used_in_turns {
         Key keys[count];
         Value values[std::is_same_v<Value, NullType> ? 1 : count];
     };
@@ -58,6 +58,7 @@ private:
     }
     template <bool descending, bool striped>
     __forceinline__ void sort(Key* keys, Value* values, int begin, int end) {
+        const gf::turn turn(storage_, Threads::rank());
         int ranks[Items];
         for (int i = 0; i < Items; i++) storage_.keys[Threads::rank() * Items + i] = keys[i];
         __syncthreads();

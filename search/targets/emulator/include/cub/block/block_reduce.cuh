@@ -16,13 +16,14 @@ class BlockReduce {
     using Threads = gf::threads<DimX, DimY, DimZ>;
 
 public:
-    struct TempStorage {
+    struct TempStorage : gf::used_in_turns {
         T of_warp[Threads::warps];
     };
     explicit __forceinline__ BlockReduce(TempStorage& storage) : storage_(storage) {}
 
     template <class Operation>
     __forceinline__ T Reduce(T value, Operation operation, int valid = Threads::count) {
+        const gf::turn turn(storage_, Threads::rank());
         const int left = valid - Threads::warp() * 32;
         const int lanes = left < Threads::lane_count() ? left : Threads::lane_count();
         value = gf::fold(Threads::lanes(), 0, lanes, value, operation);

@@ -12,7 +12,7 @@ class BlockScan {
     using Threads = gf::threads<DimX, DimY, DimZ>;
 
 public:
-    struct TempStorage {
+    struct TempStorage : gf::used_in_turns {
         T of_warp[Threads::warps];
     };
     explicit __forceinline__ BlockScan(TempStorage& storage) : storage_(storage) {}
@@ -112,6 +112,7 @@ private:
     // `before`: of the threads before this one; thread 0 has none.
     template <class Operation>
     __forceinline__ void scan(T value, T& before, T& sum, T& all, Operation operation) {
+        const gf::turn turn(storage_, Threads::rank());
         const unsigned lanes = Threads::lanes();
         const int lane = Threads::lane(), warp = Threads::warp();
         sum = gf::prefix(lanes, 0, Threads::lane_count(), value, operation);
