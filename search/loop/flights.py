@@ -25,6 +25,7 @@ from greenfast.search.verdict import Faulted, Stage, Verdict
 BEHIND = 4  # times the window: trials that are not recorded, with those that only wait for it
 
 
+WORKER_DIED = "worker_died"
 DEATHS = 3  # a candidate that was in flight when a worker died this often is not tried again
 T = TypeVar("T")
 
@@ -99,10 +100,18 @@ def known(result: T) -> Future[T]:
     return future
 
 
+def may_try_again(verdict: Verdict) -> bool:
+    """Whether a resumed search may propose the candidate again: a fault says nothing about it.
+
+    A candidate with which workers died may be the reason.
+    """
+    return isinstance(verdict, Faulted) and verdict.code != WORKER_DIED
+
+
 def died(attempts: int) -> Faulted:
     return Faulted(
         Stage.COMPILE,
-        "worker_died",
+        WORKER_DIED,
         f"the worker died {attempts} times with this candidate in flight; it is not tried again",
     )
 

@@ -44,6 +44,7 @@ from greenfast.search.loop.flights import (
     Heard,
     died,
     known,
+    may_try_again,
     proposals_that_came,
     set_once,
 )
@@ -474,11 +475,11 @@ class SearchRun:
             self._learn(trial)
             if trial.number in history.older and is_correct(trial.verdict):
                 self._older.append(trial)
-            told = told_of(trial, self.plan)
-            if trial.source_digest is not None:
+            told, is_open = told_of(trial, self.plan), may_try_again(trial.verdict)
+            if trial.source_digest is not None and not is_open:
                 self.proposer.remember(trial.candidate, trial.source_digest, told)
             if self._is_asked(trial.number, trial.candidate):
-                past.append(Past(trial.candidate, trial.sampler, told))
+                past.append(Past(trial.candidate, trial.sampler, told, is_open))
             elif told is not None:
                 self.strategy.tell(Proposal(trial.candidate, trial.sampler), told)
         self.faults = FaultStreak()

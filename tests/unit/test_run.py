@@ -303,6 +303,26 @@ def test_five_faults_in_a_row_end_the_search_and_blame_nobody(start, toolchain, 
     assert search.strategy._best == {}
 
 
+def test_a_resumed_search_tries_again_what_a_fault_kept_from_a_verdict(
+    start, toolchain, monkeypatch
+):
+    def broken(*_):
+        raise Fault("the disk is gone", code="disk_gone")
+
+    sink = ListSink()
+    with monkeypatch.context() as during:
+        during.setattr(toolchain, "compile", broken)
+        start(sink, strategy="exhaustive", baseline="none", trials=17)
+    assert len(sink.trials) == 5
+    _, result = start(
+        sink, sink.history(), strategy="exhaustive", baseline="none", trials=17
+    )  # 11 valid candidates
+    assert (result.ended, result.why) == (Ended.COMPLETED, "every valid candidate was tried")
+    green = [trial.candidate.digest for trial in sink.trials if isinstance(trial.verdict, Green)]
+    assert len(set(green)) == len(green) == 11
+    assert [trial.number for trial in sink.trials] == list(range(16))
+
+
 def test_wrong_candidates_are_recorded_with_their_evidence_and_told_as_infeasible(start):
     sink = ListSink()
     _search, result = start(
