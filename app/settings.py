@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -25,10 +26,9 @@ def _setting(variable: str, default: Any, read: Callable[[str], Any], doc: str) 
 
 
 def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError("a whole number") from None
+    if not re.fullmatch(r"[+-]?[0-9]+", text.strip(), re.ASCII):  # int() takes "8_7" and "٨٧", too
+        raise ValueError("a whole number")
+    return int(text)
 
 
 def _port(text: str) -> int:
@@ -47,11 +47,13 @@ def _connections(text: str) -> int:
     return _within(_whole(text), 16, 65536)
 
 
-def _seconds(text: str) -> float:
+def _seconds(text: str, low: float = 0.1, high: float = 86400.0) -> float:
     try:
-        return _within(float(text), 0.1, 86400.0)
+        if text.isascii() and "_" not in text:
+            return _within(float(text), low, high)
     except ValueError:
-        raise ValueError("0.1 to 86400.0") from None
+        pass
+    raise ValueError(f"{low} to {high}")
 
 
 def _executor(text: str) -> str:
@@ -167,7 +169,7 @@ class Settings:
     ablation_s: float = _setting(
         "GREENFAST_ABLATION_S",
         30.0,
-        lambda text: _within(float(text), 0.0, 86400.0),
+        lambda text: _seconds(text, low=0.0),
         "seconds for the ablation of a winner whose measured times were confirmed; 0: none",
     )
     drain_s: float = _setting(

@@ -7,7 +7,7 @@ import os
 import platform
 import secrets
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -206,6 +206,19 @@ class Services:
             )
         return self.store.submit_tuning(tuning, plans, files)
 
+    def known_kernel(self, name: str | None) -> str | None:
+        """`name` as the filter of a list; UsageError `unknown_kernel` for a misspelt one.
+
+        A kernel whose folder is gone is known by its searches.
+        """
+        if (
+            name is not None
+            and name not in self.catalogue.names()
+            and not self.store.searches(kernel=name, limit=1).items
+        ):
+            self.catalogue.kernel(name)
+        return name
+
     def catalogue_of(self, search_id: str) -> Catalogue:
         """The catalogue of the files that a search ran with.
 
@@ -306,7 +319,7 @@ class Services:
         search_id: str,
         sink: Sink,
         history: History,
-        on_trial: Callable[[Trial], None] = lambda trial: None,
+        on_trials: Callable[[Sequence[Trial]], None] = lambda trials: None,
         on_closing: Callable[[], None] = lambda: None,
         memory: Memory | None = None,
         on_remark: Callable[[str], None] = lambda sentence: None,
@@ -318,7 +331,7 @@ class Services:
             self.context(plan, self.catalogue_of(search_id)),
             sink,
             history,
-            on_trial,
+            on_trials,
             on_closing,
             memory,
             on_remark,

@@ -221,13 +221,14 @@ def _check_compared(
 
 
 def _row(session: Session, record: ChampionRecord) -> ChampionRow:
-    search_id = session.get_one(SearchRecord, record.search_key).id
+    search = session.get_one(SearchRecord, record.search_key)
+    search_id = search.id
     trial = session.get_one(TrialRecord, (record.search_key, record.number))
     confirmation = session.get_one(ConfirmationRecord, record.confirmation_key)
     return ChampionRow(
         convert.value_of("scope", Scope, record.scope),
         record.scope_digest,
-        trial_row(trial, search_id),
+        trial_row(trial, search),
         convert.candidate_of(trial.candidate),
         confirmation_row(session, confirmation, search_id),
         peers_of(session, record.search_key, search_id),

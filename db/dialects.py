@@ -307,20 +307,14 @@ def sqlite_mark(connection: Connection) -> None:
 
 
 def sqlite_backup(path: Path, copy: Path, busy_s: float) -> None:
-    """Make a consistent copy, also during writes. It gets its name only once it is complete."""
-    partial = copy.with_name(copy.name + ".partial")
-    partial.unlink(missing_ok=True)
-    source, target = sqlite3.connect(path, timeout=busy_s), sqlite3.connect(partial)
+    """Make a consistent copy, also during writes."""
+    source, target = sqlite3.connect(path, timeout=busy_s), sqlite3.connect(copy)
     try:
         target.execute("PRAGMA synchronous=FULL")
         source.backup(target)
-    except sqlite3.Error:
-        partial.unlink(missing_ok=True)
-        raise
     finally:
         source.close()
         target.close()
-    partial.replace(copy)
 
 
 def server_identity(engine: Engine) -> tuple[str | None, bool, int]:

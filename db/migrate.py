@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,17 +104,25 @@ def _create(path: Path, url: URL, timeouts: Timeouts) -> None:
     If several processes do so at once, the file of the first is kept.
     """
     _make_folder(path)
-    draft = path.with_name(f".{path.name}.new-{os.getpid()}-{secrets.token_hex(4)}")
-    engine = dialects.make_engine(url.set(database=str(draft)), timeouts)
-    try:
-        dialects.sqlite_use_wal(engine, timeouts.busy_s)
-        with engine.execution_options(**{dialects.WRITER: True}).begin() as connection:
-            upgrade(connection)
-        engine.dispose()  # the last connection writes the log into the file and deletes it
+    with _draft_of(path) as draft:
+        engine = dialects.make_engine(url.set(database=str(draft)), timeouts)
+        try:
+            dialects.sqlite_use_wal(engine, timeouts.busy_s)
+            with engine.execution_options(**{dialects.WRITER: True}).begin() as connection:
+                upgrade(connection)
+        finally:
+            engine.dispose()  # the last connection writes the log into the file and deletes it
         _publish(draft, path)
+
+
+@contextmanager
+def _draft_of(path: Path) -> Iterator[Path]:
+    """A name of this process alone for a database that `path` names later."""
+    draft = path.with_name(f".{path.name}.new-{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        yield draft
     finally:
-        engine.dispose()
-        for suffix in ("", "-wal", "-shm"):
+        for suffix in ("", "-wal", "-shm", "-journal"):
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
 
 
@@ -220,10 +230,14 @@ def _make_folder(path: Path) -> None:
 
 
 def _back_up(path: Path, revision: str, busy_s: float) -> None:
+    """Keep a copy of that revision, unless another process has just migrated the database."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     copy = path.with_name(f"{path.name}.schema-{revision}.{stamp}.backup")
     try:
-        dialects.sqlite_backup(path, copy, busy_s)
+        with _draft_of(copy) as draft:
+            dialects.sqlite_backup(path, draft, busy_s)
+            if dialects.sqlite_identity(draft, busy_s)[1] == revision:
+                _publish(draft, copy)
     except OSError as error:
         raise Fault(
             f"no backup copy can be made before the database is migrated: {error.strerror}",

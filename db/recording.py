@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -26,6 +27,7 @@ from greenfast.search.digest import text_digest
 from greenfast.search.errors import Fault
 from greenfast.search.loop.evaluate import settled
 from greenfast.search.loop.plan import NO_BASELINE
+from greenfast.search.loop.sink import Begun, Record
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.strategies.base import Proposal
@@ -52,7 +54,7 @@ _EVIDENCE = insert(table_of(EvidenceRecord))
 _COUNT = (
     update(_searches)
     .where(_searches.c.key == bindparam("at"))
-    .values(trials_done=_searches.c.trials_done + 1)
+    .values(trials_done=_searches.c.trials_done + bindparam("new"))
 )
 
 
@@ -70,72 +72,58 @@ class Recording(Part):
     """The part of the store that a running search writes to."""
 
     def begin(self, claim: Claim, number: int, proposal: Proposal) -> None:
-        """Note that a trial is about to start. `attempts` grows if another worker began it."""
-        candidate = proposal.candidate
-        values = {
-            "kernel": candidate.kernel,
-            "template": candidate.template,
-            "preset": candidate.origin.preset,
-            "candidate_digest": candidate.digest,
-            "candidate": convert.candidate_json(candidate),
-            "sampler": convert.sampler_json(proposal.sampler),
-            "fence": claim.fence,
-        }
+        """`begin_all` of one trial."""
+        self.begin_all(claim, ((number, proposal),))
+
+    def begin_all(self, claim: Claim, begun: Sequence[Begun]) -> None:
+        """Note that trials are about to start. `attempts` grows if another worker began one."""
+        rows = [
+            {"number": number, **_proposed(proposal), "fence": claim.fence}
+            for number, proposal in begun
+        ]
         with self._database.writing() as session:
             key, plan = hold(session, claim, ("key", "plan"))
-            connection = session.connection()
-            has_baseline = number == BASELINE and _baseline_name(plan) != NO_BASELINE
-            first = {"search_key": key, "number": number, "is_baseline": has_baseline, **values}
-            if connection.execute(_begin(connection.dialect.name), first).rowcount:
-                return
-            begun = connection.execute(_BEGUN, {"key": key, "at": number}).one()
-            if begun.verdict is not None:
-                raise Fault(
-                    f"trial {number} of search {claim.search_id} is already recorded",
-                    code="trial_recorded",
-                )
-            if begun.fence != claim.fence:
-                connection.execute(
-                    _UPDATE, {"key": key, "at": number, "attempts": begun.attempts + 1, **values}
-                )
+            has_baseline = _baseline_name(plan) != NO_BASELINE
+            for row in rows:
+                _begin_row(session.connection(), claim, key, has_baseline, row)
 
     def record(self, claim: Claim, trial: Trial, source: RenderedSource | None) -> None:
-        """Store a trial's figures, evidence and source in one transaction."""
-        if source is not None and source.digest != trial.source_digest:
-            raise Fault(
-                f"trial {trial.number} names a source that is not its own", code="source_mismatch"
-            )
-        verdict, details = convert.verdict_json(trial.verdict)
+        """`record_all` of one trial."""
+        self.record_all(claim, ((trial, source),))
+
+    def record_all(self, claim: Claim, records: Sequence[Record]) -> None:
+        """Store the figures, evidence and sources of trials in one transaction.
+
+        Trials that are recorded already are left, as after a retry whose first answer was lost.
+        """
+        for trial, source in records:
+            if source is not None and source.digest != trial.source_digest:
+                raise Fault(
+                    f"trial {trial.number} names a source that is not its own",
+                    code="source_mismatch",
+                )
+        verdicts = [convert.verdict_json(trial.verdict) for trial, _ in records]
         with self._database.writing() as session:
             key, plan, environment = hold(session, claim, ("key", "plan", "environment_digest"))
-            at = {"key": key, "at": trial.number}
-            connection = session.connection()
-            begun = connection.execute(_BEGUN, at).first()
-            if begun is None or begun.fence != claim.fence:
-                raise Fault(
-                    f"this worker has not begun trial {trial.number} of search {claim.search_id}",
-                    code="trial_not_begun",
-                )
-            if begun.verdict is not None:
-                return  # a retry after the first answer was lost
-            if source is not None:
-                _store_source(connection, trial, source)
-            columns = _columns(session, key, _baseline_name(plan), trial)
-            connection.execute(
-                _RECORD,
-                {
-                    **at,
-                    **columns,
+            connection, baseline, new = session.connection(), _baseline_name(plan), 0
+            for (trial, source), (verdict, details) in zip(records, verdicts, strict=True):
+                at = {"key": key, "at": trial.number}
+                if _is_recorded(connection, claim, at):
+                    continue
+                if source is not None:
+                    _store_source(connection, trial, source)
+                ended = {
                     "stage_seconds": _stage_seconds(trial),
                     "source_digest": trial.source_digest,
                     "environment_digest": environment,
-                },
-            )
-            connection.execute(
-                _EVIDENCE,
-                {"search_key": key, "number": trial.number, "verdict": verdict, "details": details},
-            )
-            connection.execute(_COUNT, {"at": key})
+                }
+                columns = _columns(session, key, baseline, trial)
+                connection.execute(_RECORD, {**at, **columns, **ended})
+                evidence = {"search_key": key, "number": trial.number}
+                connection.execute(_EVIDENCE, {**evidence, "verdict": verdict, "details": details})
+                new += 1
+            if new:
+                connection.execute(_COUNT, {"at": key, "new": new})
 
     def settle(self, claim: Claim, number: int, result: GateResult) -> None:
         """Update a recorded trial when a deferred gate runs or a recheck fails.
@@ -166,6 +154,49 @@ class Recording(Part):
             columns = _columns(session, key, _baseline_name(plan), trial)
             session.execute(_UPDATE, {"key": key, "at": number, **columns})
             evidence.verdict, evidence.details = convert.verdict_json(verdict)
+
+
+def _proposed(proposal: Proposal) -> dict[str, Any]:
+    """The columns of a trial that its proposal gives."""
+    candidate = proposal.candidate
+    return {
+        "kernel": candidate.kernel,
+        "template": candidate.template,
+        "preset": candidate.origin.preset,
+        "candidate_digest": candidate.digest,
+        "candidate": convert.candidate_json(candidate),
+        "sampler": convert.sampler_json(proposal.sampler),
+    }
+
+
+def _begin_row(
+    connection: Connection, claim: Claim, key: int, has_baseline: bool, row: dict[str, Any]
+) -> None:
+    number = row["number"]
+    first = {"search_key": key, "is_baseline": has_baseline and number == BASELINE, **row}
+    if connection.execute(_begin(connection.dialect.name), first).rowcount:
+        return
+    begun = connection.execute(_BEGUN, {"key": key, "at": number}).one()
+    if begun.verdict is not None:
+        raise Fault(
+            f"trial {number} of search {claim.search_id} is already recorded",
+            code="trial_recorded",
+        )
+    if begun.fence != claim.fence:
+        again = {name: value for name, value in row.items() if name != "number"}
+        again["attempts"] = begun.attempts + 1
+        connection.execute(_UPDATE, {"key": key, "at": number, **again})
+
+
+def _is_recorded(connection: Connection, claim: Claim, at: dict[str, int]) -> bool:
+    """Fault `trial_not_begun` unless this worker began the trial."""
+    begun = connection.execute(_BEGUN, at).first()
+    if begun is None or begun.fence != claim.fence:
+        raise Fault(
+            f"this worker has not begun trial {at['at']} of search {claim.search_id}",
+            code="trial_not_begun",
+        )
+    return begun.verdict is not None
 
 
 def _columns(session: Session, key: int, baseline: str, trial: Trial) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class TrialRow(Figures):
 
     search_id: str
     number: int
-    state: str  # running (begun and not recorded) | done
+    state: str  # running | interrupted (no worker evaluates it now) | done
     template: str
     parameters: dict[str, Any]
     origin: str

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from greenfast.db.rows import Claim
 from greenfast.db.store import Store
 from greenfast.search.loop.comparison import Confirmation, Peer
-from greenfast.search.loop.sink import Control
+from greenfast.search.loop.sink import Begun, Control, Record
 from greenfast.search.loop.spending import Spent
-from greenfast.search.render import RenderedSource
-from greenfast.search.strategies.base import Proposal
-from greenfast.search.verdict import GateResult, Trial
+from greenfast.search.verdict import GateResult
 
 LONGEST_SILENCE_S = 0.5  # flags are read within this plus the loop's own interval
 
@@ -28,11 +27,11 @@ class StoreSink:
         self._renewed = -float("inf")
         self._control = Control.RUN
 
-    def begin(self, number: int, proposal: Proposal) -> None:
-        self._store.begin(self._claim, number, proposal)
+    def begin(self, begun: Sequence[Begun]) -> None:
+        self._store.begin_all(self._claim, begun)
 
-    def record(self, trial: Trial, source: RenderedSource | None) -> None:
-        self._store.record(self._claim, trial, source)
+    def record(self, records: Sequence[Record]) -> None:
+        self._store.record_all(self._claim, records)
 
     def settle(self, number: int, result: GateResult) -> None:
         self._store.settle(self._claim, number, result)

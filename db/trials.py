@@ -10,16 +10,17 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from greenfast.db import convert
-from greenfast.db.base import Part, check_name, search_key, utc, utc_or_none
+from greenfast.db.base import Part, check_name, search_key, search_record, utc, utc_or_none
 from greenfast.db.changes import Change
 from greenfast.db.figures import FIGURES, SORTABLE
 from greenfast.db.funnel import counts_of
-from greenfast.db.models import EnvironmentRecord, EvidenceRecord, TrialRecord
+from greenfast.db.models import EnvironmentRecord, EvidenceRecord, SearchRecord, TrialRecord
 from greenfast.db.paging import LARGEST_INTEGER, check_limit, page_of, sorted_rows, values_of
 from greenfast.db.rows import Counts, Page, Point, TrialDetail, TrialRow
 from greenfast.db.searches import IS_RIGHT, confirmed_number
 from greenfast.db.trial_filters import ParameterFilter, conditions
 from greenfast.search.errors import UsageError
+from greenfast.search.status import SearchStatus
 from greenfast.search.verdict import Reason, Stage, Trial, VerdictName
 
 SORTS = ("number", *SORTABLE)
@@ -56,9 +57,8 @@ class Trials(Part):
         behind = values_of(cursor, order, (float, int))
         column = getattr(TrialRecord, sort)
         with self._database.reading() as session:
-            query = select(TrialRecord).where(
-                TrialRecord.search_key == search_key(session, search_id)
-            )
+            search = search_record(session, search_id)
+            query = select(TrialRecord).where(TrialRecord.search_key == search.key)
             query = query.where(*conditions(parameters, text))
             for name, value in filters.items():
                 if value is not None:
@@ -71,13 +71,14 @@ class Trials(Part):
                 limit,
                 order,
                 lambda row: (getattr(row[0], sort), row[0].number),
-                lambda row: trial_row(row[0], search_id),
+                lambda row: trial_row(row[0], search),
             )
 
     def trial(self, search_id: str, number: int) -> TrialDetail:
         """One trial with its gates, evidence and log; UsageError `unknown_trial`."""
         with self._database.reading() as session:
             record = trial_record(session, search_id, number)
+            search = session.get_one(SearchRecord, record.search_key)
             evidence = session.get(EvidenceRecord, (record.search_key, record.number))
             environment = (
                 session.get(EnvironmentRecord, record.environment_digest)
@@ -86,7 +87,7 @@ class Trials(Part):
             )
             verdict = convert.verdict_of(evidence.verdict, evidence.details) if evidence else None
             return TrialDetail(
-                **vars(trial_row(record, search_id)),
+                **vars(trial_row(record, search)),
                 gates=convert.gates_plain(verdict) if verdict else {},
                 log=convert.storable(getattr(verdict, "log", "")),
                 sampler=convert.sampler_of(record.sampler),
@@ -124,7 +125,8 @@ class Trials(Part):
     def best(self, search_id: str) -> TrialRow | None:
         """The confirmed trial; else the first of the fastest correct ones, baseline included."""
         with self._database.reading() as session:
-            key = search_key(session, search_id)
+            search = search_record(session, search_id)
+            key = search.key
             correct = select(TrialRecord).where(
                 TrialRecord.search_key == key, TrialRecord.time_median_us.is_not(None), IS_RIGHT
             )
@@ -134,7 +136,7 @@ class Trials(Part):
                     correct.order_by(TrialRecord.time_median_us, TrialRecord.number).limit(1)
                 ).first()
             )
-            return trial_row(record, search_id) if record else None
+            return trial_row(record, search) if record else None
 
     def not_told_apart(self, trial: TrialRow) -> int:
         """How many other correct trials of its search have times within its band.
@@ -203,13 +205,13 @@ def trial_record(session: Session, search_id: str, number: int) -> TrialRecord:
     return record
 
 
-def trial_row(record: TrialRecord, search_id: str) -> TrialRow:
+def trial_row(record: TrialRecord, search: SearchRecord) -> TrialRow:
     candidate = convert.candidate_of(record.candidate)
     figures: dict[str, Any] = {name: getattr(record, name) for name in FIGURES}
     return TrialRow(
-        search_id=search_id,
+        search_id=search.id,
         number=record.number,
-        state="done" if record.verdict else "running",
+        state=_state(record, search),
         template=record.template,
         parameters=candidate.values(),
         origin=str(candidate.origin.kind),
@@ -225,6 +227,12 @@ def trial_row(record: TrialRecord, search_id: str) -> TrialRow:
         stage_seconds=stage_seconds_of(record),
         **figures,
     )
+
+
+def _state(record: TrialRecord, search: SearchRecord) -> str:
+    if record.verdict:
+        return "done"
+    return "running" if search.status == SearchStatus.RUNNING else "interrupted"
 
 
 def changed_of(record: TrialRecord) -> tuple[Change, ...]:

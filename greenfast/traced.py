@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from greenfast.app.cli.files import write_output
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workload_files import ENDINGS
 from greenfast.search.kernels.workloads import WorkloadValues
-from greenfast.search.toolchain.cache import write_atomically
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def write_workloads(
     paths = []
     for kernel in result.kernels:
         own = path.with_suffix(f".{kernel}{path.suffix}") if several else path
-        write_atomically(own, workloads_text(result, kernel, path.suffix.lower()).encode())
+        write_output(own, workloads_text(result, kernel, path.suffix.lower()))
         paths.append(own)
     return result, tuple(paths)
 

@@ -50,6 +50,7 @@ def champions(
     from greenfast.app.views.confirmations import champion_out
 
     with opened_services() as services:
+        kernel = services.known_kernel(kernel)
         rows = services.store.champions(kernel=kernel, replaced=replaced, limit=limit).items
         listed = [champion_out(row, services.catalogue) for row in rows]
     if as_json:

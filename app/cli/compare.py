@@ -88,7 +88,7 @@ def _heads(a: SideOut, b: SideOut) -> Iterator[tuple[object, ...]]:
     yield "search", a.search, b.search
     yield "target", a.target, b.target
     yield "template", a.template, b.template
-    yield "verdict", styled(a.verdict or "running"), styled(b.verdict or "running")
+    yield "verdict", styled(a.verdict or a.state), styled(b.verdict or b.state)
     if a.reason or b.reason:
         yield "reason", a.reason, b.reason
         yield "", a.sentence, b.sentence

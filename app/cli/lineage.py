@@ -15,7 +15,7 @@ def lineage_table(lineage: LineageOut) -> Table:
         (
             trial.generation,
             trial.number,
-            trial.verdict or "running",
+            trial.verdict or trial.state,
             microseconds(trial.time_median_us, trial.time_kind, trial.time_mode),
             _origin(trial),
         )

@@ -90,7 +90,7 @@ def negatives(
         store = services.store
         search_id = search_named(store, search) if search is not None else None
         page = store.negatives(
-            kernel=kernel,
+            kernel=services.known_kernel(kernel),
             search_id=search_id,
             reason=reason,
             feature=feature,

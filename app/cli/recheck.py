@@ -75,7 +75,7 @@ def _subjects(
         page = store.negatives(search_id=name.search_id, limit=limit)
         subjects += [(row.search_id, row.number) for row in page.items]
     if not names:
-        page = store.negatives(kernel=kernel, limit=500)
+        page = store.negatives(kernel=services.known_kernel(kernel), limit=500)
         rows = negatives_out(services, page.items)
         subjects = [(row.search_id, row.number) for row in rows if row.expired]
     return list(dict.fromkeys(subjects))[:limit]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from greenfast.app.views.schemas import SearchDetailOut
 from greenfast.app.views.terminal import say
 from greenfast.app.views.trial_names import search_named
 from greenfast.app.wiring import Services
-from greenfast.db.rows import Claim, Silence
-from greenfast.search.errors import Fault
+from greenfast.db.rows import Claim, SearchRow, Silence
+from greenfast.db.store import Store
+from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.workload_files import read_workloads
 from greenfast.search.loop.plan import SearchRequest
@@ -143,12 +145,22 @@ def run_here(
             f"`greenfast resume {search_id}` in a worker"
         )
     if report.left is Left.LOST:
-        raise Fault(
-            report.why,
-            code="lease_lost",
-            mend=f"see `greenfast searches`; {search_id} continues elsewhere",
-        )
+        raise lost(store, search_id)
     return report
+
+
+def lost(store: Store, search_id: str) -> Fault:
+    """The Fault of a search that this process held, with what has become of it."""
+    try:
+        status = store.search(search_id).status
+        now = "another worker runs it" if status == SearchStatus.RUNNING else f"it is {status}"
+    except UsageError:
+        now = "it was removed"
+    return Fault(
+        f"this process no longer holds search {search_id}: {now}",
+        code="lease_lost",
+        mend="see `greenfast searches`",
+    )
 
 
 def say_who_works(silence: Silence | None, search_id: str) -> None:
@@ -194,36 +206,52 @@ def follow(services: Services, search_id: str, name: str, stop: Stop) -> RunRepo
 
 
 class TrialLines:
-    """One line a trial on stderr: its verdict, the best so far, the rate, and the time left."""
+    """One line a trial on stderr: its verdict.
+
+    The last of those recorded together adds the best so far, the rate, and the time left.
+    """
 
     def __init__(self, services: Services, search_id: str) -> None:
         self._services, self._id = services, search_id
         self._says_weak = True
         self._started = time.monotonic()
 
-    def __call__(self, trial: Trial) -> None:
+    def __call__(self, trials: Sequence[Trial]) -> None:
+        """`trials` have just been recorded, in this order."""
+        row = self._services.store.search(self._id)
+        first = row.trials_done - len(trials) + 1
+        for count, trial in enumerate(trials, first):
+            self._warn(trial)
+            so_far = self._so_far(row) if count == row.trials_done else ""
+            budget = row.trials_budget or "-"
+            say(f"{count}/{budget} {trial.candidate.template} {_verdict(trial)}{so_far}")
+            if isinstance(trial.verdict, Rejected):
+                say(
+                    f"  {shortened(trial.verdict.sentence, LONGEST_SENTENCE)}; "
+                    f"`greenfast show {self._id}/{trial.number}` has more"
+                )
+
+    def _warn(self, trial: Trial) -> None:
         if self._says_weak and (weak := weakness_sentence(weak_tests_of(trial.verdict))):
             self._says_weak = False  # once is enough: it is the kernel's test, not the candidate's
             say(f"warning: {weak}")
-        row = self._services.store.search(self._id)
+
+    @staticmethod
+    def _so_far(row: SearchRow) -> str:
         figures = progress(row)
-        budget = row.trials_budget or "-"
-        verdict: str = verdict_name(trial.verdict)
-        if isinstance(trial.verdict, Rejected):
-            verdict += f" ({trial.verdict.stage}: {trial.verdict.reason})"
         rate = f", {figures.rate_per_minute:.0f} a minute" if figures.rate_per_minute else ""
         left = (
             f", {duration(figures.seconds_left)} left" if figures.seconds_left is not None else ""
         )
-        say(
-            f"{row.trials_done}/{budget} {trial.candidate.template} {verdict}, best "
-            f"{microseconds(row.best_time_us, row.time_kind, row.time_mode)}{rate}{left}"
-        )
-        if isinstance(trial.verdict, Rejected):
-            say(
-                f"  {shortened(trial.verdict.sentence, LONGEST_SENTENCE)}; "
-                f"`greenfast show {self._id}/{trial.number}` has more"
-            )
+        best = microseconds(row.best_time_us, row.time_kind, row.time_mode)
+        return f", best {best}{rate}{left}"
+
+
+def _verdict(trial: Trial) -> str:
+    verdict: str = verdict_name(trial.verdict)
+    if isinstance(trial.verdict, Rejected):
+        verdict += f" ({trial.verdict.stage}: {trial.verdict.reason})"
+    return verdict
 
 
 def exit_code(report: RunReport, detail: SearchDetailOut) -> int:

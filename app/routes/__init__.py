@@ -15,7 +15,7 @@ from greenfast.app.routes import (
     submissions,
     tunings,
 )
-from greenfast.app.routes.access import known_query_only
+from greenfast.app.routes.access import each_field_once, known_query_only
 from greenfast.app.views.base_schemas import Problem
 
 ERRORS = {
@@ -34,7 +34,7 @@ def api() -> APIRouter:
     """Everything under /api/v1."""
     router = APIRouter(
         prefix="/api/v1",
-        dependencies=[Depends(known_query_only)],
+        dependencies=[Depends(known_query_only), Depends(each_field_once)],
         responses={
             status: {
                 "model": Problem,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from typing import Annotated, cast
+from contextlib import suppress
+from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
 
@@ -41,6 +43,25 @@ async def known_query_only(request: Request) -> None:
                 code="repeated_field",
                 mend=f"give {name} once",
             )
+
+
+async def each_field_once(request: Request) -> None:
+    """Refuse a body with an object that gives a field twice, of which Python keeps the last."""
+    if request.scope["route"].body_field is None:
+        return
+    with suppress(ValueError):  # no JSON: FastAPI refuses it
+        json.loads(await request.body(), object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    for name, times in Counter(name for name, _ in pairs).items():
+        if times > 1:
+            raise UsageError(
+                f"{name[:LONGEST_QUOTE]!r} is given {times} times in an object of the body",
+                code="repeated_field",
+                mend=f"give {name[:LONGEST_QUOTE]!r} once",
+            )
+    return dict(pairs)
 
 
 TheServices = Annotated[Services, Depends(_services)]

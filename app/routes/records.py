@@ -34,7 +34,7 @@ def negatives(
     `expired` names which of the kernel's files, the toolchain and the driver have changed since.
     """
     page = services.store.negatives(
-        kernel=query.kernel,
+        kernel=services.known_kernel(query.kernel),
         search_id=query.search_id,
         reason=query.reason,
         feature=query.feature,
@@ -55,7 +55,10 @@ def champions(
 ) -> Page[ChampionOut]:
     """The confirmed best of each scope, the newest first."""
     page = services.store.champions(
-        kernel=query.kernel, replaced=query.replaced, limit=query.limit, cursor=query.cursor
+        kernel=services.known_kernel(query.kernel),
+        replaced=query.replaced,
+        limit=query.limit,
+        cursor=query.cursor,
     )
     return Page(
         items=[champion_out(item, services.catalogue) for item in page.items],

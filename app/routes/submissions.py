@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
-from greenfast.app.routes.access import TheServices, TheStore
+from greenfast.app.routes.access import TheServices
 from greenfast.app.routes.submissions_access import MOST_WAITING, RETRY_AFTER_S, Rate
 from greenfast.app.views.base_schemas import Page, Problem
 from greenfast.app.views.problems import problem_response
@@ -71,9 +71,13 @@ def submit(
 
 
 @router.get("")
-def submissions(query: Annotated[SubmissionsQuery, Query()], store: TheStore) -> Page[SearchOut]:
+def submissions(
+    query: Annotated[SubmissionsQuery, Query()], services: TheServices
+) -> Page[SearchOut]:
     """The searches that judge sources, newest first."""
-    page = store.submissions(query.kernel, limit=query.limit, cursor=query.cursor)
+    page = services.store.submissions(
+        services.known_kernel(query.kernel), limit=query.limit, cursor=query.cursor
+    )
     return Page(
         items=[SearchOut.model_validate(row) for row in page.items], next_cursor=page.next_cursor
     )

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,11 +25,17 @@ from greenfast.search.cores import usable_cores
 from greenfast.search.errors import Fault, GreenfastError, SpecError
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.run import SearchRun
-from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
+from greenfast.search.loop.sink import (
+    Begun,
+    Control,
+    Ended,
+    History,
+    Record,
+    RunResult,
+    Sink,
+)
 from greenfast.search.loop.spending import Spent
 from greenfast.search.loop.warm import warm
-from greenfast.search.render import RenderedSource
-from greenfast.search.strategies.base import Proposal
 from greenfast.search.targets.base import Target
 from greenfast.search.verdict import GateResult, Trial
 
@@ -140,11 +146,11 @@ class StoppableSink:
         self._sink, self._stop, self._patience = sink, stop, patience or Patience(stop)
         self.request = Control.RUN
 
-    def begin(self, number: int, proposal: Proposal) -> None:
-        self._patience(self._sink.begin, number, proposal)
+    def begin(self, begun: Sequence[Begun]) -> None:
+        self._patience(self._sink.begin, begun)
 
-    def record(self, trial: Trial, source: RenderedSource | None) -> None:
-        self._patience(self._sink.record, trial, source)
+    def record(self, records: Sequence[Record]) -> None:
+        self._patience(self._sink.record, records)
 
     def settle(self, number: int, result: GateResult) -> None:
         self._patience(self._sink.settle, number, result)
@@ -182,7 +188,7 @@ def run_claim(
     services: Services,
     claim: Claim,
     stop: Stop,
-    on_trial: Callable[[Trial], None] = lambda trial: None,
+    on_trials: Callable[[Sequence[Trial]], None] = lambda trials: None,
     on_closing: Callable[[], None] = lambda: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> RunReport:
@@ -194,7 +200,7 @@ def run_claim(
     patience = Patience(stop, say)
     sink = StoppableSink(services.sink(claim), stop, patience)
     try:
-        result = _run(services, claim, sink, stop, patience, on_trial, on_closing, say)
+        result = _run(services, claim, sink, stop, patience, on_trials, on_closing, say)
         if _is_stopped(sink, stop, result):
             return RunReport(Left.STOPPED, why="stopped")
         return _finished(services, claim, result, patience)
@@ -239,7 +245,7 @@ def _run(
     sink: StoppableSink,
     stop: Stop,
     patience: Patience,
-    on_trial: Callable[[Trial], None],
+    on_trials: Callable[[Sequence[Trial]], None],
     on_closing: Callable[[], None],
     say: Callable[[str], None],
 ) -> RunResult:
@@ -251,7 +257,7 @@ def _run(
             claim.search_id,
             sink,
             history,
-            lambda trial: patience(on_trial, trial),  # it may read the store
+            lambda trials: patience(on_trials, trials),  # it may read the store
             on_closing,
             memory,
             say,
@@ -280,13 +286,13 @@ def _prepared(
     search_id: str,
     sink: Sink,
     history: History,
-    on_trial: Callable[[Trial], None],
+    on_trials: Callable[[Sequence[Trial]], None],
     on_closing: Callable[[], None],
     memory: StoreMemory,
     say: Callable[[str], None],
 ) -> SearchRun:
     """The run with its target built, which takes a while the first time on a machine."""
-    run = services.search_run(search_id, sink, history, on_trial, on_closing, memory, say)
+    run = services.search_run(search_id, sink, history, on_trials, on_closing, memory, say)
     if run.context.checker is not None:  # the safety gate needs it later than the target
         threading.Thread(
             target=_prepare_quietly, args=(run.context.checker,), name=PREPARING, daemon=True

@@ -25,6 +25,7 @@ class SideOut(Output):
     template: str
     preset: str
     is_baseline: bool
+    state: str
     verdict: str | None
     stage: str | None
     reason: str | None

@@ -36,6 +36,7 @@ class GenerationOut(Output):
     template: str
     origin: str
     preset: str
+    state: str
     verdict: str | None
     time_median_us: float | None
     time_kind: str | None

@@ -77,7 +77,10 @@ else:  # a figure is defined in db/figures.py alone
 class TrialOut(FiguresOut, Output):
     search_id: str
     number: int
-    state: Literal["running", "done"]
+    state: Literal["running", "interrupted", "done"] = Field(
+        description="interrupted: begun, but the search does not run now. The trial is repeated if "
+        "the search continues"
+    )
     template: str
     parameters: dict[str, ScalarValue]
     origin: str = Field(

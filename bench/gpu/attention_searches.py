@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.command_line import require_gpu, script_parser
@@ -125,9 +126,10 @@ class Progress:
     def __init__(self, name: str) -> None:
         self.name, self.began, self.trials = name, time.monotonic(), 0
 
-    def on_trial(self, trial: Trial) -> None:
-        self.trials += 1
-        if self.trials % TRIALS_PER_LINE == 0:
+    def on_trials(self, trials: Sequence[Trial]) -> None:
+        lines = self.trials // TRIALS_PER_LINE
+        self.trials += len(trials)
+        if self.trials // TRIALS_PER_LINE > lines:
             rate = self.trials / (time.monotonic() - self.began) * 60
             print(f"{self.name}: {self.trials} trials, {rate:.0f} a minute", flush=True)
 
@@ -141,7 +143,7 @@ def searched(name: str, services: Services, options: argparse.Namespace, stop: S
     progress, sampler = Progress(name), ThreadSampler()
     if options.threads:
         sampler.start()
-    report = run_claim(services, claim, stop, progress.on_trial)
+    report = run_claim(services, claim, stop, progress.on_trials)
     threads = sampler.result() if options.threads else None
     if report.left is Left.STOPPED:
         store.finish(claim, Ended.PAUSED, "interrupted")

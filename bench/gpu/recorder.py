@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 from bench.results import Row
 from greenfast.search.loop.comparison import Confirmation, Peer
 from greenfast.search.loop.plan import SearchPlan
-from greenfast.search.loop.sink import Control, Sink
+from greenfast.search.loop.sink import Begun, Control, Record, Sink
 from greenfast.search.loop.spending import Spent
-from greenfast.search.render import RenderedSource
-from greenfast.search.strategies.base import Proposal
 from greenfast.search.verdict import GateResult, Trial, performance_of, verdict_name
 
 LEASE_S = 3600.0
+T = TypeVar("T")
 
 
 class Recorder:
@@ -28,13 +28,15 @@ class Recorder:
     def __init__(self) -> None:
         self.trials: list[Trial] = []
         self.at_s: list[float] = []
+        self.writing_s: dict[str, float] = {}  # of calls that make something durable
+        self.writes: dict[str, int] = {}
         self.confirmations: list[Confirmation] = []
 
-    def begin(self, number: int, proposal: Proposal) -> None: ...
+    def begin(self, begun: Sequence[Begun]) -> None: ...
 
-    def record(self, trial: Trial, source: RenderedSource | None) -> None:
-        self.trials.append(trial)
-        self.at_s.append(time.perf_counter())
+    def record(self, records: Sequence[Record]) -> None:
+        self.trials += [trial for trial, _ in records]
+        self.at_s += [time.perf_counter()] * len(records)
 
     def confirm(self, confirmation: Confirmation) -> None:
         self.confirmations.append(confirmation)
@@ -52,23 +54,36 @@ class StoringRecorder(Recorder):
 
     place = "SQLite"
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, *, singly: bool = False) -> None:
+        """`singly`: each trial in a transaction of its own."""
         super().__init__()
-        self._sink = sink
+        self._sink, self._singly = sink, singly
 
-    def begin(self, number: int, proposal: Proposal) -> None:
-        self._sink.begin(number, proposal)
+    def begin(self, begun: Sequence[Begun]) -> None:
+        for part in self._parts(begun):
+            self._timed("begin", self._sink.begin, part)
 
-    def record(self, trial: Trial, source: RenderedSource | None) -> None:
-        self._sink.record(trial, source)
-        super().record(trial, source)
+    def record(self, records: Sequence[Record]) -> None:
+        for part in self._parts(records):
+            self._timed("record", self._sink.record, part)
+        super().record(records)
+
+    def _parts(self, items: Sequence[T]) -> Sequence[Sequence[T]]:
+        return [[item] for item in items] if self._singly else [items]
+
+    def _timed(self, name: str, call: Callable[[T], None], argument: T) -> None:
+        began = time.perf_counter()
+        call(argument)
+        taken_s = time.perf_counter() - began
+        self.writing_s[name] = self.writing_s.get(name, 0.0) + taken_s
+        self.writes[name] = self.writes.get(name, 0) + 1
 
     def control(self, spent: Spent) -> Control:
         return self._sink.control(spent)
 
 
 @contextmanager
-def opened_recorder(folder: Path, plan: SearchPlan) -> Iterator[Recorder]:
+def opened_recorder(folder: Path, plan: SearchPlan, *, singly: bool = False) -> Iterator[Recorder]:
     """One that stores in `folder`; one in memory on a machine without SQLAlchemy."""
     if find_spec("sqlalchemy") is None:
         yield Recorder()
@@ -80,7 +95,7 @@ def opened_recorder(folder: Path, plan: SearchPlan) -> Iterator[Recorder]:
     try:
         claim = store.claim("bench", LEASE_S, store.submit(plan).id)
         assert claim is not None, "nobody else has the database"
-        yield StoringRecorder(StoreSink(store, claim, LEASE_S))
+        yield StoringRecorder(StoreSink(store, claim, LEASE_S), singly=singly)
     finally:
         store.close()
 

@@ -23,6 +23,7 @@ from greenfast.search.loop import evaluate as evaluation
 from greenfast.search.loop import run as loop
 from greenfast.search.loop.check_order import CheckOrder
 from greenfast.search.loop.executor import LocalExecutor
+from greenfast.search.loop.flights import Flight
 from greenfast.search.loop.proposer import Proposer
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.targets.cuda.conversation import Conversation
@@ -214,11 +215,13 @@ def _evaluated(spans: Spans) -> Method:
 def _recorded(spans: Spans) -> Method:
     record: Method = SearchRun._record
 
-    def recorded(run: SearchRun, flight: Any, done: Any) -> None:
-        digest, now = flight.proposal.candidate.digest, time.perf_counter()
-        spans.add(Segment(IN_ORDER, spans.evaluated_s.get(digest, now), now, "", digest))
+    def recorded(run: SearchRun, done: Sequence[Flight]) -> None:
+        now = time.perf_counter()
+        for flight in done:
+            digest = flight.proposal.candidate.digest
+            spans.add(Segment(IN_ORDER, spans.evaluated_s.get(digest, now), now, "", digest))
         with spans.stage("record"):
-            record(run, flight, done)
+            record(run, done)
 
     return recorded
 

@@ -3,7 +3,8 @@
     python -m bench.gpu.two_gpus OUT.json [--seconds 120] [--gpus 0,1] [--also all]
                                  [--strategy evolution]
                                  [--workload mission] [--long-workload VALUES] [--no-killed]
-                                 [--switch-ms 5] [--evaluators N]
+                                 [--switch-ms 5] [--evaluators N] [--window N]
+                                 [--at-once N] [--singly] [--threads]
 
 Each search has the same plan, seed and window, and compiles into a folder of its own. The search on
 several GPUs runs before the one on a single GPU, so caches of the operating system favour the
@@ -36,6 +37,7 @@ from bench.command_line import require_gpu, script_parser
 from bench.environment import target_environment
 from bench.gpu.recorder import Recorder, opened_recorder, verdict_and_reason
 from bench.results import Row, write_json
+from bench.speed.thread_sampler import ThreadSampler
 from greenfast.search.cores import usable_cores
 from greenfast.search.gates.judges import judges_in_use
 from greenfast.search.gates.safety import like
@@ -46,6 +48,7 @@ from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import History
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Runner, Target
+from greenfast.search.targets.cuda import conversation, lanes
 from greenfast.search.targets.cuda.several import SeveralGpus
 from greenfast.search.targets.cuda.spans import UNASKED
 from greenfast.search.targets.cuda.target import CudaTarget
@@ -67,6 +70,8 @@ class Setting:
     checker: Runner | None
     window: int
     evaluators: int | None = None  # processes that evaluate (default: as a search does)
+    singly: bool = False  # each trial is begun and recorded in a transaction of its own
+    samples_threads: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ def main() -> None:
     options = _options()
     require_gpu()
     sys.setswitchinterval(options.switch_ms / 1e3)
+    conversation.AT_ONCE, lanes.ROOM = options.at_once, options.at_once + 1
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     request = {
         "kernel": "attention",
@@ -91,8 +97,10 @@ def main() -> None:
     request |= {"strategy": options.strategy, "seed": SEED, "confirm": False}
     with tempfile.TemporaryDirectory(prefix="greenfast-two-gpus-") as folder:
         setting = replace(
-            with_checker(catalogue, request, 2 * usable_cores(), Path(folder)),
+            with_checker(catalogue, request, options.window, Path(folder)),
             evaluators=options.evaluators,
+            singly=options.singly,
+            samples_threads=options.threads,
         )
         part_s = options.seconds / _parts(options)
         try:
@@ -126,6 +134,18 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--long-workload", default=LONG_WORKLOAD, metavar="VALUES")
     parser.add_argument(
         "--no-killed", dest="killed", action="store_false", help="leave the third search out"
+    )
+    parser.add_argument(
+        "--at-once", type=int, default=conversation.AT_ONCE, help="requests that a GPU's child has"
+    )
+    parser.add_argument(
+        "--window", type=int, default=2 * usable_cores(), help="candidates evaluated at a time"
+    )
+    parser.add_argument(
+        "--singly", action="store_true", help="a transaction for each trial that begins or ends"
+    )
+    parser.add_argument(
+        "--threads", action="store_true", help="sample what the search's threads do"
     )
     parser.add_argument("--evaluators", type=int, help="processes (default: as a search does)")
     parser.add_argument(
@@ -186,6 +206,8 @@ def measured(
         "environment": {**with_several.environment, "cores": usable_cores()},
         "plan": {**setting.request, "window": setting.window},
         "switch_ms": round(1e3 * sys.getswitchinterval(), 3),
+        "at_once": conversation.AT_ONCE,
+        "singly": setting.singly,
         "gain": gain(with_several),
         "gains": {
             search.row["target"]: gain(search)
@@ -213,10 +235,15 @@ def searched(setting: Setting, name: str, seconds: float, *, kills: bool = False
                 window=setting.window,
             )
             context = search_context(setting, plan, target, toolchain)
-            with opened_recorder(folder, plan) as recorder:
+            with opened_recorder(folder, plan, singly=setting.singly) as recorder:
+                sampler = ThreadSampler() if setting.samples_threads else None
+                if sampler is not None:
+                    sampler.start()
                 row, trials = run_row(
                     plan, context, recorder, kills=kills, evaluators=setting.evaluators
                 )
+                if sampler is not None:
+                    row["threads"] = sampler.result()
             return Searched(row, trials, target_environment(toolchain, target))
         finally:
             target.close()
@@ -280,6 +307,9 @@ def run_row(
         "own_cpu_ms": round(1e3 * own_s / max(1, len(trials)), 2),
         "processors_busy_share": round(busy / max(1, all_of), 3),
         "recorded_in": recorder.place,
+        "writes": recorder.writes,
+        "writing_s": {name: round(each, 2) for name, each in recorder.writing_s.items()},
+        "stages_ms": _stages_ms(trials),
         "evaluators": run.evaluator_count,
         "workers": worker_count(),
         "gpus": {gpu.name: _gpu_row(gpu, trials, search_s) for gpu in gpus},
@@ -288,6 +318,14 @@ def run_row(
         "each_number_once": [trial.number for trial in trials] == list(range(len(trials))),
         "children_killed": len(killed),
     }, trials
+
+
+def _stages_ms(trials: Sequence[Trial]) -> Row:
+    """Mean milliseconds of a trial in each stage, with the time that it waits there."""
+    seconds: Counter[str] = Counter()
+    for trial in trials:
+        seconds.update(dict(trial.stage_seconds))
+    return {stage: round(1e3 * each / len(trials), 1) for stage, each in seconds.items()}
 
 
 def _processor_ticks() -> tuple[int, int]:

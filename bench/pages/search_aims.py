@@ -18,6 +18,8 @@ TWO_RESULTS = (
     "h100/two_gpus_beside",
     "h100/four_gpus_beside",
     "h100/four_gpus_beside_again",
+    "h100/four_gpus_haste",
+    "h100/two_gpus_haste",
 )
 BOOKS = "bookkeeping"
 # Kernel Tuner's rate was measured on these templates, as far as there are results. The first three

@@ -8,6 +8,7 @@ tests/unit/test_search_page.py compares the page with the result.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from bench.pages.search_aims import aims, where_time_goes
@@ -16,20 +17,20 @@ from bench.pages.svg import Axis, Series, linear_axis, log_axis, plot
 from bench.results import Row, find_result
 
 PAGE = DOCS / "search.md"
-RESULT = "search_quality"
+RESULT, UNSEEN = "search_quality", "search_quality_unseen"
 SCORES, WAYS = DOCS / "search_scores.svg", DOCS / "search_ways.svg"
 OURS, OTHERS, PLAIN = "evolution", "kernel_tuner ", "optuna "
 MOST_WAYS = 5  # colours of a plot
 TITLES = ("space", "strategy", "10 %", "5 %", "1 %", "score P")
 
 
-def _of(what: str) -> list[Row]:
-    return rows(RESULT, what)
+def _of(what: str, result: str = RESULT) -> list[Row]:
+    return rows(result, what)
 
 
-def _ranked() -> list[Row]:
+def _ranked(result: str = RESULT) -> list[Row]:
     """The strategies, the best mean score first."""
-    return sorted(_of("strategy"), key=lambda row: -row["score"])
+    return sorted(_of("strategy", result), key=lambda row: -row["score"])
 
 
 def _name(strategy: str) -> str:
@@ -38,42 +39,42 @@ def _name(strategy: str) -> str:
     return f"plain Optuna: {strategy.removeprefix(PLAIN)}" if PLAIN in strategy else strategy
 
 
-def strategies() -> str:
+def strategies(result: str = RESULT) -> str:
     lines = [
         (
             _name(row["strategy"]),
             _interval(row["score"], row["score_interval"]),
             f"{row['ask_ms']:.1f}" if "ask_ms" in row else "",
         )
-        for row in _ranked()
+        for row in _ranked(result)
     ]
     text = table(("strategy", "score P, mean over the spaces", "ms per proposal"), lines)
-    return f"{text}\n\n{_setting()}" if lines else text
+    return f"{text}\n\n{_setting(result)}" if lines else text
 
 
-def _setting() -> str:
-    (setting,) = _of("setting")
-    date = find_result(RESULT)["environment"]["date"]
+def _setting(result: str) -> str:
+    (setting,) = _of("setting", result)
+    date = find_result(result)["environment"]["date"]
     version, seeds = setting["kernel_tuner"], setting["seeds"]
     beside = f" Kernel Tuner {version} in its simulation mode." if version else ""
     fewer = [
         f"{row['searches']} of {_name(row['strategy'])}"
-        for row in _of("strategy")
+        for row in _of("strategy", result)
         if row.get("searches", seeds) < seeds
     ]
     less = f" (but {', '.join(fewer)})" if fewer else ""
     return (
         f"{setting['evaluations']} evaluations, {seeds} searches for each space and "
-        f"strategy{less}, {len(setting['spaces'])} spaces, {date}.{beside} {source_of(RESULT)}."
+        f"strategy{less}, {len(setting['spaces'])} spaces, {date}.{beside} {source_of(result)}."
     )
 
 
-def against() -> str:
+def against(result: str = RESULT) -> str:
     """Evolution beside the strategy of Kernel Tuner that is best on each space."""
-    (setting,) = _of("setting")
+    (setting,) = _of("setting", result)
     lines = []
-    for space in _spaces():
-        same = [row for row in _of("line") if row["space"] == space]
+    for space in _spaces(result):
+        same = [row for row in _of("line", result) if row["space"] == space]
         ours = next((row for row in same if row["strategy"] == OURS), None)
         others = [row for row in same if row["strategy"].startswith(OTHERS)]
         if ours is None or not others:
@@ -130,8 +131,8 @@ def figures() -> str:
     return table(TITLES, lines)
 
 
-def _spaces() -> Iterable[str]:
-    return dict.fromkeys(row["space"] for row in _of("line"))
+def _spaces(result: str = RESULT) -> Iterable[str]:
+    return dict.fromkeys(row["space"] for row in _of("line", result))
 
 
 def _count(row: Row, percent: int) -> str:
@@ -202,6 +203,8 @@ def pages() -> dict[Path, str]:
         "where_time_goes": where_time_goes,
         "strategies": strategies,
         "against": against,
+        "unseen_strategies": partial(strategies, UNSEEN),
+        "unseen": partial(against, UNSEEN),
         "figures": figures,
     }
     files = {PAGE: filled_page(PAGE, "search_page", sections)}

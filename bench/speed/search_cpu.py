@@ -201,7 +201,7 @@ def _searched(
     context = search_context(setting, plan, target, toolchain)
     sink = StoreSink(store, claim, LEASE_S)
     search = SearchRun(
-        plan, context, sink, History(), on_trial=trials.append, evaluators=evaluators
+        plan, context, sink, History(), on_trials=trials.extend, evaluators=evaluators
     )
     profiler = _Profiler() if profiled else None
     processes = ProcessTimes()

@@ -1,7 +1,7 @@
 """How many evaluations does each strategy need, without presets or history?
 
     python -m bench.speed.search_quality SEARCHES.jsonl [--space FILE ...] [--seeds 20]
-        [--evaluations 200] [--strategy NAME ...] [--kernel-tuner FILE] [--keep] [--save]
+        [--evaluations 200] [--strategy NAME ...] [--kernel-tuner FILE] [--unseen] [--keep] [--save]
     python -m bench.speed.search_quality --write-spaces SPACES.json [--space FILE ...]
 
 Every strategy searches every recording and every given space (a T4 file or Kernel Tuner cache) from
@@ -10,6 +10,8 @@ the space. A space of fewer than five points for each evaluation is left out. Be
 Optuna's samplers without help (`search_quality_optuna.py`).
 
 Searches are appended to SEARCHES.jsonl as they end, and a second run does those that are missing.
+`--unseen` takes spaces on which no feature of a strategy was chosen.
+
 `--kernel-tuner` adds the searches that `bench.speed.search_quality_kernel_tuner` wrote. A strategy
 of others may have fewer searches, at least 20 on every space: its figures come from those. A
 strategy that has too few is left out, with a message. `--keep` takes its figures from the stored
@@ -40,6 +42,7 @@ from greenfast.search.strategies.base import Infeasible, Objective
 TEMPLATE = "recorded"
 LEFT_OUT = ("exhaustive",)  # the order of a file means nothing
 OURS = tuple(name for name in sorted(STRATEGIES) if name not in LEFT_OUT)
+SEEN, UNSEEN = "search_quality", "search_quality_unseen"  # the results
 LEAST_SEEDS = 20  # of a strategy of others
 LEAST_POINTS = 5  # of a space, for each evaluation: of fewer, a search would list a large part
 Search = tuple[str, str, int, int]  # space, strategy, seed, budget
@@ -155,9 +158,13 @@ def main() -> None:
     parser.add_argument("--no-searches", action="store_true", help="only sum up the files")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--write-spaces", type=Path, metavar="SPACES.json")
+    parser.add_argument(
+        "--unseen", action="store_true", help="the given spaces alone; a result of its own"
+    )
     options = parser.parse_args()
     least = LEAST_POINTS * options.evaluations
-    spaces = [each for each in measured_spaces(options.space) if len(each.points) >= least]
+    measured = measured_spaces(options.space, recordings=not options.unseen)
+    spaces = [each for each in measured if len(each.points) >= least]
     _spaces.update({space.name: space for space in spaces})
     if options.write_spaces is not None:
         plain = [space.as_json() for space in _spaces.values()]
@@ -190,7 +197,7 @@ def main() -> None:
     if options.keep:
         setting["kernel_tuner"] = setting["kernel_tuner"] or stored_setting()["kernel_tuner"]
         figures += kept_lines(setting, figures)
-    publish("search_quality", [setting, *figures], save=options.save)
+    publish(UNSEEN if options.unseen else SEEN, [setting, *figures], save=options.save)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from greenfast.search.verdict import Faulted, Stage, Verdict
 BEHIND = 4  # times the window: trials that are not recorded, with those that only wait for it
 
 
+WORKER_DIED = "worker_died"
 DEATHS = 3  # a candidate that was in flight when a worker died this often is not tried again
 T = TypeVar("T")
 
@@ -36,6 +37,17 @@ class Asked:
     number: int
     future: Future[Proposed | None]
     attempts: int = 0  # of workers that died with it
+
+
+def proposals_that_came(asked: deque[Asked]) -> tuple[list[tuple[Asked, Proposed]], bool]:
+    """Take the first trials whose proposals have come; True: no valid point is left."""
+    came: list[tuple[Asked, Proposed]] = []
+    while asked and asked[0].future.done():
+        proposed = asked[0].future.result()
+        if proposed is None:
+            return came, True
+        came.append((asked.popleft(), proposed))
+    return came, False
 
 
 @dataclass(frozen=True)
@@ -88,10 +100,18 @@ def known(result: T) -> Future[T]:
     return future
 
 
+def may_try_again(verdict: Verdict) -> bool:
+    """Whether a resumed search may propose the candidate again: a fault says nothing about it.
+
+    A candidate with which workers died may be the reason.
+    """
+    return isinstance(verdict, Faulted) and verdict.code != WORKER_DIED
+
+
 def died(attempts: int) -> Faulted:
     return Faulted(
         Stage.COMPILE,
-        "worker_died",
+        WORKER_DIED,
         f"the worker died {attempts} times with this candidate in flight; it is not tried again",
     )
 
@@ -167,8 +187,14 @@ class Flights:
                 return
             yield flight
 
-    def done(self) -> Flight | None:
-        """Take the first trial, if its evaluation has ended."""
-        if self._queue and self._queue[0].future.done():
-            return self._queue.popleft()
-        return None
+    def done(self) -> list[Flight]:
+        """Take the first trials whose evaluation has ended.
+
+        Where nothing is measured it is one at most: the strategy is asked after each of them.
+        """
+        done: list[Flight] = []
+        while self._queue and self._queue[0].future.done():
+            done.append(self._queue.popleft())
+            if not self._is_measured:
+                break
+        return done

@@ -27,6 +27,7 @@ from greenfast.search.strategies.apart import Apart, Chooser, apart
 from greenfast.search.strategies.base import Proposal, Strategy, Told
 
 Rendered = RenderedSource | RenderFailed
+MANY_WAITING = 16  # questions; then the strategy is what a search waits for
 _Answer = Future["Proposed | None"]
 _Work = tuple[str, Launch]  # the digest of a text, and what its launches depend on
 
@@ -114,6 +115,8 @@ class Proposer:
     def _begin(self, answer: _Answer) -> None:
         with self._counting:
             self._waiting -= 1
+            if self._may_move:
+                self._strategy.in_haste = self._waiting >= MANY_WAITING
         self._repeat()
         self._propose(answer)
         self._repeat()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import Any
@@ -34,6 +34,7 @@ from greenfast.search.loop.evaluate import (
 )
 from greenfast.search.loop.evaluators import Evaluators, evaluators_for
 from greenfast.search.loop.executor import LocalExecutor
+from greenfast.search.loop.fault_streak import FaultStreak
 from greenfast.search.loop.feedback import told_of
 from greenfast.search.loop.flights import (
     DEATHS,
@@ -43,6 +44,8 @@ from greenfast.search.loop.flights import (
     Heard,
     died,
     known,
+    may_try_again,
+    proposals_that_came,
     set_once,
 )
 from greenfast.search.loop.garbage import rare_collections
@@ -62,7 +65,6 @@ from greenfast.search.space.launching import Launch, launch_of
 from greenfast.search.strategies.base import Past, Proposal
 from greenfast.search.verdict import (
     Accepted,
-    Faulted,
     GateResult,
     PerformanceEvidence,
     Timing,
@@ -72,7 +74,6 @@ from greenfast.search.verdict import (
 )
 
 CONTROL_INTERVAL_S = 0.25
-FAULTS_IN_A_ROW = 5  # after so many, the machine is broken, not the candidates
 
 
 class SearchRun:
@@ -84,7 +85,7 @@ class SearchRun:
         context: EvaluationContext,
         sink: Sink,
         history: History,
-        on_trial: Callable[[Trial], None] = lambda trial: None,
+        on_trials: Callable[[Sequence[Trial]], None] = lambda trials: None,
         on_closing: Callable[[], None] = lambda: None,
         memory: Memory | None = None,
         on_remark: Callable[[str], None] = lambda sentence: None,
@@ -99,7 +100,7 @@ class SearchRun:
         self.evaluator_count = usual if evaluators is None else evaluators
         self.running_evaluators: Evaluators | None = None  # while the search runs
         self.plan, self.sink, self.history = plan, sink, history
-        self.on_trial, self.on_closing = on_trial, on_closing
+        self.on_trials, self.on_closing = on_trials, on_closing
         baseline = baseline_candidate(plan, context) if plan.baseline != NO_BASELINE else None
         self.siblings = Siblings(context.kernel, history.checks_of)
         self.context = replace(
@@ -131,8 +132,7 @@ class SearchRun:
         self.measured: list[Trial] = []  # of a tuning: correct, whether or not faster
         self.best_time_us = math.inf  # of those that were accepted
         self.weak_tests: tuple[str, ...] = ()  # of the kernel, as its first correct trial says
-        self.faults_in_a_row = 0
-        self.last_fault: Faulted | None = None
+        self.faults = FaultStreak()
         self._budget_ended = ""  # the reason, once no trial begins any more
         self.redo = deque(sorted(history.pending, key=lambda pending: pending.number))
         if plan.baseline == NO_BASELINE:
@@ -189,23 +189,22 @@ class SearchRun:
             while is_open and self._takes_another(flights, len(asked)):
                 asked.append(self._ask())
                 flights.watch(asked[-1].future)
-            while is_open and asked and asked[0].future.done():
-                flight = self._begin(executor, asked.popleft())
-                is_open = flight is not None
-                exhausted = not is_open
-                if flight is not None:
+            if is_open:
+                came, exhausted = proposals_that_came(asked)
+                is_open = not exhausted
+                for flight in self._begin(executor, came):
                     flights.add(flight)
             if not flights and not (is_open and asked):
                 return self._ended(control, exhausted)
             flights.wait(CONTROL_INTERVAL_S)
             for flight in flights.news():
                 self._tell(flight)
-            if (flight := flights.done()) is not None:
+            if done := flights.done():
                 flights.wake()  # the next one may be done as well
-                self._record(flight, flight.future.result())
+                self._record(done)
                 self._hear_remarks()
-                if self.faults_in_a_row >= FAULTS_IN_A_ROW:
-                    return RunResult(Ended.FAILED, self._failure())
+                if self.faults.failure:
+                    return RunResult(Ended.FAILED, self.faults.failure)
 
     def _hear_remarks(self) -> None:
         """Pass the target's new remarks on."""
@@ -218,12 +217,6 @@ class SearchRun:
         self._hear_remarks()
         remarks = self.context.target.remarks[self._remarks :]
         return replace(result, closing="; ".join(filter(None, (result.closing, *remarks))))
-
-    def _failure(self) -> str:
-        fault = self.last_fault
-        assert fault is not None, "faults in a row end with a fault"
-        message = fault.message.rstrip(".")
-        return f"{FAULTS_IN_A_ROW} faults in a row. The last one ({fault.code}): {message}."
 
     def _closed(self, executor: LocalExecutor, result: RunResult) -> RunResult:
         """Confirm the winner of a complete search, unless it is paused or cancelled.
@@ -372,16 +365,18 @@ class SearchRun:
             return Asked(number, self.proposer.render(proposal))
         return Asked(number, self.proposer.ask())
 
-    def _begin(self, executor: LocalExecutor, asked: Asked) -> Flight | None:
-        """Begin a trial whose proposal has come; None when no valid point is left."""
-        proposed = asked.future.result()
-        if proposed is None:
-            return None
-        self.sink.begin(asked.number, proposed.proposal)
-        if asked.attempts >= DEATHS:
-            evaluated = known(Evaluated(died(asked.attempts), None, 0.0))
-            return Flight(asked.number, proposed.proposal, None, evaluated)
-        return self._submit(executor, asked.number, proposed)
+    def _begin(
+        self, executor: LocalExecutor, came: Sequence[tuple[Asked, Proposed]]
+    ) -> Iterator[Flight]:
+        """Begin the trials whose proposals have come."""
+        if came:
+            self.sink.begin([(asked.number, proposed.proposal) for asked, proposed in came])
+        for asked, proposed in came:
+            if asked.attempts >= DEATHS:
+                evaluated = known(Evaluated(died(asked.attempts), None, 0.0))
+                yield Flight(asked.number, proposed.proposal, None, evaluated)
+            else:
+                yield self._submit(executor, asked.number, proposed)
 
     def _submit(self, executor: LocalExecutor, number: int, proposed: Proposed) -> Flight:
         proposal, rendered = proposed.proposal, proposed.rendered
@@ -420,7 +415,22 @@ class SearchRun:
         flight.heard = Heard(told_of(trial, self.plan))
         self.proposer.tell(flight.proposal, digest, flight.heard.told)
 
-    def _record(self, flight: Flight, done: Evaluated) -> None:
+    def _record(self, done: Sequence[Flight]) -> None:
+        """Record trials, in order, and report them."""
+        trials = [self._judged(flight) for flight in done]
+        ended = tuple(zip(trials, done, strict=True))
+        self.sink.record([(trial, flight.source) for trial, flight in ended])
+        for trial, flight in ended:
+            told = told_of(trial, self.plan)
+            if flight.heard is None:
+                self.proposer.tell(flight.proposal, trial.source_digest, told)
+            elif flight.heard.told != told:
+                self.proposer.correct(flight.proposal, trial.source_digest, told)
+        self.on_trials(trials)
+
+    def _judged(self, flight: Flight) -> Trial:
+        """The trial of a flight that has ended, of which the search has learnt."""
+        done = flight.future.result()
         trial = self.siblings.held(
             Trial(
                 flight.number,
@@ -434,14 +444,8 @@ class SearchRun:
         )
         if flight.recalled is not None and trial.verdict is flight.recalled.verdict:
             self.memory.used(flight.number, flight.recalled)
-        self.sink.record(trial, flight.source)
         self._learn(trial)
-        told = told_of(trial, self.plan)
-        if flight.heard is None:
-            self.proposer.tell(flight.proposal, trial.source_digest, told)
-        elif flight.heard.told != told:
-            self.proposer.correct(flight.proposal, trial.source_digest, told)
-        self.on_trial(trial)
+        return trial
 
     def _learn(self, trial: Trial) -> None:
         if self._is_baseline(trial.number):
@@ -459,10 +463,7 @@ class SearchRun:
         self.siblings.learn(trial)
         self.weak_tests = self.weak_tests or weak_tests_of(trial.verdict)
         self.stopping.learn(told_of(trial, self.plan), trial.verdict)
-        if isinstance(trial.verdict, Faulted):
-            self.faults_in_a_row, self.last_fault = self.faults_in_a_row + 1, trial.verdict
-        else:
-            self.faults_in_a_row = 0
+        self.faults.learn(trial.verdict)
 
     def _is_asked(self, number: int, candidate: Candidate) -> bool:
         """Whether the strategy proposed a trial: not a baseline, unless it is a seed."""
@@ -474,14 +475,14 @@ class SearchRun:
             self._learn(trial)
             if trial.number in history.older and is_correct(trial.verdict):
                 self._older.append(trial)
-            told = told_of(trial, self.plan)
-            if trial.source_digest is not None:
+            told, is_open = told_of(trial, self.plan), may_try_again(trial.verdict)
+            if trial.source_digest is not None and not is_open:
                 self.proposer.remember(trial.candidate, trial.source_digest, told)
             if self._is_asked(trial.number, trial.candidate):
-                past.append(Past(trial.candidate, trial.sampler, told))
+                past.append(Past(trial.candidate, trial.sampler, told, is_open))
             elif told is not None:
                 self.strategy.tell(Proposal(trial.candidate, trial.sampler), told)
-        self.faults_in_a_row = 0
+        self.faults = FaultStreak()
         self.stopping.go_on()
         self.strategy.restore(
             [

@@ -55,14 +55,19 @@ class History:
     older: frozenset[int] = frozenset()  # numbers of trials that passed other checks than today's
 
 
-class Sink(Protocol):
-    """The destination of trials. Each call is durable when it returns.
+Begun = tuple[int, Proposal]  # with the trial's number
+Record = tuple[Trial, RenderedSource | None]  # the source: None where rendering failed
 
-    All raise Fault when the lease was lost.
+
+class Sink(Protocol):
+    """The destination of trials. Each call is durable when it returns, or has changed nothing.
+
+    All raise Fault when the lease was lost. Making a change durable can take 10 ms however small
+    it is, so that trials that are ready at the same time are begun, or recorded, in one call.
     """
 
-    def begin(self, number: int, proposal: Proposal) -> None: ...
-    def record(self, trial: Trial, source: RenderedSource | None) -> None: ...
+    def begin(self, begun: Sequence[Begun]) -> None: ...
+    def record(self, records: Sequence[Record]) -> None: ...
     def settle(self, number: int, result: GateResult) -> None:
         """Store a later result of a gate: one that was skipped, or one that failed on new
         inputs."""

@@ -31,6 +31,8 @@ MOST_BYTES = 2**28  # of a strategy with its listed spaces
 class Chooser(Protocol):
     """The part of a strategy that a running search uses."""
 
+    in_haste: bool
+
     def ask(self) -> Proposal | None: ...
     def tell(self, proposal: Proposal, told: Told) -> None: ...
     def correct(self, proposal: Proposal, told: Told) -> None: ...
@@ -45,6 +47,7 @@ class Apart:
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
+        self.in_haste = False
         # What the strategy here does not know: by candidate, in the order of the proposals, and
         # of candidates that the process did not propose the calls with their outcomes.
         self._missed: dict[str, Past] = {}
@@ -72,7 +75,7 @@ class Apart:
         """Let the process begin its answer to the next `ask`, which does not know what is told
         until then."""
         if not self._answers and "ask" not in self._sent:
-            self._send("ask")
+            self._send("ask", self.in_haste)
 
     def tell(self, proposal: Proposal, told: Told) -> None:
         if self._send("tell", (proposal, told)):
@@ -154,7 +157,7 @@ class Apart:
     def _answered(self) -> tuple[bool, Any]:
         """Whether the process has answered a question, and its answer."""
         if not self._answers and "ask" not in self._sent:
-            self._send("ask")
+            self._send("ask", self.in_haste)
         while self._child is not None and not self._answers:
             self._receive()
         return (True, self._answers.popleft()) if self._answers else (False, None)

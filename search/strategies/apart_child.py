@@ -38,6 +38,7 @@ class Process:
             return None
         assert self._strategy is not None, "a strategy comes first"
         if do == "ask":
+            self._strategy.in_haste = value
             return self._strategy.ask()
         return getattr(self._strategy, do)(*value)
 

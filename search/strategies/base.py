@@ -54,6 +54,7 @@ class Past:
     candidate: Candidate
     sampler: dict[str, Any]
     told: Told | None
+    is_open: bool = False  # nothing is known of the candidate, and it may be tried again
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Options:
 
 class Strategy(ABC):
     """Chooses candidates from spaces; each choice follows from the seed and earlier outcomes."""
+
+    in_haste = False  # more questions wait than it can answer: a quick answer is better
 
     def __init__(
         self,
@@ -130,6 +133,8 @@ class Strategy(ABC):
         """Rebuild the strategy from stored trials, in order."""
         for trial in past:
             self._proposal_count += 1
+            if trial.is_open:
+                continue
             self._mark(trial.candidate)
             if trial.candidate.template in self.spaces:
                 self.started(Proposal(trial.candidate, trial.sampler))

@@ -30,7 +30,7 @@ from greenfast.search.strategies.base import Objective, Proposal, Strategy, Told
 from greenfast.search.strategies.breeding import Breeder, Children
 from greenfast.search.strategies.features import Features
 from greenfast.search.strategies.objectives import Front, Values
-from greenfast.search.strategies.ranker import Outcomes, Ranker
+from greenfast.search.strategies.ranker import Expected, Outcomes, Ranker
 
 FIRST_POINTS = 8  # of an island, far from each other
 FAR_FROM = 4  # random points of which the one farthest from all tried is taken
@@ -42,6 +42,7 @@ DRAWN_POOL = 16  # the same of a space that is not listed: a draw costs as much 
 MODELLED = 160  # outcomes that the model learns from: the best, the last, and some others
 FIRST_STEPS, STEPS, LATER_STEPS = 30, 6, 2  # of fitting: the first time, at first, and later
 LATER = 40  # outcomes
+FRESH = 4  # outcomes of an island after which a second choice is not used
 SELDOM = 8  # outcomes between two fits of the model, once it learns from a part of them
 STUCK = 60  # trials of an island without a better one
 TIME_ALONE = 0.5  # of the proposals of a search with several objectives
@@ -74,6 +75,7 @@ class Island:
     ranked: list[tuple[float, int]] = field(default_factory=list)  # correct ones, best first
     size: int = POPULATION
     improved_at: int = 0  # how many were tried when the best one was known
+    spare: tuple[Proposal, int] | None = None  # a second choice, and how many were tried then
 
     def __post_init__(self) -> None:
         self._places = [
@@ -157,9 +159,14 @@ class Island:
             aims[place] = distance
         return aims
 
-    def first(self, points: np.ndarray, rng: random.Random, aims: Sequence[float]) -> int:
-        """The place of the point of the most merit: expected improvement of the aim, times the
-        chance of being correct. Of equal ones, the first."""
+    def first(
+        self, points: np.ndarray, rng: random.Random, aims: Sequence[float], count: int
+    ) -> list[int]:
+        """The places of `count` points of the most merit, each beside those before it.
+
+        Merit is the expected improvement of the aim, times the chance of being correct. Of equal
+        ones, the first.
+        """
         rows = modelled(len(aims), self._order(aims), rng)
         known = Outcomes(
             self.features([self.codes[row] for row in rows]),
@@ -177,20 +184,28 @@ class Island:
         )
         if not np.isnan(known.logs).any():
             self.lengths = times.hyperparameters, ()
-            return first_place(expected.most(), expected.improvement)
+            return first_places(expected, count)
         chances = correct.chances(known, steps if self.lengths[1] else FIRST_STEPS)
         self.lengths = times.hyperparameters, correct.hyperparameters
         least = rng.random() * float(np.isnan(self.logs).mean())
 
-        def merit(rows: np.ndarray) -> np.ndarray:
+        def weights(rows: np.ndarray) -> np.ndarray:
             chance = chances(points[rows])
-            merits: np.ndarray = expected.improvement(rows) * chance * preferred(chance, least)
-            return merits
+            weights: np.ndarray = chance * preferred(chance, least)
+            return weights
 
         def are_likely(rows: np.ndarray) -> bool:
             return bool(chances(points[rows]).max() >= least)
 
-        return first_place(expected.most(), merit, are_likely)
+        return first_places(expected, count, weights, are_likely)
+
+    def origin(self, children: Children, parents: Sequence[int], place: int) -> Origin:
+        """Of the point at this place: the children come first, then random points."""
+        if place >= len(children.codes):
+            return Origin(OriginKind.SAMPLED)
+        couple = dict.fromkeys((children.mothers[place], children.fathers[place]))
+        digests = tuple(self.tried[parents[parent]].digest for parent in couple)
+        return Origin(OriginKind.MUTATED if len(digests) == 1 else OriginKind.CROSSED, digests)
 
     def population(self, aims: Sequence[float]) -> list[int]:
         """Positions of the best, and of the best of each kind: lowest aim first."""
@@ -231,6 +246,8 @@ class Evolution(Strategy):
 
     def propose(self, template: str, rng: random.Random) -> Proposal:
         island = self._islands[template]
+        if self.in_haste and (spare := self._spare(template)) is not None:
+            return spare
         if not island.encoding.places or island.is_far_phase():
             return Proposal(self._far(template, rng))
         return self._ranked(template, rng)
@@ -248,6 +265,15 @@ class Evolution(Strategy):
 
     def unlearn(self, proposal: Proposal) -> None:
         self._islands[proposal.candidate.template].unlearn(proposal.candidate)
+
+    def _spare(self, template: str) -> Proposal | None:
+        """The second choice of the last ranking, unless much was learned since."""
+        island = self._islands[template]
+        spare, island.spare = island.spare, None
+        if spare is None or len(island.tried) - spare[1] > FRESH:
+            return None
+        proposal = spare[0]
+        return proposal if self.is_unseen(template, proposal.candidate.parameters) else None
 
     def _far(self, template: str, rng: random.Random) -> Candidate:
         """The one of a few random points that is farthest from all that were tried."""
@@ -273,15 +299,23 @@ class Evolution(Strategy):
         if not len(rows):  # of a huge space that is nearly exhausted
             return Proposal(self._far(template, rng))
         # Children come first: equal points keep their parents.
-        place = island.first(island.features(rows), rng, aims)
-        origin = Origin(OriginKind.SAMPLED)
-        if place < len(children.codes):
-            couple = dict.fromkeys((children.mothers[place], children.fathers[place]))
-            digests = tuple(island.tried[parents[parent]].digest for parent in couple)
-            kind = OriginKind.MUTATED if len(digests) == 1 else OriginKind.CROSSED
-            origin = Origin(kind, digests)
-        candidate = Candidate(self.kernel, template, island.decoded(rows[place].tolist()), origin)
-        return Proposal(candidate, {LENGTHS: [list(each) for each in island.lengths]})
+        count = 2 if self.in_haste and len(rows) > 1 else 1
+        places = island.first(island.features(rows), rng, aims, count)
+        lengths = {LENGTHS: [list(each) for each in island.lengths]}
+        first, *second = [
+            Proposal(
+                Candidate(
+                    self.kernel,
+                    template,
+                    island.decoded(rows[place].tolist()),
+                    island.origin(children, parents, place),
+                ),
+                lengths,
+            )
+            for place in places
+        ]
+        island.spare = (second[0], len(island.tried)) if second else None
+        return first
 
     def bred(self, template: str, parents: list[int], rng: random.Random) -> Children:
         """New valid children of the population."""
@@ -303,6 +337,38 @@ def preferred(chance: np.ndarray, least: float) -> np.ndarray:
     return weight
 
 
+def first_places(
+    expected: Expected,
+    count: int,
+    weights: Callable[[np.ndarray], np.ndarray] | None = None,
+    is_known: Callable[[np.ndarray], bool] = lambda rows: True,
+) -> list[int]:
+    """The places of the largest merits: improvements times `weights`, of at most 1.
+
+    Those after the first are chosen among the most promising alone, each as if the ones before it
+    were tried already.
+    """
+
+    def merit(rows: np.ndarray) -> np.ndarray:
+        merits = expected.improvement(rows)
+        return merits if weights is None else merits * weights(rows)
+
+    places = [first_place(expected.most(), merit, is_known)]
+    while len(places) < count:
+        expected = expected.beside(places[-1])
+        most = expected.most()
+        most[places] = -np.inf
+        rows = promising(most)
+        places.append(int(rows[np.argmax(merit(rows))]))
+    return places
+
+
+def promising(most: np.ndarray) -> np.ndarray:
+    """The places of the largest bounds, in order of their places."""
+    places: np.ndarray = np.sort(np.argsort(-most, kind="stable")[:PROBED])
+    return places
+
+
 def first_place(
     most: np.ndarray,
     merit: Callable[[np.ndarray], np.ndarray],
@@ -313,8 +379,7 @@ def first_place(
     The merits of the most promising points show which others can be better: few of thousands.
     `is_known` tells whether merits among some points alone are those among all.
     """
-    rows = np.arange(len(most))
-    probe = np.sort(np.argsort(-most, kind="stable")[:PROBED])
+    rows, probe = np.arange(len(most)), promising(most)
     if len(most) > PROBED and is_known(probe):
         rows = np.flatnonzero(most >= ROUNDING * merit(probe).max())
     return int(rows[np.argmax(merit(rows))])

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ LENGTH_LIMIT, NOISE_LIMITS = 4.0, (math.log(1e-5), math.log(0.5))
 FIRST_STEP, STEP_LIMITS = 0.1, (0.005, 0.5)
 FASTER, HESITANT = 1.3, 0.5
 LONGEST_TAIL = 3.0  # times the distance from the best to the median; worse times are cut
+LEAST_VARIANCE = 1e-6  # of the scale: rounding may leave less than nothing
 LEAST_CHANCE = 0.01  # of being correct: the model is never certain
 DIGITS = 4  # of hyperparameters, which are stored with a trial
 SMALL_HALF = 24  # rows: a matrix of less than twice as many is inverted at once
@@ -81,14 +82,17 @@ class Ranker:
             best = min(best, float((factor.weights @ shared).min()))
             places = np.vstack([places, pending])
 
-        def deviations(rows: Array) -> Array:
+        def spread(rows: Array) -> Array:
             nearness = _nearness(self._scaled(places), self._scaled(points[rows]))
-            spread = root.astype(np.float32) @ nearness
-            known = np.einsum("ij,ij->j", spread, spread)
-            deviations: Array = np.sqrt(scale * np.maximum(1 - known, 1e-6))
-            return deviations
+            spread: Array = root.astype(np.float32) @ nearness
+            return spread
 
-        return Expected(means, deviations, scale, best)
+        def near(row: int, rows: Array) -> Array:
+            own = self._scaled(points[row : row + 1])
+            nearness: Array = _nearness(own, self._scaled(points[rows]))[0]
+            return nearness
+
+        return Expected(means, spread, near, scale, self._noise, best)
 
     def chances(self, known: Outcomes, steps: int) -> Callable[[Array], Array]:
         """A function of points [points, columns]: how likely each is to be correct, after `steps`
@@ -201,14 +205,36 @@ class Expected:
     """What a model expects of the times of points. Deviations are costly, means are not."""
 
     means: Array  # [points]
-    deviations: Callable[[Array], Array]  # of rows of the points
+    # Of rows of the points, [places, rows]: the squares of a column add up to the share of the
+    # point's variance that the places explain.
+    spread: Callable[[Array], Array]
+    near: Callable[[int, Array], Array]  # the covariance of a point with rows of the points
     scale: float  # the variance of a point of which nothing is known
+    noise: float  # of an outcome, in parts of `scale`
     best: float  # of what is known or expected already
 
     def most(self) -> Array:
         """[points]: an upper bound of `improvement`: no point is less known than at all."""
         most = np.full(len(self.means), math.sqrt(self.scale), np.float32)
         return expected_improvement(self.means, most, self.best)
+
+    def beside(self, row: int) -> Expected:
+        """What is expected of the others once the point of this row is tried as well."""
+        own = self.spread(np.array([row]))[:, 0]
+        left = math.sqrt(max(1 + self.noise - float(own @ own), LEAST_VARIANCE))
+
+        def spread(rows: Array) -> Array:  # the factor of the covariance grows by a row
+            others = self.spread(rows)
+            return np.vstack([others, (self.near(row, rows) - own @ others) / left])
+
+        return replace(self, spread=spread, best=min(self.best, float(self.means[row])))
+
+    def deviations(self, rows: Array) -> Array:
+        """[rows]: of these points."""
+        spread = self.spread(rows)
+        known = np.einsum("ij,ij->j", spread, spread)
+        deviations: Array = np.sqrt(self.scale * np.maximum(1 - known, LEAST_VARIANCE))
+        return deviations
 
     def improvement(self, rows: Array) -> Array:
         """[rows]: by how much each of these points is expected to be below the best."""

@@ -26,7 +26,7 @@ from greenfast.search.toolchain import known_answer
 from greenfast.search.toolchain.cache import ArtifactCache
 from greenfast.search.toolchain.host_names import mend_of
 from greenfast.search.toolchain.includes import refused_include
-from greenfast.search.toolchain.nvrtc_child import TOO_LARGE
+from greenfast.search.toolchain.nvrtc_child import OUT_OF_MEMORY, TOO_LARGE
 from greenfast.search.toolchain.ptxas import EntryFigures, parse_log
 from greenfast.search.toolchain.toolkit import Place, Toolkit, find_toolkit, replacement_advice
 from greenfast.search.verdict import Reason
@@ -35,6 +35,12 @@ COMPILE_DEADLINE_S = 60.0
 COMPILE_MEMORY_BYTES = 8 * 2**30
 LOG_BYTES = 64 * 1024
 VERSION = re.compile(r"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)")
+# NVRTC's own line, or that of its child; a text may have these words in its own messages.
+_OUT_OF_MEMORY = re.compile(
+    r"^(?:\S+\(\d+\): catastrophic error: out of memory|1: NVRTC_ERROR_OUT_OF_MEMORY.*"
+    rf"|{OUT_OF_MEMORY})$",
+    re.MULTILINE,
+)
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")  # fixed: options are never free text
 
 
@@ -221,7 +227,7 @@ class Toolchain:
 
     @staticmethod
     def _refused(source: RenderedSource, log: str) -> CompileFailed:
-        if "out of memory" in log:
+        if _OUT_OF_MEMORY.search(log):
             return CompileFailed(
                 source.digest,
                 Reason.COMPILE_MEMORY,

@@ -24,6 +24,7 @@ from greenfast.search.confinement import confine
 
 POLITE = 5  # all cores compile, and the child that times kernels must not wait for one of them
 LARGEST_RESULT_BYTES = 16 * 2**20  # of a cubin, and of its PTX
+OUT_OF_MEMORY = "the compiling process is out of memory"
 TOO_LARGE = "the compiled kernel takes"
 # The reason would tell whether a file exists that the child may not read.
 _REASON = re.compile(r'(cannot open source file "[^"\n]*"):[^\n]*')
@@ -52,7 +53,8 @@ def compile_request(include: Sequence[str], request: dict[str, Any]) -> dict[str
         (status,) = nvrtc.nvrtcCompileProgram(program, len(words), words)
         bytes_of_log = bytearray(_answer(nvrtc.nvrtcGetProgramLogSize(program)))
         _answer(nvrtc.nvrtcGetProgramLog(program, bytes_of_log))
-        log = bytes_of_log.decode(errors="backslashreplace")
+        # NVRTC ends each of its stages' messages with NUL, also in the middle.
+        log = bytes_of_log.replace(b"\0", b"").decode(errors="backslashreplace")
         if status == nvrtc.nvrtcResult.NVRTC_SUCCESS:
             image = bytearray(_answer(nvrtc.nvrtcGetCUBINSize(program)))
             _answer(nvrtc.nvrtcGetCUBIN(program, image))
@@ -61,10 +63,10 @@ def compile_request(include: Sequence[str], request: dict[str, Any]) -> dict[str
             log = f"{int(status)}: {status.name}, compilation log:\n\n{log}"
         nvrtc.nvrtcDestroyProgram(program)
     except MemoryError:
-        log += "out of memory"
+        log += f"\n{OUT_OF_MEMORY}"
     except Exception as error:
         log += str(error)
-    text = _REASON.sub(r"\1", log.rstrip("\0\n "))
+    text = _REASON.sub(r"\1", log.rstrip("\n "))
     if (size := max(len(cubin or b""), len(ptx))) > LARGEST_RESULT_BYTES:
         text = f"{TOO_LARGE} {size} bytes; it may take {LARGEST_RESULT_BYTES}"
         cubin, ptx = None, b""

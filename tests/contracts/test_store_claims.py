@@ -119,4 +119,4 @@ class TestClaims:
         values.expire(store, claim)
         store.claim("second", values.LEASE_S)
         with pytest.raises(LeaseLost):
-            sink.begin(0, values.proposal(0))
+            sink.begin([(0, values.proposal(0))])

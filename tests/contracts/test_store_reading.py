@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from greenfast.db.trials import SORTS
 from greenfast.search.errors import Fault, UsageError
+from greenfast.search.loop.sink import Ended
 from greenfast.search.verdict import Accepted, Reason, Stage
 
 
@@ -91,6 +92,13 @@ class TestReading:
             None,
         )
         assert store.recorded(mixed, 15) is None
+
+    def test_a_trial_in_flight_of_a_search_that_was_cancelled_is_not_running(
+        self, store, mixed, claim
+    ):
+        store.finish(claim, Ended.CANCELLED, "cancelled")
+        assert store.trial(mixed, 15).state == "interrupted"
+        assert store.trials(mixed, sort="number", descending=True).items[0].state == "interrupted"
 
     def test_an_unknown_trial_is_refused(self, store, claim):
         for number in (0, 99, -1, 2**31, 2**63, 10**30):

@@ -58,6 +58,22 @@ class TestRecording:
         with pytest.raises(UsageError):
             store.source(values.source(3).digest)
 
+    def test_trials_are_begun_and_recorded_together_or_not_at_all(self, store, claim):
+        store.begin_all(claim, [(number, values.proposal(number)) for number in (0, 1, 2)])
+        records = [(values.trial(number), values.source(number)) for number in (0, 1, 2)]
+        with pytest.raises(Fault) as refused:
+            store.record_all(claim, [*records, (values.trial(3), values.source(3))])
+        assert refused.value.code == "trial_not_begun"
+        assert store.search(claim.search_id).trials_done == 0
+        store.record_all(claim, records[:2])
+        store.record_all(claim, records)  # the answer to the last call was lost
+        assert store.search(claim.search_id).trials_done == 3
+        assert [trial.number for trial in store.history(claim).trials] == [0, 1, 2]
+        with pytest.raises(Fault) as refused:
+            store.begin_all(claim, [(3, values.proposal(3)), (2, values.proposal(2))])
+        assert refused.value.code == "trial_recorded"
+        assert store.history(claim).pending == ()
+
     def test_a_source_is_stored_once_and_is_what_its_digest_names(self, store, claim):
         for number in (0, 1):
             trial = values.trial(number)

@@ -13,11 +13,11 @@ class ListSink:
     def __init__(self):
         self.trials = []
 
-    def begin(self, number, proposal):
+    def begin(self, begun):
         pass
 
-    def record(self, trial, source):
-        self.trials.append(trial)
+    def record(self, records):
+        self.trials += [trial for trial, _ in records]
 
     def settle(self, number, result):
         pass

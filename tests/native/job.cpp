@@ -17,7 +17,7 @@ const std::string whole =
     "check 1\n"
     "outputs 8192\n"
     "buffer x input 64 image 4096\n"
-    "buffer y output 32 poison\n"
+    "buffer y output 32 poison 128\n"
     "buffer scratch workspace 16 zero\n"
     "argument pointer 0 4\n"
     "argument null\n"
@@ -59,6 +59,7 @@ CASE(a_job_is_read_as_it_is_meant) {
     CLAIM(run.buffers[0].is_input && run.buffers[0].fill == BufferSpec::Fill::image && run.buffers[0].bytes == 64);
     SAME(run.buffers[0].image, 4096u);
     CLAIM(run.buffers[1].is_output && run.buffers[1].fill == BufferSpec::Fill::poison);
+    SAME(run.buffers[1].poison, 128);
     CLAIM(!run.buffers[2].is_input && !run.buffers[2].is_output && run.buffers[2].fill == BufferSpec::Fill::zero);
     SAME(run.arguments.size(), 3u);
     CLAIM(run.arguments[0].is_pointer && run.arguments[0].buffer == 0 && run.arguments[0].value == 4);

@@ -201,10 +201,10 @@ def test_a_lock_longer_than_the_busy_timeout_costs_a_worker_neither_its_claim_no
     sink = StoppableSink(
         StoreSink(store, claim, lease_s), Stop(1.0), Patience(Stop(1.0), reports.append)
     )
-    sink.begin(0, values.proposal(0))
+    sink.begin([(0, values.proposal(0))])
     assert start(HOLD, "1.5").stdout.readline() == "locked\n"
     assert sink.control(Spent(1.0)) is Control.RUN
-    sink.record(values.trial(0), values.source(0))
+    sink.record([(values.trial(0), values.source(0))])
     assert len(reports) == 1 and "locked" in reports[0]
     row = store.search(search.id)
     assert (row.status, row.worker, row.trials_done) == ("running", "first", 1)
@@ -221,7 +221,7 @@ def test_a_claim_that_another_worker_took_while_the_database_was_locked_is_lost(
     taken = store.claim("second", 30.0)
     assert start(HOLD, "1.0").stdout.readline() == "locked\n"
     with pytest.raises(LeaseLost):
-        sink.begin(0, values.proposal(0))
+        sink.begin([(0, values.proposal(0))])
     store.begin(taken, 0, values.proposal(0))
     store.close()
 
@@ -234,6 +234,6 @@ def test_a_worker_that_is_made_to_stop_does_not_wait_for_the_lock(url, start):
     assert start(HOLD, "600").stdout.readline() == "locked\n"
     stop.force()
     with pytest.raises(Fault) as refused:
-        sink.begin(0, values.proposal(0))
+        sink.begin([(0, values.proposal(0))])
     assert refused.value.code == "database_locked"
     store.close()

@@ -10,8 +10,10 @@ import store_values as values
 from service_home import until
 
 from greenfast.app.cli.search_report import show_search
+from greenfast.app.cli.search_run import lost
 from greenfast.app.views.progress import ordinal, search_detail
 from greenfast.db.store import Store
+from greenfast.search.loop.sink import Ended
 
 
 @pytest.fixture
@@ -86,6 +88,16 @@ def test_a_command_that_shows_a_queued_search_tells_that_no_worker_runs(store, c
     row = store.submit(values.plan())
     show_search(search_detail(store, row.id))
     assert "1st of 1, no worker is running" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_command_that_lost_its_search_tells_what_became_of_it(store):
+    search_id = store.submit(values.plan()).id
+    claim = store.claim("another", 30.0, search_id)
+    assert lost(store, search_id).message.endswith(f"{search_id}: another worker runs it")
+    store.finish(claim, Ended.CANCELLED, "")
+    assert lost(store, search_id).message.endswith(f"{search_id}: it is cancelled")
+    store.remove([(search_id, None)])
+    assert lost(store, search_id).message.endswith(f"{search_id}: it was removed")
 
 
 @pytest.mark.slow

@@ -52,6 +52,10 @@ def test_what_is_given_is_read_and_the_rest_is_default():
     [
         ("GREENFAST_PORT", "65536"),
         ("GREENFAST_PORT", "-1"),
+        ("GREENFAST_PORT", "٨٧٤١"),
+        ("GREENFAST_PORT", "8_7"),
+        ("GREENFAST_LEASE_S", "٣"),
+        ("GREENFAST_ABLATION_S", "much"),
         ("GREENFAST_LEASE_S", "nan"),
         ("GREENFAST_LEASE_S", "0"),
         ("GREENFAST_WORKERS", "two"),

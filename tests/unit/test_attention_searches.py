@@ -80,13 +80,13 @@ def run_on(store, search_id, plan, album, toolchain, stop_after=None, checker=No
     store.describe(claim, {"device": "h200", "toolchain": "nvrtc 1"})
     seen = []
 
-    def on_trial(trial):
-        seen.append(trial)
-        if len(seen) == stop_after:
+    def on_trials(trials):
+        seen.extend(trials)
+        if stop_after is not None and len(seen) >= stop_after:
             stop.ask()
 
     sink = StoppableSink(StoreSink(store, claim, 30.0), stop)
-    result = SearchRun(plan, context, sink, store.history(claim), on_trial).run()
+    result = SearchRun(plan, context, sink, store.history(claim), on_trials).run()
     store.finish(claim, result.ended, result.why, result.closing)
     return result.ended
 

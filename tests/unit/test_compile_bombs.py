@@ -75,6 +75,16 @@ def test_a_bomb_ends_as_a_reason_and_leaves_nothing(emulator, bomb, is_examined)
     assert _kept(emulator) == before
 
 
+def test_macros_that_fill_the_memory_are_refused_and_no_fault(emulator):
+    macros = "#define A(x) x x x x\n#define B(x) A(A(A(A(x))))\n"
+    text = f"{macros}__device__ void f() {{ B(B(B(;))) }}\n{KERNEL}"
+    built = emulator.build_module(
+        f'#line 1 "test.cu"\n{text}', ("k",), flavour="plain", deadline_s=20
+    )
+    assert isinstance(built, ModuleFailed) and built.reason == "refused"
+    assert built.log.startswith("test.cu:1: macros and includes make more than 4 Mi characters")
+
+
 PROGRAMS = {
     "sparse files": "while :; do truncate -s 60M f$i; i=$((i+1)); done",
     "a hole": "truncate -s 63M a b; sleep 100",

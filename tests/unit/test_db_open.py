@@ -6,6 +6,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -140,6 +142,26 @@ def test_an_older_database_is_copied_then_brought_up_to_date(path):
     assert connection.execute("SELECT count(*) FROM searches").fetchone() == (1,)
     connection.close()
     assert len(before) > 0 and not list(path.parent.glob("*.partial"))
+
+
+def test_an_older_database_that_is_opened_at_once_is_copied_as_it_was(path):
+    older(path)
+    together = threading.Barrier(6)
+
+    def opened(_: int) -> str:
+        together.wait()
+        store = Store.open(url(path))
+        store.close()
+        return "opened"
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(opened, range(6))) == ["opened"] * 6
+    copies = list(path.parent.glob("*.backup"))
+    assert copies and not list(path.parent.glob(".*"))
+    for copy in copies:
+        connection = sqlite3.connect(copy)
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == ("0001",)
+        connection.close()
 
 
 def test_a_migration_that_fails_changes_nothing(path):

@@ -61,9 +61,9 @@ class KillingSink(ListSink):
         self.search = None
         self.killed = []
 
-    def record(self, trial, source):
-        super().record(trial, source)
-        if len(self.trials) == 3:
+    def record(self, records):
+        super().record(records)
+        if len(self.trials) >= 3 and not self.killed:
             process = self.search.running_evaluators.processes[0]
             self.killed.append(process.pid)
             os.kill(process.pid, signal.SIGKILL)
@@ -101,8 +101,8 @@ def test_the_next_search_takes_the_evaluators_of_the_last(search):
     process_ids = []
 
     class Noting(ListSink):
-        def record(self, trial, source):
-            super().record(trial, source)
+        def record(self, records):
+            super().record(records)
             process_ids[-1] |= {each.pid for each in ready.running_evaluators.processes}
 
     results = []

@@ -129,9 +129,22 @@ def test_a_trial_whose_time_is_known_makes_room_where_times_are_measured(is_meas
     hear(Green(()))  # an evaluation that is repeated after a fault
     assert flights.has_room(0) is room
     assert list(flights.news()) == ([flight] if is_measured else [])
-    assert flights.done() is None  # the check is still to come
+    assert flights.done() == []  # the check is still to come
     flight.future.set_result(Evaluated(Green(()), None, 0.0))
-    assert flights.done() is flight and not flights
+    assert flights.done() == [flight] and not flights
+
+
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_trials_that_have_ended_are_taken_together_only_where_times_are_measured(is_measured):
+    flights = Flights(8, is_measured=is_measured)
+    for number in range(3):
+        flights.add(Flight(number, None, None, Future()))
+    queued = list(flights._queue)
+    for flight in (queued[0], queued[1]):
+        flight.future.set_result(Evaluated(Green(()), None, 0.0))
+    assert flights.done() == (queued[:2] if is_measured else queued[:1])
+    assert flights.done() == ([] if is_measured else queued[1:2])
+    assert flights.done() == []
 
 
 def test_a_trial_begins_only_if_those_under_way_leave_it_time():

@@ -146,8 +146,9 @@ def test_a_search_that_goes_on_from_the_database_holds_candidates_to_what_was_st
         right = [trial for trial in whole.trials if trial.number not in broken(whole.trials)]
         sink = StoreSink(store, claim, 30.0)
         for number, accepted in enumerate(right[:2]):
-            sink.begin(number, Proposal(accepted.candidate, accepted.sampler))
-            sink.record(replace(accepted, number=number), search.context.render(accepted.candidate))
+            sink.begin([(number, Proposal(accepted.candidate, accepted.sampler))])
+            source = search.context.render(accepted.candidate)
+            sink.record([(replace(accepted, number=number), source)])
         second = ListSink()
         history = store.history(claim)
         assert all(

@@ -147,6 +147,10 @@ def test_an_object_that_is_cut_or_changed_is_read_without_an_error(right):
             % "out[0] = early;",
             "runs before its kernel",
         ),
+        (
+            "\n__device__ void* operator new(size_t) { return nullptr; }\n" + ENTRY % "new int;",
+            "test.cu:2: the emulator does not run texts that replace `operator new`",
+        ),
     ],
 )
 def test_a_text_with_such_an_object_is_refused(emulator, text, words):

@@ -11,9 +11,10 @@ from contexts import plan_context
 from test_run import ListSink
 
 from greenfast.search.errors import Fault
+from greenfast.search.loop import proposer
 from greenfast.search.loop.feedback import told_of
 from greenfast.search.loop.plan import SearchRequest, make_plan
-from greenfast.search.loop.proposer import Proposer
+from greenfast.search.loop.proposer import MANY_WAITING, Proposer
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import Ended, History
 from greenfast.search.loop.start import make_strategy
@@ -48,6 +49,29 @@ def prepared(catalogue, recording):
 
 def digests(sink):
     return [trial.candidate.digest for trial in sink.trials]
+
+
+@pytest.mark.parametrize("may_move", [True, False])
+def test_a_strategy_is_in_haste_only_while_many_questions_wait_where_times_are_measured(
+    monkeypatch, may_move
+):
+    monkeypatch.setattr(proposer, "apart", lambda strategy: None)
+    is_asked, hastes = threading.Event(), []
+
+    class Noting:
+        in_haste = False
+
+        def ask(self):
+            is_asked.wait(10.0)
+            hastes.append(self.in_haste)
+
+    count = MANY_WAITING + 3
+    with Proposer(Noting(), None, None, may_move=may_move) as asking:
+        answers = [asking.ask() for _ in range(count)]
+        is_asked.set()
+        assert [answer.result() for answer in answers] == [None] * count
+    assert hastes[-MANY_WAITING:] == [False] * MANY_WAITING
+    assert any(hastes) is may_move
 
 
 def test_trials_are_recorded_while_the_strategy_thinks(prepared):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from greenfast.search.strategies.evolution import PROBED, first_place, preferred
+from greenfast.search.strategies.evolution import PROBED, first_place, first_places, preferred
 from greenfast.search.strategies.ranker import Outcomes, Ranker, _nearness, standardised
 
 COLUMNS, KNOWN, PENDING, POINTS = 5, 90, 40, 700
@@ -49,6 +49,29 @@ def test_the_first_of_few_points_is_the_first_of_all(expected, dice, least):
 def test_the_first_of_equal_points_is_taken():
     most = np.full(3 * PROBED, 0.5)
     assert first_place(most, lambda rows: most[rows]) == 0
+
+
+def test_a_point_beside_another_is_ranked_as_if_that_one_was_pending(dice):
+    ranker = Ranker(np.arange(COLUMNS))
+    known = Outcomes(dice.random((KNOWN, COLUMNS)), dice.normal(size=KNOWN))
+    pending, points = dice.random((PENDING, COLUMNS)), dice.random((POINTS, COLUMNS))
+    everything, row = np.arange(POINTS), 17
+    beside = ranker.expected(known, pending, points, steps=0).beside(row)
+    long_way = ranker.expected(known, np.vstack([pending, points[row]]), points, steps=0)
+    scale = np.sqrt(beside.scale / long_way.scale)  # one more point is known
+    assert scale * long_way.deviations(everything) == pytest.approx(
+        beside.deviations(everything), rel=1e-3
+    )
+    assert beside.best == pytest.approx(long_way.best, abs=1e-5)
+
+
+def test_each_next_choice_is_another_point_and_of_little_less_merit(expected):
+    first, second, third = first_places(expected, 3)
+    assert len({first, second, third}) == 3
+    assert first == first_place(expected.most(), expected.improvement)
+    others = np.delete(np.arange(POINTS), first)
+    best = expected.beside(first).improvement(others).max()
+    assert expected.beside(first).improvement(np.array([second]))[0] > 0.95 * best
 
 
 def test_pending_points_count_as_if_they_had_come_out_as_expected(dice):

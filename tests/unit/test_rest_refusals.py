@@ -99,6 +99,27 @@ def test_a_parameter_may_be_repeated_only_where_every_value_counts(client, searc
     assert client.get(path).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ('{"kernel": "attention", "kernel": "rmsnorm"}', "kernel"),
+        ('{"kernel": "attention", "budget": {"trials": 1, "trials": 2}}', "trials"),
+    ],
+)
+def test_a_field_of_a_body_is_given_once(client, body, name):
+    answer = client.post("/searches", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "repeated_field")
+    assert answer.json()["mend"] == f"give {name!r} once"
+
+
+@pytest.mark.parametrize("path", ["/negatives", "/champions", "/submissions"])
+def test_a_list_of_a_misspelt_kernel_is_refused_with_the_known_names(client, path):
+    answer = client.get(f"{path}?kernel=attentoin")
+    assert (answer.status_code, answer.json()["code"]) == (422, "unknown_kernel")
+    assert "did you mean 'attention'?" in answer.json()["mend"]
+    assert client.get(f"{path}?kernel=attention").json()["items"] == []
+
+
 def test_every_documented_parameter_is_accepted(client, search):
     """OpenAPI once named a parameter that its route refused."""
     paths = client.get("/openapi.json").json()["paths"]

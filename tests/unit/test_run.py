@@ -37,13 +37,14 @@ class ListSink:
         self.settled: dict[int, GateResult] = {}
         self._control = control
 
-    def begin(self, number, proposal):
-        self.begun.append((number, proposal))
+    def begin(self, begun):
+        self.begun += begun
 
-    def record(self, trial, source):
-        self.trials.append(trial)
-        if source is not None:
-            self.sources[source.digest] = source.text
+    def record(self, records):
+        for trial, source in records:
+            self.trials.append(trial)
+            if source is not None:
+                self.sources[source.digest] = source.text
 
     def confirm(self, confirmation):
         self.confirmations.append(confirmation)
@@ -300,6 +301,26 @@ def test_five_faults_in_a_row_end_the_search_and_blame_nobody(start, toolchain, 
     assert [type(trial.verdict) for trial in sink.trials] == [Faulted] * 5
     assert result.why == "5 faults in a row. The last one (disk_gone): the disk is gone."
     assert search.strategy._best == {}
+
+
+def test_a_resumed_search_tries_again_what_a_fault_kept_from_a_verdict(
+    start, toolchain, monkeypatch
+):
+    def broken(*_):
+        raise Fault("the disk is gone", code="disk_gone")
+
+    sink = ListSink()
+    with monkeypatch.context() as during:
+        during.setattr(toolchain, "compile", broken)
+        start(sink, strategy="exhaustive", baseline="none", trials=17)
+    assert len(sink.trials) == 5
+    _, result = start(
+        sink, sink.history(), strategy="exhaustive", baseline="none", trials=17
+    )  # 11 valid candidates
+    assert (result.ended, result.why) == (Ended.COMPLETED, "every valid candidate was tried")
+    green = [trial.candidate.digest for trial in sink.trials if isinstance(trial.verdict, Green)]
+    assert len(set(green)) == len(green) == 11
+    assert [trial.number for trial in sink.trials] == list(range(16))
 
 
 def test_wrong_candidates_are_recorded_with_their_evidence_and_told_as_infeasible(start):

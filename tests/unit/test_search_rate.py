@@ -26,4 +26,4 @@ def test_the_rate_of_a_search_tells_what_its_threads_did(monkeypatch, tmp_path, 
     assert 0 < result["gpus"]["cuda:0"]["idle_share"] < 1
     assert sum(phase["recorded"] for phase in result["phases"]) in (7, 8)
     # The last trial's end is the end of the period.
-    assert result["stages"]["record"]["trials"] >= 7
+    assert result["stages"][stage_spans.IN_ORDER]["trials"] >= 7

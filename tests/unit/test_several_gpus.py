@@ -14,7 +14,7 @@ from standin_search import axpy_search
 from test_run import NO_HISTORY, ListSink
 
 from greenfast.search.errors import Fault, UsageError
-from greenfast.search.loop import evaluate, run
+from greenfast.search.loop import evaluate, fault_streak
 from greenfast.search.loop.sink import Control, Ended
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.targets import (
@@ -192,7 +192,7 @@ def test_without_any_gpu_that_starts_there_is_no_search(machine):
 @pytest.mark.slow
 def test_when_all_gpus_die_the_search_fails_with_the_reason(machine, search, monkeypatch):
     monkeypatch.setattr(evaluate, "FAULT_RETRIES", 0)
-    monkeypatch.setattr(run, "FAULTS_IN_A_ROW", 2)
+    monkeypatch.setattr(fault_streak, "FAULTS_IN_A_ROW", 2)
     sink = ListSink()
     target = machine({0: {"dies_at": 1}, 1: {"dies_at": 1}})
     result = search(target, sink).run()

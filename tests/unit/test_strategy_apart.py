@@ -56,6 +56,19 @@ def test_it_proposes_what_it_would_propose_here(strategy, moved):
     assert moved._child is not None, "the process answered"
 
 
+def test_in_haste_a_ranking_gives_two_proposals_and_none_twice(strategy, moved):
+    usual, ranked = strategy(), []
+    usual.in_haste = True
+    rank = usual._ranked
+    usual._ranked = lambda *given: (ranked.append(given), rank(*given))[1]
+    here = driven(usual, 2 * COUNT)
+    points = [proposal.candidate.digest for proposal in here]
+    assert len(set(points)) == len(points) == 2 * COUNT
+    assert len(ranked) < COUNT, "every ranking gave one proposal"
+    moved.in_haste = True
+    assert driven(moved, 2 * COUNT) == here
+
+
 def test_questions_before_the_process_has_started_are_answered_here(strategy, monkeypatch):
     here = driven(strategy(), COUNT)
     chooser = Apart(strategy())

@@ -112,6 +112,31 @@ def test_the_assemblers_own_reason_is_named_and_not_its_last_line(toolchain):
     assert "Insufficient registers (32)" in refused.sentence
 
 
+def test_the_messages_of_two_stages_hold_no_nul(toolchain):
+    """NVRTC ends those of each stage with NUL."""
+    text = '__constant__ char c[1 << 20];\nextern "C" __global__ void k(char* y) { *y = c[*y]; }\n'
+    failed = toolchain.compile(_source(text), "sm_90")
+    assert isinstance(failed, CompileFailed)
+    assert failed.sentence.startswith("ptxas error") and "\0" not in failed.log
+
+
+def test_a_message_of_the_text_is_no_lack_of_memory(toolchain):
+    failed = toolchain.compile(_source("#error catastrophic error: out of memory\n"), "sm_90")
+    assert isinstance(failed, CompileFailed) and failed.reason is Reason.COMPILE_ERROR
+
+
+@pytest.mark.slow
+def test_a_lack_of_memory_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("greenfast.search.toolchain.nvrtc.COMPILE_MEMORY_BYTES", 900 << 20)
+    toolchain = Toolchain(tmp_path, 1)
+    ladder = "".join(f"#define M{n} {f'M{n - 1} ' * 10}\n" for n in range(1, 7))
+    text = f"#define M0 ;;;;;;;;;;\n{ladder}__device__ void f() {{ M6 }}\n"
+    failed = toolchain.compile(_source(text), "sm_90")
+    toolchain.close()
+    assert isinstance(failed, CompileFailed) and failed.reason is Reason.COMPILE_MEMORY
+    assert failed.sentence == "NVRTC needed more than 900 MiB"
+
+
 @pytest.mark.slow
 def test_a_log_flood_is_capped(toolchain):
     flood = "\n".join(f"#warning {'x' * 100}" for _ in range(20000)) + "\n#error at the end\n"

@@ -58,6 +58,8 @@ def test_a_file_holds_the_shapes_with_their_share_of_time(catalogue, tmp_path, e
     }
     result, paths = write_workloads(calls, tmp_path / f"mine{ending}", catalogue)
     assert [path.name for path in paths] == [f"mine.rmsnorm{ending}", f"mine.attention{ending}"]
+    (tmp_path / "plain").touch()
+    assert paths[0].stat().st_mode == (tmp_path / "plain").stat().st_mode
     rows = read_workloads(paths[1], catalogue.kernel("attention"))
     assert [(row.weight, dict(row.workload.dims)["S_q"]) for row in rows] == [
         (75.0, 4096),

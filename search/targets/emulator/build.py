@@ -48,6 +48,7 @@ from greenfast.search.targets.emulator.device_preprocessor import (
     headers_of_cuda,
     preprocess_command,
     refused_length,
+    refused_memory,
     refused_number,
     refused_question,
     stub_names,
@@ -302,12 +303,14 @@ class EmulatorBuild:
             failed = beside_others(
                 lambda: run_compiler(command, work, deadline, confinement), self.compiler.kind
             )
+            most = MOST_JUDGED_CHARACTERS if is_judged else MOST_CHARACTERS
+            if failed is not None and failed.reason == "memory":
+                return refused_memory(translation_unit, most)
             if failed is not None:
                 return refused_question(failed.log) or failed
             if is_judged and (refused := refused_number(work / LOG)) is not None:
                 return refused
             text = (work / PREPROCESSED).read_text(errors="replace")
-            most = MOST_JUDGED_CHARACTERS if is_judged else MOST_CHARACTERS
             return refused_length(text, most) or text
 
     @contextmanager

@@ -8,6 +8,7 @@ folder, whose size this process watches.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -27,7 +28,13 @@ COMPILER_FILE_BYTES = 64 * 2**20
 WORK_BYTES = 96 * 2**20  # of all files in the work folder; a library takes about 100 KB
 LEAST_SPACE_BYTES = 16 * 2**20  # below which a compiler's failure is not the source's
 WORK_FILES = 500  # in the work folder; g++ has about 10 at a time
-OUT_OF_MEMORY = ("out of memory", "virtual memory exhausted", "bad_alloc", "Cannot allocate memory")
+# Lines of the compiler itself. Those about a text begin with its name and line, and may quote it.
+OUT_OF_MEMORY = re.compile(
+    r"^(?!\s|\S*:\d)(?:\S+: )*(?:fatal error: |LLVM ERROR: )?"
+    r"(?:out of memory|virtual memory exhausted|memory exhausted|terminate called .*bad_alloc"
+    r"|.*: Cannot allocate memory$)",
+    re.MULTILINE,
+)
 CRASH = ("internal compiler error", "terminated signal", "Killed signal")
 
 
@@ -168,7 +175,7 @@ def _is_too_large(work: Path) -> bool:
 def _failure_reason(returncode: int, log: str) -> str:
     if "CPU time limit" in log:
         return "timeout"
-    if any(words in log for words in OUT_OF_MEMORY):
+    if OUT_OF_MEMORY.search(log):
         return "memory"
     if returncode < 0 or any(words in log for words in CRASH):
         return "crash"

@@ -54,6 +54,7 @@ _TOO_LARGE = re.compile(r"(.*?):(\d+):\d+: warning: integer (?:constant|literal)
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if\b.*$", re.MULTILINE)
 _HAS_INCLUDE = re.compile(r"\b__has_include[ \t]*\([ \t]*<([\w./]+)>[ \t]*\)")
 _MARKER = re.compile(r'# (\d+) "([^"\n]*)"')
+_FIRST_LINE = re.compile(r'^#line 1 "([^"\n]*)"', re.MULTILINE)
 _MARKED = re.compile(rf"^{_MARKER.pattern}.*$", re.MULTILINE)
 
 
@@ -201,6 +202,16 @@ def refused_length(text: str, most: int) -> Refused | None:
         last = markers[-1]
         lines = text.count("\n", last.end(), most)
         place = Place(last[2], max(1, int(last[1]) + lines - 1))
+    return _too_long(place, most)
+
+
+def refused_memory(unit: str, most: int) -> Refused:
+    """The refusal of a unit that filled the preprocessor's memory, at the unit's first line."""
+    first = _FIRST_LINE.search(unit)
+    return _too_long(Place(first[1] if first else "kernel.cu", 1), most)
+
+
+def _too_long(place: Place, most: int) -> Refused:
     return Refused(place, f"macros and includes make more than {most >> 20} Mi characters of it")
 
 

@@ -16,6 +16,7 @@ _NEEDED = frozenset(
     ("libgf_runtime.so", "libm.so.6", "libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1")
 )
 _RUNTIME = re.compile(r"gf_emulator_\w+|__tsan_\w+|__ubsan_handle_\w+|__wrap_\w+")
+_REPLACED = re.compile(r"_Z(nw|na|dl|da)")
 _LIBRARY = word_set("memcpy memmove memset memcmp __tls_get_addr")
 _REAL_FUNCTIONS = word_set("""
     acos acosh asin asinh atan atan2 atanh cbrt ceil cos cosh erf erfc exp exp10 exp2 expm1
@@ -252,6 +253,12 @@ class _Library:
                         "the text does not define it",
                         symbol.name,
                     )
+            elif _REPLACED.match(symbol.name):  # it is always visible
+                return ObjectFault(
+                    "the emulator does not run texts that replace `operator new` or `operator "
+                    "delete`",
+                    "operator",
+                )
             elif symbol.name not in exports or symbol.kind != _FUNCTION_TYPE:
                 return ObjectFault(f"`{symbol.name}` is visible outside its library", symbol.name)
         return None

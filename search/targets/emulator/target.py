@@ -29,7 +29,13 @@ from greenfast.search.targets.base import (
 )
 from greenfast.search.targets.emulator import compiler_process
 from greenfast.search.targets.emulator import execute as native
-from greenfast.search.targets.emulator.build import REFUSED, EmulatorBuild, Module
+from greenfast.search.targets.emulator.build import (
+    REFUSED,
+    EmulatorBuild,
+    Module,
+    ModuleFailed,
+)
+from greenfast.search.targets.emulator.compiler_process import COMPILER_MEMORY_BYTES
 from greenfast.search.targets.emulator.evidence import (
     failure_of,
     findings_of,
@@ -91,6 +97,16 @@ class CannotCompile(Fault):
     def __init__(self, message: str, log: str) -> None:
         super().__init__(message)
         self.log = log
+
+
+def _why_not(built: ModuleFailed) -> str:
+    """What kept the host's compiler from compiling a text, without places of this machine."""
+    if built.reason == "timeout":
+        return f"its compiler does not finish within {COMPILE_DEADLINE_S:g} s of processor time"
+    first = next((line for line in built.log.splitlines() if "error" in line), "")
+    if built.reason == "memory" and not first:
+        return f"its compiler needs more than {COMPILER_MEMORY_BYTES >> 20} MiB"
+    return shortened(MACHINE_PATH.sub("", one_line(first or built.log)), LONGEST_MESSAGE)
 
 
 class EmulatorTarget(Runner):
@@ -293,10 +309,9 @@ class EmulatorTarget(Runner):
         if built.reason == REFUSED:
             raise SourceRefused(built.log)
         self._refuse_taken_name(source)
-        first = next((line for line in built.log.splitlines() if "error" in line), built.log)
-        message = shortened(MACHINE_PATH.sub("", one_line(first)), LONGEST_MESSAGE)
         raise CannotCompile(
-            f"the emulator cannot compile this source, which NVRTC accepts: {message}", built.log
+            f"the emulator cannot compile this source, which NVRTC accepts: {_why_not(built)}",
+            built.log,
         )
 
     def _refuse_taken_name(self, source: RenderedSource) -> None:
