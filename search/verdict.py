@@ -256,6 +256,7 @@ FINDING_REASONS = {
     "same_value_write": Reason.RACE,
     "read_only_path": Reason.RACE,
     "carried_state": Reason.UNINITIALISED,
+    "unset_variable": Reason.UNINITIALISED,
 }
 
 

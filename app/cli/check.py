@@ -320,7 +320,7 @@ def report_lines(outcome: CheckOutcome) -> Iterator[str]:
 
 
 def _excerpts(finding: SafetyFinding, outcome: CheckOutcome) -> Iterator[str]:
-    words = {finding.where: "this access"}
+    words = {finding.where: "used here" if finding.kind == "unset_variable" else "this access"}
     if finding.other_where is not None:
         words[finding.other_where] = (
             "conflicts with this one"

@@ -20,7 +20,8 @@ again, and a champion needs a recheck.
    walk tiles without work
 5  a reference cannot change the inputs that the candidate gets
 6  numbers of 64 bits are compared in full; outputs of whole numbers start as a number that is not
-   -1; memory that CUB's collectives use one after another without a barrier
+   -1; memory that CUB's collectives use one after another without a barrier; outputs that depend on
+   a variable that is not set
 """
 
 CHECKS_VERSION = 6

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import json
 import logging
 import os
 import shutil
@@ -19,7 +20,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from greenfast.search.cpu_time import Deadline, beside_others
@@ -78,6 +79,7 @@ from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.source_spelling import refused_spelling
 from greenfast.search.targets.emulator.source_text import device_text
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
+from greenfast.search.targets.emulator.unset_variables import Place, places, with_other_number
 from greenfast.search.toolchain.includes import refused_include
 
 log = logging.getLogger("greenfast.emulator")
@@ -87,6 +89,7 @@ REFUSED = "refused"  # the reason of a ModuleFailed
 CALLS = "/gf_emulator/entries"  # absolute, as no file of an author's is
 # What decides which texts and objects are refused, and how objects lie: a cached library was made
 # by the same rules.
+OTHER, UNSET = ".other.so", ".unset.json"  # endings of files beside a library
 RULES = (
     "../../rendering/logical_lines",
     "../../toolchain/includes",
@@ -115,6 +118,7 @@ RULES = (
     "source_spelling",
     "source_text",
     "source_tokens",
+    "unset_variables",
 )
 TEXTS_KEPT = 8  # preprocessed texts, each for the three flavours of a library
 
@@ -129,6 +133,22 @@ class Module:
     flavour: str  # one of FLAVOURS
     build_s: float  # 0.0: it was in the cache
     clusters: tuple[tuple[str, Index3], ...] = ()  # by entry, where it has __cluster_dims__
+
+    @property
+    def with_other_number(self) -> Module | None:
+        """The library with another number in variables that are not set (unset_variables.py).
+
+        None where no such number is left in it, and for flavours that are not checked.
+        """
+        path = self.path.with_suffix(OTHER)
+        return replace(self, path=path, digest=f"{self.digest}/other") if path.exists() else None
+
+    @property
+    def unset_places(self) -> tuple[Place, ...]:
+        """Lines that use the number of such a variable."""
+        path = self.path.with_suffix(UNSET)
+        rows = json.loads(path.read_text()) if path.exists() else []
+        return tuple((file, line) for file, line in rows)
 
 
 @dataclass(frozen=True)
@@ -238,6 +258,9 @@ class EmulatorBuild:
             build_s = time.monotonic() - begin
             if failed is not None:
                 return ModuleFailed(failed.reason, failed.log, build_s)
+            for ending in (OTHER, UNSET):  # before the library, whose presence says that all is
+                if (work / f"kernel{ending}").exists():
+                    os.replace(work / f"kernel{ending}", path.with_suffix(ending))
             os.replace(work / "kernel.so", path)
         return Module(path, digest, entries, flavour, build_s, clusters)
 
@@ -343,11 +366,25 @@ class EmulatorBuild:
             failed = run_compiler(assembly, work, deadline, confinement)
             if failed is not None:
                 return failed
-            with open(work / "plain.s") as plain, open(work / "kernel.s", "w") as spaced:
-                edged = with_checked_edges(plain)
-                spaced.writelines(with_gaps(with_own_frames_passed(edged)))
+            with open(work / "plain.s") as plain:
+                lines = plain.readlines()
+            _write_assembly(lines, work / "kernel.s")
             compiled, source = [self.compiler.path], ["kernel.s"]
-        command = [
+            if (other := with_other_number(lines)) is not None:
+                _write_assembly(other, work / "other.s")
+                (work / f"kernel{UNSET}").write_text(json.dumps(places(lines)))
+                link = self._link(compiled, ["other.s"], f"kernel{OTHER}", flavour)
+                failed = run_compiler(link, work, deadline, confinement)
+                if failed is not None:
+                    return failed
+        link = self._link(compiled, source, "kernel.so", flavour)
+        return run_compiler(link, work, deadline, confinement)
+
+    def _link(
+        self, compiled: Sequence[str], source: Sequence[str], library: str, flavour: str
+    ) -> list[str]:
+        """The command that makes a library of a source or its assembly."""
+        return [
             *compiled,
             "-shared",
             "-nostdlib",
@@ -355,7 +392,7 @@ class EmulatorBuild:
             "-x",
             "none",
             "-o",
-            "kernel.so",
+            library,
             f"-L{self.folder}",
             "-lgf_runtime",
             "-Wl,-z,defs",
@@ -365,7 +402,6 @@ class EmulatorBuild:
             "-lc",
             "-lgcc",
         ]
-        return run_compiler(command, work, deadline, confinement)
 
     def _confinement(self, flavour: str) -> Confinement:
         own = (self.folder / flavour, self.folder / RUNTIME_LIBRARY, INCLUDE, *self.include_dirs)
@@ -385,6 +421,11 @@ def _no_full_disk(folder: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise disk_full(folder) from error
         raise
+
+
+def _write_assembly(lines: Iterable[str], path: Path) -> None:
+    with open(path, "w") as file:
+        file.writelines(with_gaps(with_own_frames_passed(with_checked_edges(lines))))
 
 
 def _entry_call(entry: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import Fault
@@ -12,6 +12,8 @@ from greenfast.search.targets.bound import bound_us
 from greenfast.search.targets.emulator.model import model
 from greenfast.search.targets.emulator.runs import RunFault, RunResult
 from greenfast.search.targets.emulator.sample import SAMPLED_BLOCKS
+from greenfast.search.targets.emulator.unset_variables import KIND as UNSET_VARIABLE
+from greenfast.search.targets.emulator.unset_variables import Place
 from greenfast.search.targets.emulator.work import (
     estimated_mixes,
     launch_works,
@@ -29,6 +31,7 @@ from greenfast.search.verdict import (
     Timing,
 )
 
+MOST_PLACES = 4  # that a sentence names
 SAME_VALUE_WRITES = "same_value_writes"  # a note's kind in native/checker.cpp
 REASONS = {
     "deadlock": Reason.DEADLOCK,
@@ -168,6 +171,20 @@ def tolerated_of(result: RunResult, source_lines: SourceLines) -> tuple[SafetyFi
         )
         for note in result.notes
         if note.kind == SAME_VALUE_WRITES
+    )
+
+
+def unset_finding(places: Sequence[Place], source_lines: SourceLines) -> SafetyFinding:
+    """Of a variable that is used before it is set; `places`: lines that use such variables."""
+    own = [place for place in places if place in source_lines]
+    where = own[0] if len(own) == 1 else None  # of several it may be another
+    sentence = "the outputs depend on a variable that is used before it is set"
+    named = " or ".join(file_line(*place) for place in own[:MOST_PLACES])
+    return SafetyFinding(
+        UNSET_VARIABLE,
+        f"{sentence} (at {named})" if named else sentence,
+        where,
+        source_line=_source_line(source_lines, where),
     )
 
 

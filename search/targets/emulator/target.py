@@ -42,6 +42,7 @@ from greenfast.search.targets.emulator.evidence import (
     line_costs_of,
     modelled_timing,
     tolerated_of,
+    unset_finding,
 )
 from greenfast.search.targets.emulator.examination import COMPILE_DEADLINE_S, refusal
 from greenfast.search.targets.emulator.far_buffers import whole_outputs
@@ -203,6 +204,7 @@ class EmulatorTarget(Runner):
         return tuple(timings)
 
     def check(self, program: Program, problems: Sequence[Problem]) -> Iterator[Checked]:
+        clean: list[tuple[Problem, str, native.RunResult]] = []
         timed_out = False
         for problem, order, result in self._run_all(program, problems, "checked"):
             findings: tuple[SafetyFinding, ...]
@@ -217,7 +219,32 @@ class EmulatorTarget(Runner):
                     findings = ()
                 tolerated = tolerated_of(result, program.source_lines)
                 timed_out |= result.status == "timeout"
+                if not result.findings and result.status == "finished":
+                    clean = [*clean, (problem, order, result)][:FIRST_BATCH]
             yield Checked(problem, order, findings, tolerated)
+        yield from self._unset(program, clean)
+
+    def _unset(
+        self, program: Program, clean: Sequence[tuple[Problem, str, native.RunResult]]
+    ) -> Iterator[Checked]:
+        """The first of the runs whose outputs depend on a variable that is not set."""
+        module = self._module(program, "checked") if clean else None
+        other = module.with_other_number if module is not None else None
+        if module is None or other is None:
+            return
+        runs = [
+            self._run(program, problem, order, str(number), check=True)
+            for number, (problem, order, _) in enumerate(clean)
+        ]
+        others = self._execute(other, runs, CHECKED_PATIENCE)
+        for run, (problem, order, result), changed in zip(runs, clean, others, strict=True):
+            if changed.status in ("not_run", "timeout") or end_alike((result, changed)):
+                continue
+            (again,) = self._execute(module, [run], CHECKED_PATIENCE)
+            if end_alike((result, again)):  # otherwise it differs by itself
+                finding = unset_finding(module.unset_places, program.source_lines)
+                yield Checked(problem, order, (finding,), ())
+                return
 
     def _run_all(
         self, program: Program, problems: Sequence[Problem], flavour: str
