@@ -29,6 +29,7 @@ from greenfast.search.executors.cluster import Differs, replied
 from greenfast.search.executors.parcel import Parcel, unpacked
 from greenfast.search.render import RenderedSource
 from greenfast.search.shipped import own_version
+from greenfast.search.targets.emulator.build import Module
 from greenfast.search.targets.emulator.runs import Run, RunResult
 from greenfast.search.targets.emulator.target import EmulatorTarget, Program
 from greenfast.search.toolchain import Toolchain
@@ -79,13 +80,18 @@ class Examination:
 
 @dataclass(frozen=True)
 class Emulation:
-    """Runs of one flavour of a source."""
+    """Runs of one flavour of a source.
+
+    `has_other_number`: of the library with another number in variables that are not set. There are
+    no results where it has none.
+    """
 
     setup: EmulatorSetup
     source: RenderedSource
     flavour: str
     runs: tuple[Run, ...]
     patience: float
+    has_other_number: bool = False
 
 
 def compile_source(parcel: Parcel, *arrays: np.ndarray) -> Parcel:
@@ -109,7 +115,7 @@ def emulate(parcel: Parcel, *arrays: np.ndarray) -> Parcel:
     wanted: Emulation = _request(parcel, arrays)
 
     def results(target: NodeEmulator) -> tuple[RunResult, ...]:
-        return target.results(wanted.source, wanted.flavour, wanted.runs, wanted.patience)
+        return target.results(wanted)
 
     return replied(lambda: _on_emulator(wanted.setup, results))
 
@@ -127,15 +133,17 @@ class NodeEmulator(EmulatorTarget):
         super().__init__(setup.which, cache_folder(), (headers,), 1, setup.run_deadline_s)
         self._programs: OrderedDict[str, Program] = OrderedDict()
 
-    def results(
-        self, source: RenderedSource, flavour: str, runs: Sequence[Run], patience: float
-    ) -> tuple[RunResult, ...]:
+    def results(self, wanted: Emulation) -> tuple[RunResult, ...]:
         """Compile the source, unless this machine has it, and run it."""
+        source = wanted.source
         program = self._programs.pop(source.digest, None) or Program(source)
         self._programs[source.digest] = program
         if len(self._programs) > PROGRAMS_KEPT:
             self._programs.popitem(last=False)
-        return self._execute(self._module(program, flavour), list(runs), patience)
+        module: Module | None = self._module(program, wanted.flavour)
+        if module is not None and wanted.has_other_number:
+            module = module.with_other_number
+        return self._execute(module, list(wanted.runs), wanted.patience) if module else ()
 
 
 def cache_folder() -> Path:

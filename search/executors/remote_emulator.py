@@ -27,6 +27,7 @@ from greenfast.search.targets.base import SourceRefused
 from greenfast.search.targets.emulator.build import Module
 from greenfast.search.targets.emulator.runs import Run, RunResult
 from greenfast.search.targets.emulator.target import EmulatorTarget, Program
+from greenfast.search.targets.emulator.unset_variables import Place
 
 EXAMINED_KEPT = 4096  # answers, by a source's digest
 
@@ -36,6 +37,17 @@ class RemoteModule(Module):
     """A library that each machine builds when it first runs it."""
 
     source: RenderedSource
+    has_other_number: bool = False
+
+    @property
+    def with_other_number(self) -> Module | None:
+        """Whether there is one is known where it is built."""
+        return replace(self, has_other_number=True)
+
+    @property
+    def unset_places(self) -> tuple[Place, ...]:
+        """They stay where the library is."""
+        return ()
 
 
 class RemoteEmulator(EmulatorTarget):
@@ -106,7 +118,14 @@ class RemoteEmulator(EmulatorTarget):
         if not runs:
             return ()
         assert isinstance(module, RemoteModule)
-        request = Emulation(self._described(), module.source, module.flavour, tuple(runs), patience)
+        request = Emulation(
+            self._described(),
+            module.source,
+            module.flavour,
+            tuple(runs),
+            patience,
+            module.has_other_number,
+        )
         results: tuple[RunResult, ...] = self._work.run(emulate, request, near=module.source.digest)
         return results
 
