@@ -62,6 +62,7 @@ RIGHT_STAGES: dict[str, tuple[str, ...]] = {
     "next_tile_started_too_early": TILES,
     "sum_not_reduced_over_lanes": ("state",),
     "maximum_not_reduced_over_lanes": ("softmax", "state"),
+    "scalar_maximum_that_is_not_set": ("softmax", "state"),
     "sum_not_rescaled": ("state",),
     "output_not_rescaled": ("state", "output"),
     "tail_not_masked": ("softmax",),
