@@ -89,6 +89,7 @@ REFUSED = "refused"  # the reason of a ModuleFailed
 CALLS = "/gf_emulator/entries"  # absolute, as no file of an author's is
 # What decides which texts and objects are refused, and how objects lie: a cached library was made
 # by the same rules.
+ZEROS = "-ftrivial-auto-var-init=zero"
 OTHER, UNSET = ".other.so", ".unset.json"  # endings of files beside a library
 RULES = (
     "../../rendering/logical_lines",
@@ -362,15 +363,17 @@ class EmulatorBuild:
         ]
         source = ["-x", "c++", "kernel.cu"]
         if flavour == "checked" and self.compiler.kind == "g++":
-            assembly = [*compiled, *source, "-S", "-o", "plain.s"]
-            failed = run_compiler(assembly, work, deadline, confinement)
+            lines, failed = _assembly([*compiled, *source], work, deadline, confinement)
             if failed is not None:
                 return failed
-            with open(work / "plain.s") as plain:
-                lines = plain.readlines()
             _write_assembly(lines, work / "kernel.s")
+            other = with_other_number(lines)
+            if other is not None:  # a number that is still there with zeros is the author's
+                zeros = [*compiled, ZEROS, *source]
+                zeroed, failed = _assembly(zeros, work, deadline, confinement)
+                other = None if failed or with_other_number(zeroed) else other
             compiled, source = [self.compiler.path], ["kernel.s"]
-            if (other := with_other_number(lines)) is not None:
+            if other is not None:
                 _write_assembly(other, work / "other.s")
                 (work / f"kernel{UNSET}").write_text(json.dumps(places(lines)))
                 link = self._link(compiled, ["other.s"], f"kernel{OTHER}", flavour)
@@ -421,6 +424,17 @@ def _no_full_disk(folder: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise disk_full(folder) from error
         raise
+
+
+def _assembly(
+    command: Sequence[str], work: Path, deadline: Deadline, confinement: Confinement
+) -> tuple[list[str], CompilerFailed | None]:
+    """The lines of assembly that a command of g++ makes, or why it failed."""
+    failed = run_compiler([*command, "-S", "-o", "plain.s"], work, deadline, confinement)
+    if failed is not None:
+        return [], failed
+    with open(work / "plain.s") as plain:
+        return plain.readlines(), None
 
 
 def _write_assembly(lines: Iterable[str], path: Path) -> None:

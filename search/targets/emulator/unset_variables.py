@@ -4,7 +4,8 @@ The compiler gives such a variable a number of its own (`-ftrivial-auto-var-init
 which most results are wrong. But nobody knows the right results of a user's own kernel, and a
 maximum hides the number, which is large and negative. So where g++ leaves the number in its
 assembly, the library is built a second time with another one, which is large and positive. If a run
-then ends with other outputs, they depend on it.
+then ends with other outputs, they depend on it. A number that g++ also leaves where such variables
+are zero is the author's, as in `x & 0xfefefefe`: then there is no second library.
 
 Only whole words are changed. An array that is filled by bytes, and numbers of 16 bits, keep theirs.
 """
