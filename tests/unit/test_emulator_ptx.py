@@ -92,6 +92,11 @@ __device__ unsigned lop3_of(unsigned a, unsigned b, unsigned c) {
     asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(d) : "r"(a), "r"(b), "r"(c), "n"(table));
     return d;
 }
+__device__ unsigned of_operators(unsigned a, unsigned b) {
+    unsigned d;
+    asm("add.u32 %0, %1, %2;" : "=r"(d) : "r"(a >> 4 | b << 1), "r"(unsigned(a >= b && a != 7)));
+    return d;
+}
 __device__ unsigned bfi(unsigned f, unsigned a, unsigned at, unsigned n) {
     unsigned d;
     asm("bfi.b32 %0, %1, %2, %3, %4;" : "=r"(d) : "r"(f), "r"(a), "r"(at), "r"(n));
@@ -209,6 +214,7 @@ CASES_OF_VALUES = [
     ("absolute(-0.0f)", 0),
     ("lop3(0xccu, 0xaau, 0xf0u)", 0xE8),
     ("lop3_of<0x96>(0xccu, 0xaau, 0xf0u)", 0xCC ^ 0xAA ^ 0xF0),
+    ("of_operators(0x70u, 3u)", (7 | 6) + 1),
     ("wide(~0u, ~0u, 1ull)", (2**32 - 1) ** 2 + 1),
     ("to_s32(3e9f)", 0x7FFFFFFF),
     ("to_s32(__int_as_float(0x7fc00000))", 0),

@@ -71,8 +71,17 @@ def _operand(tokens: Sequence[Token], index: int) -> tuple[AsmOperand, range, in
     words = [tokens[at] for at in inside]
     if any(token.kind == "pragma" or token.text in ASM_WORDS for token in words):
         raise NotPtx("an operand of `asm` is not an expression")
-    expression = " ".join(token.text for token in words if token.kind != "marker")
+    expression = _joined([token for token in words if token.kind != "marker"])
     return AsmOperand(constraint, expression), inside, index + 1
+
+
+def _joined(words: Sequence[Token]) -> str:
+    """Tokens that touch in the text stay together: `>>` and `==` are two tokens each."""
+    text, end = "", -1
+    for token in words:
+        text += token.text if token.start == end else " " + token.text
+        end = token.end
+    return text.strip()
 
 
 def _strings(tokens: Sequence[Token], index: int) -> tuple[str, int]:
