@@ -36,7 +36,9 @@ _SKIPPED = ("marker", "pragma")
 class Declaration:
     """The tokens `first` to `end` (exclusive) of a text."""
 
-    kind: str  # function | class | enum | variable | alias | directive | using_namespace | other
+    # function | guide (of deduction) | class | enum | variable | alias | directive |
+    # using_namespace | other
+    kind: str
     first: int
     end: int
     scopes: tuple[str, ...]  # the namespaces and `extern "C"` around it, as they are written
@@ -150,7 +152,7 @@ class _Head:
         self.body: tuple[int, int] | None = None
         self.name_at = -1
         self.names: list[str] = []
-        self.has_value = self.in_initialisers = self.is_defaulted = False
+        self.has_value = self.in_initialisers = self.is_defaulted = self.is_guide = False
 
     def declaration(self) -> Declaration:
         index = self.begin
@@ -239,6 +241,7 @@ class _Head:
             else:
                 self.parameters = (index + 1, close)
                 self.name_at = index - 1
+                self.is_guide = len(self.words) == 1 and reader.text(close + 1) == "->"
         return close + 1
 
     def _brace(self, index: int) -> int:
@@ -287,7 +290,7 @@ class _Head:
     def _finished(self, end: int) -> Declaration:
         reader = self.reader
         kind, names = self._kind(), list(self.names)
-        if kind == "function":
+        if kind in ("function", "guide"):
             names = names or self._function_names()
         elif kind in ("variable", "alias", "class", "enum") and not self.has_value:
             self._declares(end - 1)
@@ -331,7 +334,7 @@ class _Head:
                 return "enum" if is_enum else "class"
             return "variable"
         if self.parameters is not None:
-            return "function"
+            return "guide" if self.is_guide else "function"
         return "variable"
 
     def _function_names(self) -> list[str]:

@@ -352,7 +352,7 @@ def _is_usable(declaration: Declaration) -> bool:
             return declaration.is_device or declaration.is_constant
         case "variable":
             return declaration.is_device or declaration.is_constant
-        case "class" | "enum" | "alias":
+        case "class" | "enum" | "alias" | "guide":
             return True
     return False
 

@@ -90,6 +90,32 @@ __global__ void by_heap(float* out, const float* in, int bug) {
     if (ticks < 0) out[0] = 0;
 }
 
+struct Step { float factor, summand; };
+template <class F> struct Called { F f; };
+template <class F> Called(F) -> Called<F>;
+struct Behind {
+    Step steps;
+    __device__ Step operator()(Step block) {
+        const Step before = steps;
+        steps = {before.factor * block.factor, before.summand * block.factor + block.summand};
+        return before;
+    }
+};
+__global__ void by_callback(float* out, const float* in, int bug) {              // y = y / 2 + x
+    using Scan = cub::BlockScan<Step, 64>;
+    __shared__ Scan::TempStorage storage;
+    Behind behind{{1, 0}};
+    const Called after{[](Step a, Step b) {
+        return Step{a.factor * b.factor, a.summand * b.factor + b.summand};
+    }};
+    for (int at = 0; at < 192; at += 64) {
+        Step step[1] = {{0.5f, in[at + threadIdx.x]}};
+        Scan(storage).InclusiveScan(step, step, after.f, behind);                  // callback
+        if (!bug) __syncthreads();
+        out[threadIdx.x] = step[0].summand;
+    }
+}
+
 __global__ void by_integers(int* out, const signed char* a) {
     using namespace nvcuda;
     wmma::fragment<wmma::matrix_a, 16, 16, 16, signed char, wmma::row_major> left;
@@ -163,11 +189,11 @@ def plain(target, tmp_path):
 
 
 def test_libraries_of_devices_run_and_their_misuse_is_found(target, plain):
-    entries = ("by_barrier", "by_pipeline", "by_collectives", "by_heap")
+    entries = ("by_barrier", "by_pipeline", "by_collectives", "by_heap", "by_callback")
     buffers = (
         buffer("x", "input", "float32", 384)
         + buffer("a", "input", "int8", 256)
-        + "".join(buffer(f"y{i}", "output", "float32", 128 if i == 2 else 64) for i in range(4))
+        + "".join(buffer(f"y{i}", "output", "float32", 128 if i == 2 else 64) for i in range(5))
         + buffer("z", "output", "int32", 256)
     )
 
@@ -188,6 +214,7 @@ def test_libraries_of_devices_run_and_their_misuse_is_found(target, plain):
         ("pipeline", {"in_flight_read", "uninitialised"}),
         ("collectives", {"race"}),
         ("heap", {"uninitialised"}),
+        ("callback", {"race"}),
     ):
         line = line_of(LIBRARIES, remark)
         assert kinds & {kind for where, kind in places if where == line}, (remark, places)
@@ -201,6 +228,9 @@ def test_libraries_of_devices_run_and_their_misuse_is_found(target, plain):
     most = sums[1::2].max()
     assert np.allclose(got["y2"], sums + most * (np.arange(128) == 0), atol=1e-4)
     assert np.allclose(got["y3"], 2 * x[:64] ** 2, rtol=1e-5)
+    steps = np.float64(0)
+    recurrence = np.array([steps := steps / 2 + value for value in x[:192]])
+    assert np.allclose(got["y4"], recurrence[128:], atol=1e-5)
     matrix = a.reshape(16, 16)
     assert np.array_equal(
         execution.outputs["z"].view(np.int32).reshape(16, 16), matrix @ matrix.T + 1

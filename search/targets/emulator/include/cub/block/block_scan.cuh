@@ -98,14 +98,49 @@ public:
         ExclusiveScan(values, results, T(), Sum(), all);
     }
     // The first warp's threads call the function with the block's sum; what its lane 0 returns comes before all.
+    template <class Operation, class Callback>
+    __forceinline__ void InclusiveScan(T value, T& result, Operation operation, Callback& callback) {
+        T before;
+        scan_behind(value, before, result, operation, callback);
+    }
+    template <class Operation, class Callback>
+    __forceinline__ void ExclusiveScan(T value, T& result, Operation operation, Callback& callback) {
+        T sum;
+        scan_behind(value, result, sum, operation, callback);
+    }
+    template <int items, class Operation, class Callback>
+    __forceinline__ void InclusiveScan(T (&values)[items], T (&results)[items], Operation operation,
+                                       Callback& callback) {
+        T before, sum;
+        scan_behind(gf::folded(values, operation), before, sum, operation, callback);
+        for (int i = 0; i < items; i++) results[i] = before = operation(before, values[i]);
+    }
+    template <int items, class Operation, class Callback>
+    __forceinline__ void ExclusiveScan(T (&values)[items], T (&results)[items], Operation operation,
+                                       Callback& callback) {
+        T before, sum;
+        scan_behind(gf::folded(values, operation), before, sum, operation, callback);
+        for (int i = 0; i < items; i++) {
+            const T value = values[i];
+            results[i] = before;
+            before = operation(before, value);
+        }
+    }
     template <class Callback>
     __forceinline__ void ExclusiveSum(T value, T& result, Callback& callback) {
-        with_callback(value, result, callback);
-        result = T(result - value);
+        ExclusiveScan(value, result, Sum(), callback);
     }
     template <class Callback>
     __forceinline__ void InclusiveSum(T value, T& result, Callback& callback) {
-        with_callback(value, result, callback);
+        InclusiveScan(value, result, Sum(), callback);
+    }
+    template <int items, class Callback>
+    __forceinline__ void ExclusiveSum(T (&values)[items], T (&results)[items], Callback& callback) {
+        ExclusiveScan(values, results, Sum(), callback);
+    }
+    template <int items, class Callback>
+    __forceinline__ void InclusiveSum(T (&values)[items], T (&results)[items], Callback& callback) {
+        InclusiveScan(values, results, Sum(), callback);
     }
 
 private:
@@ -132,17 +167,21 @@ private:
             before = gf::nobodys<T>();
         }
     }
-    template <class Callback>
-    __forceinline__ void with_callback(T value, T& result, Callback& callback) {
+    // The same behind what the callback returns: thread 0's `before` is that.
+    template <class Operation, class Callback>
+    __forceinline__ void scan_behind(T value, T& before, T& sum, Operation operation, Callback& callback) {
+        const gf::turn turn(storage_, Threads::rank());
         T all;
-        InclusiveSum(value, result, all);
+        scan(value, before, sum, all, operation);
         __syncthreads();
         if (Threads::warp() == 0) {
             const T first = callback(all);
             if (Threads::lane() == 0) storage_.of_warp[0] = first;
         }
         __syncthreads();
-        result = T(storage_.of_warp[0] + result);
+        const T first = storage_.of_warp[0];
+        before = Threads::rank() ? T(operation(first, before)) : first;
+        sum = operation(first, sum);
     }
     TempStorage& storage_;
 };
