@@ -10,6 +10,7 @@ from greenfast.search.diagnose.plain_text import MissingInclude
 from greenfast.search.errors import UsageError
 from greenfast.search.targets.emulator.target import MACHINE_PATH
 from greenfast.search.text import file_line, one_line, shortened
+from greenfast.search.toolchain.includes import STANDARD_HEADERS
 
 LONGEST_MESSAGE = 400  # characters
 _ERROR = re.compile(
@@ -17,6 +18,9 @@ _ERROR = re.compile(
 )
 _ASSERTION = re.compile(rf"static assertion failed: {MISFIT}(.*)")
 _INSTANTIATED = re.compile(r"^(?P<file>[^\s/:][^:]*):(?P<line>\d+)(?::\d+)?:")
+_OF_A_LIBRARY = re.compile(r"'(?:cub|cuda|cooperative_groups|nvcuda)(?:::|')")
+_UNKNOWN_NAME = re.compile(r"not (?:been )?declared|does not name|is not a member|undeclared")
+_WHAT_IT_HAS = "`greenfast docs emulator` lists what it has of CUDA's libraries"
 _FOLLOWS = re.compile(r"variable or field .* declared void|expected primary-expression")
 
 
@@ -34,7 +38,7 @@ def refusal(log: str, missing: Sequence[MissingInclude]) -> UsageError:
         return UsageError(
             f"the emulator cannot compile this: {shortened(_clean(message), LONGEST_MESSAGE)}",
             code="unsupported_source",
-            mend=_about(missing),
+            mend=_about(message, missing),
         )
     place = file_line(error["file"], int(error["line"]))
     if error["file"].startswith("/"):  # in a header of the emulator: the text's own line caused it
@@ -45,7 +49,7 @@ def refusal(log: str, missing: Sequence[MissingInclude]) -> UsageError:
     return UsageError(
         f"{place}: the emulator cannot compile this: {message}",
         code="unsupported_source",
-        mend=_about(missing),
+        mend=_about(message, missing),
     )
 
 
@@ -62,10 +66,33 @@ def _clean(message: str) -> str:
     return MACHINE_PATH.sub("", one_line(message))
 
 
-def _about(missing: Sequence[MissingInclude]) -> str:
-    if not missing:
-        return ""
-    listed = ", ".join(
-        f"{each.name} ({file_line(each.where.file, each.where.number)})" for each in missing
+def _about(message: str, missing: Sequence[MissingInclude]) -> str:
+    """What may help: files that were not found, and libraries that the emulator does not have."""
+    local = [each for each in missing if each.is_local]
+    if local:
+        return f"these includes were not found: {_listed(local)}; name their folder with -I FOLDER"
+    if named := [each for each in missing if re.search(rf"\b{_library(each.name)}", message)]:
+        return (
+            f"the emulator does not have {_listed(named[:4])}, and cannot run device code that "
+            f"uses it; {_WHAT_IT_HAS}"
+        )
+    if _OF_A_LIBRARY.search(message):
+        return _WHAT_IT_HAS
+    others = [each for each in missing if each.name not in STANDARD_HEADERS]
+    if others and _UNKNOWN_NAME.search(message):
+        return f"the emulator does not have {_listed(others[:4])}, which may declare it"
+    return ""
+
+
+def _library(header: str) -> str:
+    """`thrust` of <thrust/sort.h>, `curand` of <curand_kernel.h>: how its names begin."""
+    return re.split(r"[^A-Za-z0-9]", header)[0]
+
+
+def _listed(includes: Sequence[MissingInclude]) -> str:
+    return ", ".join(
+        f"{each.name} ({file_line(each.where.file, each.where.number)})"
+        if each.is_local
+        else f"<{each.name}> ({file_line(each.where.file, each.where.number)})"
+        for each in includes
     )
-    return f"these includes were not found: {listed}; name their folder with -I FOLDER"

@@ -42,6 +42,7 @@ class MissingInclude:
 
     name: str
     where: Line
+    is_local: bool = True  # `#include "..."`, or of a macro's name
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class PlainText:
 
     body: tuple[tuple[str, Line], ...]
     files: dict[str, Path]  # by the names that reports use
-    missing: tuple[MissingInclude, ...]  # of local files: `#include "..."`
+    missing: tuple[MissingInclude, ...]
 
 
 @dataclass
@@ -131,8 +132,8 @@ def _line(line: str, where: Line, path: Path, reading: _Reading) -> Iterator[tup
             yield from _lines(included, reading)
     elif name in reading.headers and is_allowed(name):
         yield f"#include <{name}>", where
-    elif is_local:
-        reading.missing.setdefault(name, MissingInclude(name, where))
+    else:
+        reading.missing.setdefault(name, MissingInclude(name, where, is_local))
 
 
 def _text(path: Path) -> str:

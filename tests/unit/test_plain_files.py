@@ -9,6 +9,7 @@ from greenfast.search.diagnose.device_extract import DeviceCode
 from greenfast.search.diagnose.plain import GivenLaunch, PlainOptions, read_plain
 from greenfast.search.diagnose.plain_arguments import read_argument_text
 from greenfast.search.diagnose.plain_messages import refusal
+from greenfast.search.diagnose.plain_text import read_plain_text
 from greenfast.search.errors import UsageError
 from greenfast.search.targets.emulator.target import CannotCompile, EmulatorTarget
 
@@ -74,7 +75,7 @@ DATA = ("weights={1, 2, 3, 4}",)
 def test_a_public_file_runs_as_it_is_and_is_clean(target, public):
     text = launch("blur<float>", *BLUR, data=DATA)
     plain = read_plain(public, text, PlainOptions(), target)
-    assert [each.name for each in plain.missing] == ["helper_of_theirs.h"]
+    assert [each.name for each in plain.missing if each.is_local] == ["helper_of_theirs.h"]
     assert "main" not in plain.brought.source.text and "FILE" not in plain.brought.source.text
     report = check_brought(target, plain.brought)
     assert report.findings == ()
@@ -119,6 +120,35 @@ def test_arguments_are_compared_with_the_compiled_parameters(target, public, arg
         check_brought(target, plain.brought)
     error = refusal(failed.value.log, plain.missing)
     assert error.code == "bad_arguments" and words in str(error), str(error)
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "words"),
+    [
+        (
+            "#include <thrust/sort.h>",
+            "'thrust' has not been declared",
+            "have <thrust/sort.h> (s.cu:1)",
+        ),
+        (
+            "#include <curand_kernel.h>",
+            "'curandState' was not declared",
+            "have <curand_kernel.h> (",
+        ),
+        ("#include <cute/tensor.hpp>", "'make_tensor' was not declared", "which may declare it"),
+        (
+            "#include <cub/cub.cuh>",
+            "'ThreadLoad' is not a member of 'cub'",
+            "`greenfast docs emulator`",
+        ),
+        ("#include <vector>", "'f' was not declared in this scope", "scope"),
+        ('#include "cute/tensor.hpp"', "'f' was not declared in this scope", "-I FOLDER"),
+    ],
+)
+def test_a_library_that_the_emulator_does_not_have_is_named(target, tmp_path, line, error, words):
+    (tmp_path / "s.cu").write_text(line + "\n")
+    missing = read_plain_text(tmp_path / "s.cu", (), (), target.headers).missing
+    assert words in str(refusal(f"s.cu:2:3: error: {error}", missing))
 
 
 def test_one_of_several_overloads_is_named_by_its_parameters(target, public):
