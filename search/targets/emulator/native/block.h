@@ -68,6 +68,10 @@ public:
     }
     void pause();  // gives way to the other threads, and then to other blocks
     void pause_for_others();  // other blocks get their turn now, though this thread could go on
+    // In the seeded order of a checked run: other blocks see what it stored to global memory before, and not yet this.
+    void pause_before_flag(const void* address) {
+        if (order_.is_seeded() && !shared_.contains(address)) pause_for_others();
+    }
     void progresses();  // it did what others may wait for
     [[noreturn]] void exit_thread();
     [[noreturn]] void abandon();  // drop the whole block where it stands

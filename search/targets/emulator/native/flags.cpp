@@ -47,6 +47,7 @@ extern "C" void gf_emulator_flag_store(void* address, unsigned bytes, std::uint6
     check_alignment(worker, address, bytes, site);
     if (!in_live_frames(address, bytes)) {
         if (Checker* checker = worker.checker()) {
+            worker.block().pause_before_flag(address);
             checker->before_volatile_store(address, block_wide);  // first: it settles what came before
             checker->access(address, bytes, block_wide ? Action::block_volatile_write : Action::volatile_write, site);
         }

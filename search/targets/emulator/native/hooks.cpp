@@ -50,6 +50,7 @@ __attribute__((noinline)) void check(const void* address, const void* site) {
     Checker& checker = *Checker::active();
     // First, since it settles what came before: a store that raced is judged by what it leaves.
     if (action == Action::volatile_write) {
+        Worker::current().block().pause_before_flag(address);
         Worker::current().block().progresses();
         checker.before_volatile_store(address);
     }
