@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from greenfast.search.targets.emulator.unset_variables import places, with_other_number
+from greenfast.search.targets.emulator.unset_variables import unset_variables
 
 WORD, OTHER = -16843010, 0x7B7B7B7B  # 0xfefefefe as a signed number
+SPREAD = ["\tmovl\t$-2, %eax\n", "\tvmovd\t%eax, %xmm1\n", "\tvpbroadcastb\t%xmm1, %ymm0\n"]
+
+
+def other(lines, zeroed=("\tret\n",)):
+    unset = unset_variables(lines, lambda: zeroed)
+    return unset and list(unset.other[:-1])
 
 
 @pytest.mark.parametrize(
@@ -21,10 +27,32 @@ WORD, OTHER = -16843010, 0x7B7B7B7B  # 0xfefefefe as a signed number
         ("\tmovl\t$-16843011, %eax\n", None),
         ("\tmovl\t-16843010(%rax), %eax\n", None),  # a distance
         ("\tjmp\t.L16843010\n", None),
+        ("\tmovl\t$-258, %ebx\n", "\tmovl\t$31611, %ebx\n"),
+        ("\t.value\t-258\n", "\t.value\t31611\n"),
+        ("\taddl\t$-258, %ebx\n", None),
+        ("\tmovl\t$-2, %ebx\n", None),
     ],
 )
-def test_the_number_is_changed_wherever_it_is_a_whole_word(line, changed):
-    assert with_other_number([line]) == (None if changed is None else [changed])
+def test_the_number_is_changed_where_it_is_a_whole_one(line, changed):
+    assert other([line]) == (None if changed is None else [changed])
+
+
+def test_vectors_of_its_bytes_are_changed_unless_the_register_has_another_value_by_then():
+    changed = other(SPREAD)
+    assert changed[:2] == SPREAD[:2] and changed[2].endswith("(%rip), %ymm0\n")
+    assert other([*SPREAD[:2], "\tvmovaps\t%ymm3, %ymm1\n", SPREAD[2]]) is None
+    assert other([SPREAD[0], "\txorq\t%rax, %rax\n", *SPREAD[1:]]) is None
+    assert other([SPREAD[0].replace("-2", "-3"), *SPREAD[1:]]) is None
+    assert other(["\t.byte\t-2\n"] * 16) == ["\t.byte\t123\n"] * 16
+    assert other(["\t.byte\t-2\n"] * 15) is None
+
+
+def test_a_number_that_zeros_leave_there_is_the_authors():
+    word, half = f"\tmovl\t${WORD}, %eax\n", "\tmovl\t$-258, %ebx\n"
+    assert other([word, half], [half]) == [f"\tmovl\t${OTHER}, %eax\n", half]
+    assert other([word, half], [word]) is None
+    assert other([half], [half]) is None
+    assert other([word], []) is None  # no assembly with zeros
 
 
 def test_the_lines_that_use_it_are_named_also_through_a_constant():
@@ -40,5 +68,5 @@ def test_the_lines_that_use_it_are_named_also_through_a_constant():
         ".LC1:\n",
         "\t.long\t1065353216\n",
     ]
-    assert places(assembly) == (("row.cu", 3), ("row.cu", 7))
-    assert places(assembly[:5] + assembly[8:]) == ()
+    assert unset_variables(assembly, lambda: ["\tret\n"]).places == (("row.cu", 3), ("row.cu", 7))
+    assert unset_variables(assembly[:5] + assembly[8:], list) is None

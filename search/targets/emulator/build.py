@@ -79,7 +79,7 @@ from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.source_spelling import refused_spelling
 from greenfast.search.targets.emulator.source_text import device_text
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
-from greenfast.search.targets.emulator.unset_variables import Place, places, with_other_number
+from greenfast.search.targets.emulator.unset_variables import Place, unset_variables
 from greenfast.search.toolchain.includes import refused_include
 
 log = logging.getLogger("greenfast.emulator")
@@ -367,15 +367,12 @@ class EmulatorBuild:
             if failed is not None:
                 return failed
             _write_assembly(lines, work / "kernel.s")
-            other = with_other_number(lines)
-            if other is not None:  # a number that is still there with zeros is the author's
-                zeros = [*compiled, ZEROS, *source]
-                zeroed, failed = _assembly(zeros, work, deadline, confinement)
-                other = None if failed or with_other_number(zeroed) else other
+            zeros = [*compiled, ZEROS, *source]
+            unset = unset_variables(lines, lambda: _assembly(zeros, work, deadline, confinement)[0])
             compiled, source = [self.compiler.path], ["kernel.s"]
-            if other is not None:
-                _write_assembly(other, work / "other.s")
-                (work / f"kernel{UNSET}").write_text(json.dumps(places(lines)))
+            if unset is not None:
+                _write_assembly(unset.other, work / "other.s")
+                (work / f"kernel{UNSET}").write_text(json.dumps(unset.places))
                 link = self._link(compiled, ["other.s"], f"kernel{OTHER}", flavour)
                 failed = run_compiler(link, work, deadline, confinement)
                 if failed is not None:

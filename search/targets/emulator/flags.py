@@ -109,6 +109,9 @@ INLINING_FLAGS = {
 }
 # Scalar replacement would split a 16-byte access before the hooks go in: it would count as four.
 WHOLE_ACCESS_FLAGS = {"g++": ("-fno-tree-sra",), "clang++": ()}
+# A constructor does not begin with a store that makes its object undefined: it would undo the
+# number that members without a value get.
+LIFETIME_FLAGS = {"g++": ("-flifetime-dse=1",), "clang++": ()}
 # Mathematics that writes through a pointer: native/library_calls.cpp checks where. No compiler puts
 # hooks into the C library.
 WRAPPED_CALLS = tuple(
@@ -143,6 +146,7 @@ def kernel_flags(
         *compiler.poison_flags,
         *KERNEL_FLAGS,
         *LINE_TABLE_FLAGS[compiler.kind],
+        *LIFETIME_FLAGS[compiler.kind],
         *INLINING_FLAGS[compiler.kind],
         *ERROR_LIMIT_FLAGS[compiler.kind],
         *(() if flavour == "plain" else HOOK_FLAGS[compiler.kind]),
@@ -161,6 +165,7 @@ def flags_text(compiler: HostCompiler) -> str:
         INLINING_FLAGS[compiler.kind],
         CHECKED_FLAGS[compiler.kind],
         LINE_TABLE_FLAGS[compiler.kind],
+        LIFETIME_FLAGS[compiler.kind],
     )
     return repr(
         (
