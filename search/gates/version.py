@@ -23,7 +23,8 @@ again, and a champion needs a recheck.
    -1; memory that CUB's collectives use one after another without a barrier; outputs that depend on
    a variable that is not set
 7  blocks give way to others before they store a flag; variables that are not set also in arrays
-   that stay in memory, among numbers of 16 bits, and in members that a constructor leaves out
+   that stay in memory, among numbers of 16 bits, and in members that a constructor leaves out;
+   blocks run on other multiprocessors in each order
 """
 
 CHECKS_VERSION = 7

@@ -308,6 +308,7 @@ def with_zeroed(job, name, zeros):
         ('asm("frob.u32 %0, 1;" : "=r"(x));', "`frob.u32`"),
         ('asm("mma.sync.aligned.m16n8k4.row.col.f32.f16.f16.f32 %0;" : "=r"(x));', "mma.sync"),
         ('asm("mov.u32 %0, %9;" : "=r"(x));', "`%9`"),
+        ('asm("mov.u32 %0, %%total_smem_size;" : "=r"(x));', "register `%total_smem_size`"),
         ('asm("movl $1, %0" : "=r"(x));', "`movl`"),
         ('asm(".byte 0x90");', "`.byte`"),
         ('asm goto("bra %l0;" :::: out); out:', "`asm` has no template"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ SPECIAL = {
     "%laneid": "gf_emulator_lane()",
     "%warpid": "gf_emulator::ptx::warp_of_block()",
     "%nwarpid": "32u",
-    "%smid": "(gf_emulator::ptx::block_of_grid() % 132u)",
+    "%smid": "gf_emulator_multiprocessor()",
     "%nsmid": "132u",
     "%lanemask_eq": "gf_emulator::ptx::lanes_in_order(0)",
     "%lanemask_lt": "gf_emulator::ptx::lanes_in_order(1)",
@@ -76,6 +77,11 @@ SPECIAL = {
     "%globaltimer_lo": "unsigned(gf_emulator_clock())",
     "WARP_SZ": "32u",
 }
+# PTX ISA, "Special Registers": those that the emulator does not have.
+_OTHER_SPECIAL = re.compile(
+    r"%(?:gridid|envreg\d+|pm\d(?:_64)?|(?:reserved_smem_offset_\w+|(?:total|dynamic|aggr)_smem_size)"
+    r"|globaltimer_hi|current_graph_exec)"
+)
 PTX = "gf_emulator::ptx::"
 SPACES = ("shared", "shared::cta", "shared::cluster", "global", "const", "local", "param")
 
@@ -121,6 +127,8 @@ class Values:
         return self.lvalues[operand.text]
 
     def _variable(self, name: str) -> str:
+        if _OTHER_SPECIAL.fullmatch(name):
+            raise Unsupported(f"with the special register `{name}`")
         if name not in self.variables:
             raise NotPtx(f"`{name}` is not a register of the statement")
         return self.variables[name]

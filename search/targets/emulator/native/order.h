@@ -36,6 +36,14 @@ public:
         return kind_ == Kind::forward ? unsigned(__builtin_ctz(lanes)) : 31 - unsigned(__builtin_clz(lanes));
     }
 
+    // Where a block runs: results may not depend on it.
+    unsigned multiprocessor(std::uint64_t block) const {
+        constexpr unsigned count = 132;
+        if (kind_ == Kind::forward) return unsigned(block % count);
+        if (kind_ == Kind::reverse) return count - 1 - unsigned(block % count);
+        return unsigned((block * 5 + seed_ * 7 + count / 2) % count);
+    }
+
     bool is_seeded() const { return kind_ == Kind::seeded; }
 
     // The position-th block to start, out of `total`.

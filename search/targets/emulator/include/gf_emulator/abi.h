@@ -86,6 +86,8 @@ uint3 gf_emulator_block_index() __attribute__((const));
 uint3 gf_emulator_block_size() __attribute__((const));
 uint3 gf_emulator_grid_size() __attribute__((const));
 unsigned gf_emulator_lane() __attribute__((const));
+// Another one of 132 in each order of threads.
+unsigned gf_emulator_multiprocessor() __attribute__((const));
 
 // `line` keeps calls of different source lines apart: compilers merge and copy calls.
 int gf_emulator_block_barrier(gf_emulator::BarrierOperation operation, int predicate, int line);

@@ -38,10 +38,6 @@ __forceinline__ u32 warp_of_block() {
     const uint3 thread = gf_emulator_thread_index(), block = gf_emulator_block_size();
     return ((thread.z * block.y + thread.y) * block.x + thread.x) / 32;
 }
-__forceinline__ u32 block_of_grid() {
-    const uint3 at = gf_emulator_block_index(), grid = gf_emulator_grid_size();
-    return (at.z * grid.y + at.y) * grid.x + at.x;
-}
 
 // A place for each accumulator of a product: it is watched there while the product is under way.
 template <class... Places>
