@@ -121,7 +121,29 @@ def _cases_toml(imported: Imported) -> list[str]:
             )
             lines += ["", "[[checks]]", f'name = "{check}"', f"dims = {{ {changed} }}"]
             lines += ['inputs = "normal"', "seeds = 1"]
-    return lines
+    return [*lines, *_other_constants_toml(imported, dims)]
+
+
+def _other_constants_toml(imported: Imported, dims: Mapping[str, int]) -> list[str]:
+    """A check by which a candidate is wrong that ignores a scale. Zero often leaves a term out."""
+    others = {
+        name: float(f"{1.5 * value:.6g}")
+        for name, value in imported.constants.items()
+        if isinstance(value, float) and value != 0 and math.isfinite(value)
+    }
+    if not others:
+        return []
+    values = ", ".join(f"{name} = {_toml(repr(value))}" for name, value in others.items())
+    return [
+        "",
+        "# Delete it if the kernel works with the values of the import only.",
+        "[[checks]]",
+        'name = "other_constants"',
+        f"dims = {{ {_given(dims)} }}",
+        f"constants = {{ {values} }}",
+        'inputs = "normal"',
+        "seeds = 1",
+    ]
 
 
 def _given(dims: Mapping[str, int]) -> str:

@@ -69,7 +69,11 @@ def _outputs(imported: Imported) -> str:
 def _passed(imported: Imported, argument: ImportedArgument) -> str:
     if argument.role != "scalar":
         return repr(argument.name)
-    value = f"dims[{argument.name!r}]" if argument.name in imported.dims else repr(argument.value)
+    value = repr(argument.value)
+    if argument.name in imported.dims:
+        value = f"dims[{argument.name!r}]"
+    elif argument.name in imported.constants:  # a check may give it another value
+        value = f"dims.get({argument.name!r}, {value})"
     return f"({argument.dtype!r}, {value})"
 
 

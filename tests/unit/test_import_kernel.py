@@ -94,7 +94,7 @@ def test_sizes_are_expressions_over_scalars(run):
     kernel = load_kernel(Path("kernels/saxpy"))
     workload = dict(kernel.workloads[0].dims)
     assert (workload["size_of_x_0"], workload["size_of_y_0"]) == (1002, 2000)
-    assert [check.name for check in kernel.checks] == ["imported", "one_less", "one_more"]
+    assert [check.name for check in kernel.checks[:3]] == ["imported", "one_less", "one_more"]
     outputs = outputs_of(kernel, {**workload, "n": 3, "size_of_y_0": 6})
     assert outputs["y"]["value"].shape == (6, 1)
     reference = runpy.run_path("kernels/saxpy/reference.py")
@@ -123,7 +123,19 @@ def test_checks_of_a_large_import_are_smaller_and_keep_multiples_of_powers_of_tw
     assert dict(kernel.workloads[0].dims) == {"n": 80_000_000}
     (_, size), *_ = kernel.checks[0].dims
     assert int(size({})) < 2**16 and (80_000_000 - int(size({}))) % 2**14 == 0
-    assert [check.name for check in kernel.checks] == ["smaller", "one_less", "one_more"]
+    assert [check.name for check in kernel.checks[:3]] == ["smaller", "one_less", "one_more"]
+
+
+def test_a_check_gives_floats_another_value_and_the_plain_kernel_takes_it(run):
+    Path("saxpy.cu").write_text(SAXPY)
+    assert run("import", "saxpy.cu", *TUNE, *ARGUMENTS)[0] == 0
+    kernel = load_kernel(Path("kernels/saxpy"))
+    other = kernel.checks[-1]
+    assert other.name == "other_constants"
+    dims = {name: value({}) for name, value in other.dims}
+    assert dims == {"n": 1000, "a": 3.75}  # 2.5 in the import
+    usual, changed = outputs_of(kernel, {"n": 5}), outputs_of(kernel, {**dims, "n": 5})
+    assert abs(usual["y"]["value"] - changed["y"]["value"]).max() > 0.1
 
 
 def outputs_of(kernel, dims):
