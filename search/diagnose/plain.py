@@ -44,10 +44,10 @@ from greenfast.search.oracle.problem import (
     WorkspaceMemory,
 )
 from greenfast.search.render import assemble, with_markers
+from greenfast.search.targets.emulator.findings import HEAP_NAME
 from greenfast.search.targets.emulator.target import EmulatorTarget
 from greenfast.search.verdict import SafetyFinding
 
-HEAP_NAME = "device-heap"  # native/device_heap.cpp knows it by this name
 HEAP_BYTES = 8 * 2**20  # the device's default
 _ALLOCATION = re.compile(r"\b(?:new|malloc)\b")
 _GF_INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]gf/', re.MULTILINE)

@@ -24,7 +24,7 @@ again, and a champion needs a recheck.
    a variable that is not set
 7  blocks give way to others before they store a flag; variables that are not set also in arrays
    that stay in memory, among numbers of 16 bits, and in members that a constructor leaves out;
-   blocks run on other multiprocessors in each order
+   blocks run on other multiprocessors in each order; reads of the device's heap after a free
 """
 
 CHECKS_VERSION = 7

@@ -85,6 +85,7 @@ __global__ void by_heap(float* out, const float* in, int bug) {
     for (int i = bug; i < 4; i++) pieces[i] = shape->area();
     out[threadIdx.x] = pieces[0] + pieces[3];                                      // heap
     free(pieces);
+    if (bug) out[threadIdx.x] += *(volatile float*)pieces;                         // freed
     delete shape;
     clock_t ticks = clock();
     if (ticks < 0) out[0] = 0;
@@ -214,6 +215,7 @@ def test_libraries_of_devices_run_and_their_misuse_is_found(target, plain):
         ("pipeline", {"in_flight_read", "uninitialised"}),
         ("collectives", {"race"}),
         ("heap", {"uninitialised"}),
+        ("freed", {"uninitialised"}),
         ("callback", {"race"}),
     ):
         line = line_of(LIBRARIES, remark)

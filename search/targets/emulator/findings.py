@@ -10,6 +10,8 @@ from greenfast.search.targets.emulator.runs import Finding, Index3, RunFault
 from greenfast.search.targets.emulator.symbols import Frame, callers, kernel_line
 from greenfast.search.text import file_line
 
+HEAP_NAME = "device-heap"  # the buffer of `new` and `malloc`; native/device_heap.cpp knows the name
+
 Event = Mapping[str, Any]
 Frames = Mapping[int, tuple[Frame, ...]]
 Key = tuple[str, Frame | None, Frame | None]  # kind, where, other_where
@@ -155,7 +157,8 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
             f"{name} at the end"
         )
     if event["kind"] == "uninitialised":
-        return f"{access}, which was never written"
+        is_heap = name == f"'{HEAP_NAME}'"
+        return f"{access}, which was never written" + (", or was freed" if is_heap else "")
     if event["kind"] == "unwaited_copy":
         return (
             f"{thread} ends without having waited for its asynchronous copy of "

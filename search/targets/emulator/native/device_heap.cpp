@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "global_memory.h"
+#include "global_shadow.h"
 #include "worker.h"
 
 namespace gf_emulator {
@@ -73,6 +74,12 @@ void released(void* address, const char* call, const void* site) {
                                format("%s of an address that is no live piece of the device's heap", call));
     // Whoever still reads it gets no value.
     std::memset(address, GlobalMemory::poison, bytes);
+    const Launch& launch = Worker::current().launch();
+    if (!launch.global_shadow) return;
+    const GlobalMemory& memory = *launch.global;
+    const std::size_t heap = heap_of(memory);
+    if (Checker* checker = Worker::current().checker()) checker->settle();
+    launch.global_shadow->forget(heap, std::size_t(memory.offset_in(heap, static_cast<char*>(address))) / 4, bytes / 4);
 }
 
 }  // namespace

@@ -47,6 +47,12 @@ bool GlobalShadow::written(std::size_t buffer, std::size_t word, unsigned bytes,
     return (state & bytes) == bytes;
 }
 
+void GlobalShadow::forget(std::size_t buffer, std::size_t word, std::size_t count) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::uint8_t* const first = &opened(buffer).written[word];
+    std::fill(first, first + count, std::uint8_t(0));
+}
+
 GlobalShadow::GlobalTouch GlobalShadow::touch_of(const GlobalAccess& access, unsigned bytes) {
     GlobalTouch fresh;
     fresh.block = access.block;

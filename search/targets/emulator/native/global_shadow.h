@@ -104,6 +104,8 @@ public:
     bool full() const { return full_; }
     // Whether all `bytes` (one bit each) of the word hold something; writes make it so.
     bool written(std::size_t buffer, std::size_t word, unsigned bytes, bool write);
+    // Whole words that hold nothing from now on.
+    void forget(std::size_t buffer, std::size_t word, std::size_t count);
 
     // A load through the read-only path (checker_read_only.cpp) of `bytes` of a word.
     struct ReadOnlyLoad {
