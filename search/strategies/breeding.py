@@ -1,4 +1,4 @@
-"""Children of the best points, bred in thought: selection, crossover and mutation on arrays.
+"""Children of the best points, before any is tried: selection, crossover and mutation on arrays.
 
 A point is a row of positions of values. A child takes groups of parameters from two parents, or
 changes a few values of one. A group is a parameter with those that exist only under its condition:

@@ -17,7 +17,7 @@ DRAWS = 64  # of a huge space before it counts as exhausted, each a new point wi
 
 
 class NoneLeft(Exception):
-    """No untried point of the space was found; `any` says so from now on."""
+    """No untried point of the space was found; `any` is False from now on."""
 
 
 class Untried(ABC):
