@@ -117,13 +117,13 @@ class Condition:
     def holds(self, codes: Codes) -> np.ndarray:
         """[rows]: whether it holds."""
         rows = codes[:, self._places]
-        found, first, kind = np.unique(
+        combinations, first, kind = np.unique(
             numbers(rows, self._counts), return_index=True, return_inverse=True
         )
-        for number, row in zip(found.tolist(), first.tolist(), strict=True):
+        for number, row in zip(combinations.tolist(), first.tolist(), strict=True):
             if number not in self._known:
                 self._known[number] = self._asked(rows[row].tolist())
-        known = [self._known[number] for number in found.tolist()]
+        known = [self._known[number] for number in combinations.tolist()]
         return np.array(known, bool)[kind.reshape(-1)]
 
     def _asked(self, row: list[int]) -> bool:
