@@ -367,20 +367,20 @@ def _require_inputs(
 ) -> None:
     """UsageError for inputs that are missing, or that no kernel with these options reads."""
     inputs = [item for item in operation.tensors if not item.output]
-    missing = [each.name for each in inputs if each.name not in {*tensors, *unread}]
+    missing = [tensor.name for tensor in inputs if tensor.name not in {*tensors, *unread}]
     if missing:
         several = len(missing) > 1
         raise UsageError(
             f"the input{'s' * several} {', '.join(missing)} {'are' if several else 'is'} missing",
             code="missing_input",
         )
-    for each in inputs:
-        if each.name in tensors and each.name in unread and each.read_when is not None:
+    for tensor in inputs:
+        if tensor.name in tensors and tensor.name in unread and tensor.read_when is not None:
             raise UsageError(
-                f"{each.name} is given, but these kernels do not read it: they do when "
-                f"{each.read_when.text}",
+                f"{tensor.name} is given, but these kernels do not read it: they do when "
+                f"{tensor.read_when.text}",
                 code="unread_input",
-                mend=f"leave {each.name} out, or load kernels for that option",
+                mend=f"leave {tensor.name} out, or load kernels for that option",
             )
 
 

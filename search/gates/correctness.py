@@ -182,7 +182,7 @@ def _laid_out(
     cases = list(cases)
     precompute(subject.kernel, cases)
     data = [subject.target.case_data(subject.kernel, case) for case in cases]
-    with compute_turns.turn(max((each.nbytes for each in data), default=0)):
+    with compute_turns.turn(max((array.nbytes for array in data), default=0)):
         return [
             lay_out(subject.kernel, subject.template, point or subject.point, case, each)
             for case, each in zip(cases, data, strict=True)

@@ -111,7 +111,7 @@ class Condition:
             at for at, each in enumerate(parameters) if each.name in parameter.when.names
         ]
         self._parameters = [parameters[at] for at in self._places]
-        self._counts = np.array([len(each.values) for each in self._parameters], np.int64)
+        self._counts = np.array([len(parameter.values) for parameter in self._parameters], np.int64)
         self._known: dict[int, bool] = {}
 
     def holds(self, codes: Codes) -> np.ndarray:
