@@ -23,7 +23,7 @@ from greenfast.search.kernels.places import located
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.oracle.problem import launches
+from greenfast.search.oracle.problem import check_arguments, launches
 from greenfast.search.oracle.reference_lint import reference_children, reference_faults
 from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.render import RenderedSource, RenderFailed, render
@@ -113,10 +113,16 @@ def _workload_problems(kernel: KernelSpec) -> Iterator[Problem]:
         try:
             kernel.workload_form.workload(dict((*workload.dims, *workload.options)), where=where)
             values = kernel.values_of(dict(workload.dims), dict(workload.options))
-            kernel.work_flop(values)
-            work_bytes, most = float(kernel.work_bytes(values)), _tensor_bytes(kernel, values)
+            kernel.work_flop.amount(values)
+            check_arguments(kernel, values)
+            work_bytes, most = (
+                float(kernel.work_bytes.amount(values)),
+                _tensor_bytes(kernel, values),
+            )
         except GreenfastError as error:
-            yield problem_of(located(SpecError(error.message, code=error.code), kernel.folder))
+            mend = error.mend if isinstance(error, SpecError) else ""  # the form's is its names
+            said = SpecError(error.message, code=error.code, mend=mend)
+            yield problem_of(located(said, kernel.folder))
             continue
         if work_bytes > most:
             yield Problem(
@@ -465,8 +471,10 @@ def _problems_of_a_choice(
         key=lambda tiles: tuple(tiles.values()),
     )
     cases = derived_cases(kernel, compiled, tiles, SEED)
+    for case in cases:
+        check_arguments(kernel, case.values(kernel))
     return [
-        problem_of(SpecError(sentence, code=code))
+        problem_of(located(SpecError(sentence, code=code), kernel.folder))
         for code, sentence in reference_faults(
             kernel, cases, f"{kernel.name}/reference.py", children
         )

@@ -175,7 +175,7 @@ def _properties(table: Table, folder: Path, names: _Names, mistakes: Mistakes) -
         ),
         reference_uses=mistakes.value(lambda: _reference_uses(table, folder), ()),
         requirements=mistakes.value(lambda: _requirements(table, names.dims, names.known), ()),
-        empty_dims=mistakes.value(lambda: table.strings("empty_dims", []), ()),
+        empty_dims=mistakes.value(lambda: _empty_dims(table, names.dims), ()),
     )
 
 
@@ -359,6 +359,17 @@ def _workload(
         complete_dims(sizes, dims, table.where),
         complete_options(values, options, table.where),
     )
+
+
+def _empty_dims(table: Table, dims: tuple[Dim, ...]) -> tuple[str, ...]:
+    names, known = table.strings("empty_dims", []), [dim.name for dim in dims]
+    if unknown := [name for name in names if name not in known]:
+        raise SpecError(
+            f"{table.where}, empty_dims: {unknown[0]!r} is not a dim",
+            code="unknown_dim",
+            mend="known: " + (", ".join(known) or "none"),
+        )
+    return names
 
 
 def _requirements(table: Table, dims: tuple[Dim, ...], known: set[str]) -> tuple[Requirement, ...]:

@@ -21,6 +21,7 @@ from greenfast.search.children import (
 )
 from greenfast.search.confinement import confine
 from greenfast.search.cores import usable_cores
+from greenfast.search.errors import SpecError
 from greenfast.search.kernels.kernel_file import load_kernel
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items
@@ -108,7 +109,10 @@ def faults(kernel: KernelSpec, cases: Sequence[Case]) -> list[tuple[str, str]]:
     """(code, sentence) of each fault, found in this process."""
     found, working = _called(kernel, cases)
     if not found:
-        found, _ = _called(kernel, _drawn(kernel, cases))
+        try:
+            found, _ = _called(kernel, _drawn(kernel, cases))
+        except SpecError as error:  # a default that other sizes give no value
+            found.append((error.code, str(error)))
     found += (
         ("weak_test", f"{kernel.name}/kernel.toml: the checks are weak: {weakness.sentence}")
         for weakness in judged_reference(kernel, working, lambda case: case_data(kernel, case))

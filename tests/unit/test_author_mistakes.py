@@ -73,6 +73,8 @@ A_SHAPE = 'shape = ["M", "N"]\ncontiguous = true                            # no
         ("kernel.toml", "baseline =", "base_line =", "baseline", "'baseline' is missing"),
         ("kernel.toml", '"2 * M * N"', '"M && N"', "flop =", "&& is written and"),
         ("kernel.toml", '"2 * M * N"', '"M^2"', "flop =", "'M^2' (^ is written **"),
+        ("kernel.toml", 'value = "N"', 'value = "8 / 0"', 'value = "N"', "division by zero"),
+        ("kernel.toml", "[options]", 'empty_dims = ["K"]\n[options]', "[options]", "known: M, N"),
         ("kernel.toml", "dims = { M = 256, N = 1024 }", "dims = { M = 256", "dims = { M = 256",
          "not valid TOML"),
         ("block.toml", "[[launches]]", "[[launchs]]", "[[launches]]", "did you mean 'launches'?"),

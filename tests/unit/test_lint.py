@@ -79,6 +79,13 @@ UNUSED = '[parameters.unused]\ntype = "bool"\ndefault = false\n\n# Values made o
             "cannot be computed",
         ),
         ([("kernel.toml", "M = 256, N", 'M = "256", N')], ["bad_workload"], "not a whole number"),
+        ([("kernel.toml", '"2 * M * N"', '"dtype"')], ["bad_expression"], "toml:63, [work], f"),
+        ([("kernel.toml", '"2 * M * N"', '"M - 4"')], ["bad_expression"], "a number of 0 or more"),
+        (
+            [("kernel.toml", 'value = "N"', 'value = "N / 2"')],
+            ["bad_expression"],
+            "which is not of type int32",
+        ),
         (
             [("block.toml", "unroll <= 1024", "unroll <= 10")],
             ["impossible_preset", "empty_space"],
