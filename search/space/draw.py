@@ -19,7 +19,7 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import Parameter, TemplateSpec
 from greenfast.search.kernels.workloads import Items
-from greenfast.search.space.lattice import Fits, Level, launch_names, looks_ahead
+from greenfast.search.space.lattice import Fits, Level, launch_names
 
 STEPS = 2_000  # values tried in one attempt; after a dead end deep down another start is cheaper
 ATTEMPTS = 50
@@ -75,8 +75,6 @@ class _Shuffled(Sequence[Value]):
 
 def draw_order(template: TemplateSpec) -> TemplateSpec:
     """The template with its parameters in the order in which rules use them."""
-    if looks_ahead(template):
-        return template
     parameters = {parameter.name: parameter for parameter in template.parameters}
     local_names = {name: local.names for name, local in template.locals}
     order: dict[str, Parameter] = {}
@@ -130,7 +128,7 @@ def _below(
         return
     level = levels[depth]
     parameter = level.parameter
-    active = parameter.when is None or not level.when_is_known or parameter.when(values)
+    active = parameter.when is None or parameter.when(values)
     for value in order(parameter) if active else (parameter.default,):
         if next(steps, None) is None:
             raise _TooManySteps

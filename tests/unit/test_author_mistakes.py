@@ -84,6 +84,8 @@ A_SHAPE = 'shape = ["M", "N"]\ncontiguous = true                            # no
         ("block.toml", "default = 128", "default = 100", "default = 128", "100 is not among"),
         ("block.toml", "warps = ", "threads = ", "warps = ", "has this name"),
         ("block.toml", 'grid = ["M"', 'grid = ["rows"', "grid = ", "unknown name 'rows'"),
+        ("block.toml", 'default = 128', 'default = 128\nwhen = "threads > 64"', "default = 128",
+         "of threads depend on each other"),
         ("block.toml", "unroll]", "N]", "[parameters.unroll]", "a dim or option of this name"),
     ],
 )  # fmt: skip
