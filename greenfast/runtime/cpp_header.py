@@ -15,6 +15,7 @@ from pathlib import Path
 
 from greenfast.runtime.archive import read_archive
 from greenfast.runtime.cpp_expression import cpp, literal
+from greenfast.runtime.cpp_names import require_fields
 from greenfast.runtime.cpp_tensor_maps import ENCODE, map_lines, stride_lines
 from greenfast.runtime.kernel_set import LIBRARY, Group, KernelSet
 from greenfast.runtime.operation import Operation, ScalarArgument, TensorArgument
@@ -38,8 +39,9 @@ BEGIN, LAUNCH, TVM_FFI = (
 
 
 def header(kernels: KernelSet) -> str:
-    """The text of the header; UsageError for a kernel without machine code."""
+    """The text of the header; UsageError without machine code, or for names that C++ lacks."""
     operation = kernels.operation
+    require_fields(operation)
     parts = [
         BEGIN.replace("@NAME@", operation.name)
         .replace("@SCALARS@", _call_scalars(operation))

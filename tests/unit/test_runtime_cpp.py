@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from runtime_bundles import RECORDED, SETS, STUB
 import greenfast
 from greenfast.runtime.cpp_expression import cpp
 from greenfast.runtime.cpp_header import header, main, written
-from greenfast.search.errors import SpecError
+from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.expressions import expression
 from greenfast.search.toolchain.toolkit import find_toolkit
 
@@ -118,6 +119,19 @@ def test_expressions_become_cpp(text, known, expected):
 def test_text_has_no_form_in_cpp():
     with pytest.raises(SpecError, match="is not a number"):
         cpp(expression("S == kind", "a test"), {"kind": "a"})
+
+
+@pytest.mark.parametrize(("name", "why"), [("B", r"\[dims\] has it"), ("class", "C\\+\\+ has an")])
+def test_names_that_cpp_lacks_are_refused(name, why):
+    kernels = greenfast.load(RECORDED).kernels
+    operation = kernels.operation
+    arguments = tuple(
+        dataclasses.replace(each, name=name) if each.name == "lse" else each
+        for each in operation.arguments
+    )
+    renamed = dataclasses.replace(operation, arguments=arguments)
+    with pytest.raises(UsageError, match=f"no C.. header for the name {name}: {why}"):
+        header(dataclasses.replace(kernels, operation=renamed))
 
 
 def test_a_bundle_without_a_table_has_a_header_too(tmp_path, capsys, monkeypatch):
