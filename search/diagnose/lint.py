@@ -7,7 +7,6 @@ points rendered, the reference called at small sizes and judged, and the entries
 from __future__ import annotations
 
 import math
-import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from greenfast.search.toolchain import CompileFailed, Toolchain
 from greenfast.search.toolchain.signature import passed_arguments, signature_fault
 
 SAMPLED_POINTS = 8  # of each template and compile-time choice, beside the presets
+POINTS_WITH_TILES = 64  # of which the smallest tiles are taken, for the reference
 MOST_CHOICES = 4  # of compile-time values, beside those that a preset needs
 MOST_COMPILED = 6  # candidates of each template
 SEED = 0
@@ -372,11 +372,9 @@ def _candidates(
             candidates.append(candidate)
         else:
             reasons.setdefault(preset.name, reason)
-    points = space.points if with_sample else ()
-    drawn = random.Random(SEED).sample(range(len(points)), min(SAMPLED_POINTS, len(points)))
     candidates += (
-        Candidate(template.kernel, template.name, points[number], Origin(OriginKind.SAMPLED))
-        for number in sorted(drawn)
+        Candidate(template.kernel, template.name, point, Origin(OriginKind.SAMPLED))
+        for point in (space.sample(SAMPLED_POINTS, SEED) if with_sample else ())
     )
     return list({candidate.parameters: candidate for candidate in candidates}.values())
 
@@ -460,14 +458,11 @@ def _problems_of_a_choice(
     device: Device,
     children: Children,
 ) -> list[Problem]:
-    points = Space(template, compiled, device).points
-    if not len(points):
+    points = Space(template, compiled, device).sample(POINTS_WITH_TILES, SEED)
+    if not points:
         return []
     tiles = min(
-        (
-            resolve(template, point, compiled, device).tiles
-            for point in points[:: max(1, len(points) // 64)]
-        ),
+        (resolve(template, point, compiled, device).tiles for point in points),
         key=lambda tiles: tuple(tiles.values()),
     )
     cases = derived_cases(kernel, compiled, tiles, SEED)

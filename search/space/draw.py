@@ -32,10 +32,10 @@ class _TooManySteps(Exception):
 
 def drawn_point(
     levels: Sequence[Level], known: Items, fits: Fits, rng: random.Random, near: Mapping[str, Value]
-) -> Items:
+) -> Items | None:
     """A valid point: a random one, or one that keeps the values of `near` where they fit.
 
-    SpecError when none is found.
+    None when none is found.
     """
 
     def order(parameter: Parameter) -> Sequence[Value]:
@@ -51,7 +51,7 @@ def drawn_point(
             continue
         except StopIteration:
             break
-    raise no_valid_point()
+    return None
 
 
 class _Shuffled(Sequence[Value]):
@@ -96,11 +96,12 @@ def draw_order(template: TemplateSpec) -> TemplateSpec:
     return replace(template, parameters=tuple(order.values()))
 
 
-def no_valid_point() -> SpecError:
+def no_valid_point(template: TemplateSpec) -> SpecError:
     return SpecError(
-        "no point that satisfies the constraints was found",
+        f"template {template.name} of kernel {template.kernel}: no point that satisfies the "
+        f"constraints was found in {ATTEMPTS * STEPS:,} steps",
         code="no_valid_point",
-        mend="order the parameters so that constraints use neighbouring ones",
+        mend="write constraints over fewer parameters, or a preset that satisfies them",
     )
 
 

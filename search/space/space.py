@@ -20,7 +20,7 @@ from greenfast.search.kernels.tensor_map_spec import whole
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.columns import encoded_points
-from greenfast.search.space.draw import draw_order, drawn_point
+from greenfast.search.space.draw import draw_order, drawn_point, no_valid_point
 from greenfast.search.space.lattice import (
     Level,
     combinations,
@@ -178,6 +178,14 @@ class Space:
                 raise
             return False
 
+    def sample(self, count: int, seed: int) -> list[Items]:
+        """Up to `count` different valid points; SpecError when a large space shows none."""
+        dice = random.Random(seed)
+        if not self.is_listed:
+            return list(dict.fromkeys(self.drawn(dice) for _ in range(count)))
+        chosen = dice.sample(range(len(self.points)), min(count, len(self.points)))
+        return [self.points[number] for number in sorted(chosen)]
+
     def is_valid(self, parameters: Items) -> bool:
         """Whether a point of known values satisfies every rule."""
         complete = complete_parameters(self.template, dict(parameters), self.compiled)
@@ -194,9 +202,15 @@ class Space:
         return Validity(self.template, self.compiled, self.device, self._fits)
 
     def drawn(self, rng: random.Random, near: Items = ()) -> Items:
-        """A random valid point, or one near to `near`, without listing the space."""
+        """A random valid point, or one near to `near`, without listing the space.
+
+        SpecError `no_valid_point` when none is found.
+        """
         known = _known_before(self.compiled, self.device)
-        values = dict(drawn_point(self._levels, known, self._fits, rng, dict(near)))
+        point = drawn_point(self._levels, known, self._fits, rng, dict(near))
+        if point is None:
+            raise no_valid_point(self.template)
+        values = dict(point)
         return tuple((each.name, values[each.name]) for each in self.template.parameters)
 
     @cached_property

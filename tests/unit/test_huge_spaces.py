@@ -61,6 +61,8 @@ def test_the_space_is_too_large_to_list(huge):
     with pytest.raises(SpecError) as error:
         _ = huge.points
     assert error.value.code == "space_too_large"
+    sampled = huge.sample(5, seed=1)  # for `greenfast lint`
+    assert len(sampled) == 5 and all(map(huge.is_valid, sampled))
 
 
 @pytest.mark.parametrize("name", ["evolution", "nsga2", "random", "tpe"])
