@@ -19,6 +19,7 @@ from greenfast.search.kernels.expressions import SM_COUNT, Expression, Value
 from greenfast.search.kernels.kernel_file import load_kernel
 from greenfast.search.kernels.mistakes import SpecErrors
 from greenfast.search.kernels.places import located
+from greenfast.search.kernels.probe_spec import probe_mistakes
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import derived_cases
@@ -86,6 +87,8 @@ def lint_kernel(
         for _, sentence in kernel.broken_workloads
     ]
     problems += _workload_problems(kernel)
+    misnamed = probe_mistakes(kernel.name, kernel.probes, kernel.reference_text)
+    problems += (problem_of(located(each, folder)) for each in misnamed)
     problems += _unused(kernel)
     problems += _unknown_in_sentences(kernel)
     problems += _unsupported(kernel)

@@ -80,7 +80,7 @@ def reference_faults(
         )
         return [("reference_slow", sentence)]
     except ChildDied as died:
-        tail = died.tail[-200:].strip()
+        tail = (died.tail.strip().splitlines() or [""])[-1][-200:]  # of a traceback: the error
         status = f" (exit status {died.returncode})" if died.returncode is not None else ""
         ended = f"{file}: the reference ended its process{status}" + (f": {tail}" if tail else "")
         return [("reference_failed", ended)]
