@@ -328,7 +328,14 @@ class KernelSpec:
                 if len(argument.shape) > 1 and not argument.contiguous
             )
         )
-        return WorkloadForm(self.dims, self.options, self.requirements, self.empty_dims, row_dims)
+        return WorkloadForm(
+            self.dims,
+            self.options,
+            self.requirements,
+            self.empty_dims,
+            row_dims,
+            self.constants,
+        )
 
     def workload(self, name: str | WorkloadValues) -> Workload:
         """The workload of this name, or of these values (workloads.py); UsageError otherwise.

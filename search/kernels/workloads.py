@@ -96,6 +96,7 @@ class WorkloadForm:
     empty_dims: tuple[str, ...] = ()  # those that may be 0
     # Dims that are rows of contiguous tensors, and the multiple that a row's stride has to be.
     row_dims: tuple[tuple[str, int], ...] = ()
+    constants: tuple[tuple[str, Expression], ...] = ()  # which requirements may use
 
     def workload(self, values: Mapping[str, object], *, label: str = "", where: str) -> Workload:
         """The workload of these values, with defaults for those left out.
@@ -209,6 +210,9 @@ class WorkloadForm:
             for name, size in dims
             if not 0 <= int(size) <= LARGEST_DIM
         ]
+        if not faults and self.requirements:
+            for name, constant in self.constants:
+                values[name] = constant(values)
         # An author's sentence says more than the derived dims behind it.
         faults = faults or [
             filled(requirement.because, values)

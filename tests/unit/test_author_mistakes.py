@@ -9,7 +9,7 @@ import pytest
 
 from greenfast.app.cli.new import kernel_files_of
 from greenfast.search.devices.facts import device
-from greenfast.search.errors import SpecError
+from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.mistakes import SpecErrors
 from greenfast.search.kernels.places import key_lines
@@ -186,6 +186,14 @@ def test_a_bound_may_be_one_number(edited):
     kernel = edited(("reference.py", '"c": summed(c, sizes, 2, options["dtype"])', new))
     expected = case_data(kernel, workload_case(kernel.workload("odd"), 0)).outputs["c"]
     assert expected.bound.shape == (37, 1001) and (expected.bound == 0.5).all()
+
+
+def test_a_requirement_may_use_constants(edited):
+    rule = '[constants]\nrows = "2 * M"\n[[requires]]\nthat = "rows < 9"\nbecause = "{rows} rows"\n'
+    kernel = edited(("kernel.toml", "[options]", rule + "[options]"))
+    assert kernel.workload("M=4,N=8").dims == (("M", 4), ("N", 8))
+    with pytest.raises(UsageError, match="10 rows"):
+        kernel.workload("M=5,N=8")
 
 
 def test_a_kernel_without_options_and_compile_time_dims_can_be_searched(edited):

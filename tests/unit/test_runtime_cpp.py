@@ -109,11 +109,23 @@ def test_the_module_of_tvm_ffi_takes_tensors(folder):
         ("S in (1, 2)", {}, "((S == 1LL || S == 2LL))"),
         ("S ** 0.5 / 2", {}, "(double(std::pow(double(S), double(0.5))) / double(2LL))"),
         ("-S // 3", {}, "floor_div((-S), 3LL)"),
+        ("kind != 'a' or S > 1", {}, '((kind != "a") || (S > 1LL))'),
+        ("kind in ('a', 'b c')", {}, '((kind == "a" || kind == "b c"))'),
         ("S & (S - 1) | S >> 2", {}, "((S & (S - 1LL)) | (S >> 2LL))"),
     ],
 )
 def test_expressions_become_cpp(text, known, expected):
     assert cpp(expression(text, "a test"), known) == expected
+
+
+def test_a_requirement_may_use_options_and_constants():
+    kernels = greenfast.load(RECORDED).kernels
+    rule = expression("mask == 'none' or scale > 0", "a test")
+    operation = dataclasses.replace(kernels.operation, requirements=((rule, "no"),))
+    text = header(dataclasses.replace(kernels, operation=operation))
+    fits = text[text.index("bool fits") :].partition("return true")[0]
+    assert "const std::string_view mask(call.mask);" in fits and "const double scale = " in fits
+    assert 'if (!(((mask == "none") || (scale > 0LL))))' in fits
 
 
 def test_text_has_no_form_in_cpp():
