@@ -21,7 +21,7 @@ from greenfast.search.kernels.mistakes import SpecErrors
 from greenfast.search.kernels.places import located
 from greenfast.search.kernels.probe_spec import probe_mistakes
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
-from greenfast.search.kernels.workloads import Items
+from greenfast.search.kernels.workloads import Items, unwritable_values
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.problem import check_arguments, launches
 from greenfast.search.oracle.reference_lint import reference_children, reference_faults
@@ -87,8 +87,11 @@ def lint_kernel(
         for _, sentence in kernel.broken_workloads
     ]
     problems += _workload_problems(kernel)
-    misnamed = probe_mistakes(kernel.name, kernel.probes, kernel.reference_text)
-    problems += (problem_of(located(each, folder)) for each in misnamed)
+    mistakes = (
+        *probe_mistakes(kernel.name, kernel.probes, kernel.reference_text),
+        *unwritable_values(kernel.name, kernel.options),
+    )
+    problems += (problem_of(located(each, folder)) for each in mistakes)
     problems += _unused(kernel)
     problems += _unknown_in_sentences(kernel)
     problems += _unsupported(kernel)

@@ -188,6 +188,15 @@ def test_a_bound_may_be_one_number(edited):
     assert expected.bound.shape == (37, 1001) and (expected.bound == 0.5).all()
 
 
+def test_an_option_of_numbers_is_named_by_its_text(edited):
+    kernel = edited(
+        ("kernel.toml", "[dims]", 'way = { values = ["1", "2"], default = "1" }\n[dims]')
+    )
+    assert dict(kernel.workload("M=4,N=8,way=2").options)["way"] == "2"
+    with pytest.raises(UsageError, match="way=3 is not one of 1, 2"):
+        kernel.workload("M=4,N=8,way=3")
+
+
 def test_a_requirement_may_use_constants(edited):
     rule = '[constants]\nrows = "2 * M"\n[[requires]]\nthat = "rows < 9"\nbecause = "{rows} rows"\n'
     kernel = edited(("kernel.toml", "[options]", rule + "[options]"))
