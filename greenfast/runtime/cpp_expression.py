@@ -1,4 +1,4 @@
-"""Expressions of a bundle as C++, with what is known of a kernel written in."""
+"""Expressions of a bundle as C++, with the known values of a kernel in place of their names."""
 
 from __future__ import annotations
 

@@ -146,9 +146,9 @@ def _fits(operation: Operation) -> str:
         null = f"{tensor}.data == nullptr || " if may_be_null else ""
         joint = " &&\n          ".join(tests)
         lines.append(f"    if (!({null}({joint})))\n        return false;")
-    for each in operation.dims:
-        if each.values and not each.compiled:
-            sizes = " || ".join(f"{each.name} == {size}" for size in each.values)
+    for listed in operation.dims:
+        if listed.values and not listed.compiled:
+            sizes = " || ".join(f"{listed.name} == {size}" for size in listed.values)
             lines.append(f"    if (!({sizes}))\n        return false;")
     if operation.requirements:
         lines += [

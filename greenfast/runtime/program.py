@@ -271,7 +271,7 @@ def complete_sizes(
 
 
 def _unknown_size(operation: Operation, dim: str) -> UsageError:
-    outputs = [each.name for each in operation.tensors if each.output and dim in each.shape]
+    outputs = [tensor.name for tensor in operation.tensors if tensor.output and dim in tensor.shape]
     return UsageError(
         f"no input has the dim {dim} of {operation.name}",
         code="bad_shape",
@@ -281,7 +281,7 @@ def _unknown_size(operation: Operation, dim: str) -> UsageError:
 
 def _how_to_tell(operation: Operation, dim: str, outputs: Sequence[str]) -> str:
     ways = [f"pass an output that has it: {outputs[0]}="] if outputs else []
-    if any(each.name == dim for each in operation.unseen_dims):
+    if any(other.name == dim for other in operation.unseen_dims):
         ways.append(f"give the size itself: {dim}=")
     return ", or ".join(ways)
 

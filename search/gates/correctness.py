@@ -180,7 +180,7 @@ def _laid_out(
     cases = list(cases)
     precompute(subject.kernel, cases)
     data = [subject.target.case_data(subject.kernel, case) for case in cases]
-    with compute_turns.turn(max((each.nbytes for each in data), default=0)):
+    with compute_turns.turn(max((array.nbytes for array in data), default=0)):
         return [
             lay_out(subject.kernel, subject.template, point or subject.point, case, each)
             for case, each in zip(cases, data, strict=True)
@@ -238,7 +238,7 @@ def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence]
 def _known_or_compared(
     kernel: KernelSpec, tensor: Tensor, image: np.ndarray, data: CaseData, case: Case, order: str
 ) -> tuple[CheckEvidence, Reason | None]:
-    """The comparison of an output, which is made once for equal bytes: they decide it alone."""
+    """The comparison of an output; equal bytes are compared only once."""
     key = case.layout, tensor.name, hashlib.sha256(image.data).digest()
     if (known := data.passed.get(key)) is not None:
         return replace(known, workload=case.name, order=order), None

@@ -1,8 +1,8 @@
 """More cases for grids that the device's multiprocessors bound: the same launches on very few.
 
 Blocks of a persistent grid walk tiles until none is left. A check has fewer tiles than a GPU has
-multiprocessors, so that each block would walk one, and what a block does between two tiles would
-never run. On a device with a few multiprocessors the same source walks many.
+multiprocessors, so each block would walk one tile, and the code between two tiles would never run.
+On a device with a few multiprocessors, the blocks of the same source walk many.
 """
 
 from __future__ import annotations

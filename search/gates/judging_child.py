@@ -1,7 +1,7 @@
 """The worker that judges outputs for a search, beside the loop and not in its process.
 
 Started as `python -m greenfast.search.gates.judging_child READ_FD WRITE_FD FOLDER`. It runs
-reference.py, which is trusted like the rest of the program. Of a candidate it sees bytes alone.
+reference.py, which is trusted like the rest of the program, and sees only bytes of a candidate.
 """
 
 from __future__ import annotations
