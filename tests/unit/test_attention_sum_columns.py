@@ -29,8 +29,8 @@ CASES = [
 ]
 
 
-def items(mask="none", dtype="bf16", D=64):
-    return (("D", D), ("dtype", dtype), ("mask", mask))
+def items(mask="none", dtype="bf16", width=64):
+    return (("D", width), ("dtype", dtype), ("mask", mask))
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +73,8 @@ def test_no_addition_is_left(subject):
 
 def test_larger_heads_have_no_room_for_ones(catalogue):
     template = catalogue.kernel("attention").template("wgmma")
-    space = Space(template, items(D=128), device("h200"))
-    parameters = complete_parameters(template, SUMS, items(D=128))
+    space = Space(template, items(width=128), device("h200"))
+    parameters = complete_parameters(template, SUMS, items(width=128))
     assert "heads of 64" in space.why_not(parameters)
     ordered = dict(complete_parameters(template, {**SUMS, "ordered": True}, items()))
     assert not ordered["sum_columns"]
