@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Mapping
 
 from greenfast.search.errors import SpecError
@@ -36,6 +37,11 @@ def literal(value: Value) -> str:
     if isinstance(value, float):
         return repr(value)
     raise SpecError(f"the text {value!r} is not a number", code="bad_expression")
+
+
+def quoted(text: str) -> str:
+    """A text as a literal of C++."""
+    return json.dumps(text)
 
 
 def _text(node: ast.expr, known: Mapping[str, Value]) -> str:
@@ -92,13 +98,25 @@ def _comparison(
 ) -> str:
     parts = []
     for left, operator, right in zip(sides, operators, sides[1:], strict=False):
-        first = _text(left, known)
         if isinstance(operator, ast.In | ast.NotIn) and isinstance(right, ast.Tuple):
-            inside = " || ".join(f"{first} == {_text(item, known)}" for item in right.elts)
+            inside = " || ".join(_compared(left, ast.Eq(), item, known) for item in right.elts)
             parts.append(f"({inside})" if isinstance(operator, ast.In) else f"!({inside})")
         else:
-            parts.append(f"{first} {_COMPARE[type(operator)]} {_text(right, known)}")
+            parts.append(_compared(left, operator, right, known))
     return "(" + " && ".join(parts) + ")"
+
+
+def _compared(
+    left: ast.expr, operator: ast.cmpop, right: ast.expr, known: Mapping[str, Value]
+) -> str:
+    """Two sides; options that are not known are variables of std::string_view."""
+    first, second = (
+        quoted(side.value)
+        if isinstance(side, ast.Constant) and isinstance(side.value, str)
+        else _text(side, known)
+        for side in (left, right)
+    )
+    return f"{first} {_COMPARE[type(operator)]} {second}"
 
 
 def _nested(name: str, arguments: list[str]) -> str:

@@ -236,7 +236,7 @@ def geometry(
         {
             argument.name: everything[argument.name]
             for argument in operation.tensors
-            if argument.output and argument.name in everything
+            if argument.output and argument.name not in without
         },
         scratch,
         values,
@@ -293,9 +293,10 @@ def _with_outputs(
     output_strides: Mapping[str, Strides],
     without: frozenset[str],
 ) -> dict[str, TensorFacts]:
+    """All tensors; those left out are contiguous, since their strides may be passed, too."""
     everything = dict(tensors)
     for argument in program.operation.tensors:
-        if argument.name in everything or (argument.name in without and argument.output):
+        if argument.name in everything:
             continue
         if not argument.output and argument.name not in without:
             raise UsageError(f"the input {argument.name} is missing", code="missing_input")

@@ -204,4 +204,4 @@ def _longer(dim: DimSizes, size: int) -> int:
 
 
 def _flop(kernel: KernelSpec, case: Case) -> float:
-    return float(kernel.work_flop(case.values(kernel)))
+    return case.flop(kernel)

@@ -127,7 +127,7 @@ def _problems(subject: Subject) -> list[Problem]:
         cases += far_cases(subject.kernel, derived)
     for workload in subject.workloads:
         case = workload_case(workload, subject.seed)
-        if subject.kernel.work_flop(case.values(subject.kernel)) <= subject.target.check_flop_limit:
+        if case.flop(subject.kernel) <= subject.target.check_flop_limit:
             cases.append(case)
     if subject.conditions.siblings is not None:
         cases += _cases_of_sibling(subject, subject.conditions.siblings, cases)
@@ -157,9 +157,7 @@ def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -
     own, sibling_cases = {_lengths(case) for case in cases}, _cases_of(subject, first.parameters)
     apart = [case for case in sibling_cases if _lengths(case) not in own]
     missing = ENOUGH_CASES - (len(sibling_cases) - len(apart))
-    return sorted(apart, key=lambda case: subject.kernel.work_flop(case.values(subject.kernel)))[
-        : max(missing, 0)
-    ]
+    return sorted(apart, key=lambda case: case.flop(subject.kernel))[: max(missing, 0)]
 
 
 def _cases_of(subject: Subject, parameters: Items) -> list[Case]:
@@ -168,7 +166,7 @@ def _cases_of(subject: Subject, parameters: Items) -> list[Case]:
     return [
         case
         for case in derived_cases(subject.kernel, subject.compiled, tiles, subject.seed)
-        if subject.kernel.work_flop(case.values(subject.kernel)) > 0
+        if case.flop(subject.kernel) > 0
     ]
 
 

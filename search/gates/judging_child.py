@@ -81,7 +81,7 @@ class AskingTarget(Runner):
         raise NotImplementedError
 
     def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
-        if kernel.work_flop(case.values(kernel)) > LARGE_FLOP:
+        if case.flop(kernel) > LARGE_FLOP:
             raise Fault("a large reference is computed on the GPU", code="large_reference")
         return case_data(kernel, case)
 

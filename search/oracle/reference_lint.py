@@ -21,6 +21,7 @@ from greenfast.search.children import (
 )
 from greenfast.search.confinement import confine
 from greenfast.search.cores import usable_cores
+from greenfast.search.errors import SpecError
 from greenfast.search.kernels.kernel_file import load_kernel
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items
@@ -79,7 +80,7 @@ def reference_faults(
         )
         return [("reference_slow", sentence)]
     except ChildDied as died:
-        tail = died.tail[-200:].strip()
+        tail = (died.tail.strip().splitlines() or [""])[-1][-200:]  # of a traceback: the error
         status = f" (exit status {died.returncode})" if died.returncode is not None else ""
         ended = f"{file}: the reference ended its process{status}" + (f": {tail}" if tail else "")
         return [("reference_failed", ended)]
@@ -108,7 +109,10 @@ def faults(kernel: KernelSpec, cases: Sequence[Case]) -> list[tuple[str, str]]:
     """(code, sentence) of each fault, found in this process."""
     problems, working = _called(kernel, cases)
     if not problems:
-        problems, _ = _called(kernel, _drawn(kernel, cases))
+        try:
+            problems, _ = _called(kernel, _drawn(kernel, cases))
+        except SpecError as error:  # a default that other sizes give no value
+            problems.append((error.code, str(error)))
     problems += (
         ("weak_test", f"{kernel.name}/kernel.toml: the checks are weak: {weakness.sentence}")
         for weakness in judged_reference(kernel, working, lambda case: case_data(kernel, case))
