@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Mapping
 
 from greenfast.search.errors import SpecError
@@ -36,6 +37,16 @@ def literal(value: Value) -> str:
     if isinstance(value, float):
         return repr(value)
     raise SpecError(f"the text {value!r} is not a number", code="bad_expression")
+
+
+def quoted(text: str) -> str:
+    """A string of C++, whatever the text holds."""
+    return json.dumps(text)
+
+
+def commented(form: Expression) -> str:
+    """An expression for the end of a line: a bundle's may hold newlines, and comments of Python."""
+    return ast.unparse(ast.parse(form.text.strip(), mode="eval"))
 
 
 def _text(node: ast.expr, known: Mapping[str, Value]) -> str:
