@@ -173,7 +173,10 @@ def _operation(table: Mapping[str, Any]) -> Operation:
     return Operation(
         checked_name(table["name"]),
         dims,
-        tuple((checked_name(name), str(row["default"])) for name, row in table.get("options", {}).items()),
+        tuple(
+            (checked_name(name), str(row["default"]))
+            for name, row in table.get("options", {}).items()
+        ),
         tuple(
             (checked_name(name), expression(text, f"constants.{name}"))
             for name, text in table.get("constants", {}).items()
