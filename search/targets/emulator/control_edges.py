@@ -21,9 +21,7 @@ _CALL = re.compile(r"\tcall\t([^*\s@]+)$")
 _INDIRECT = re.compile(r"\tcall\t\*((?:.(?!@GOTPCREL))+)$")
 _RETURN = re.compile(r"\t(?:rep )?ret$")
 # Whole names only: a name may have thousands of letters, and each of them would be a begin.
-_IN_CODE = re.compile(
-    r"\t(?!call\t)\w+\t[^#]*?(?<![\w.$])([A-Za-z_][\w.$]*+)(@GOTPCREL)?\(%rip\)"
-)
+_IN_CODE = re.compile(r"\t(?!call\t)\w+\t[^#]*?(?<![\w.$])([A-Za-z_][\w.$]*+)(@GOTPCREL)?\(%rip\)")
 _IN_DATA = re.compile(r"\t\.quad\t([A-Za-z_][\w.$]*)$")
 _RUNTIME = re.compile(r"gf_emulator_|__tsan_|__ubsan_")
 _ENTRY = "gf_entry_"
