@@ -22,9 +22,10 @@ again, and a champion needs a recheck.
 6  numbers of 64 bits are compared in full; outputs of whole numbers start as a number that is not
    -1; memory that CUB's collectives use one after another without a barrier; outputs that depend on
    a variable that is not set
+7  texts that ask whether a function of CUDA is noexcept
 """
 
-CHECKS_VERSION = 6
+CHECKS_VERSION = 7
 CHECKS = "checks"  # the entry of an environment; one without it is from before version 1
 
 
