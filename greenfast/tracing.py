@@ -214,7 +214,9 @@ def _linear(arguments: Mapping[str, Any]) -> Shape:
 def _product(name: str, arguments: Mapping[str, Any]) -> Shape:
     """A product that the kernel gemm does not take: it multiplies rows by a weight [N, K]."""
     operands = [arguments.get("input"), arguments.get("other")] if name == "matmul" else []
-    batched = bool(operands) and all(each is not None and each.dim() > 2 for each in operands)
+    batched = bool(operands) and all(
+        operand is not None and operand.dim() > 2 for operand in operands
+    )
     if batched or name in ("bmm", "baddbmm"):
         raise _NotCovered(
             f"a batch of products by torch.{name}; attention is known as "
@@ -464,7 +466,9 @@ def _event(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """An event on the current stream; None if the call runs on no GPU, or is being captured."""
     import torch
 
-    first = next((each for each in (*args, *kwargs.values()) if torch.is_tensor(each)), None)
+    first = next(
+        (argument for argument in (*args, *kwargs.values()) if torch.is_tensor(argument)), None
+    )
     if first is None or first.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
         return None
     event = torch.cuda.Event(enable_timing=True)

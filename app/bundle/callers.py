@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from greenfast.runtime.cpp_header import cpp_files
 from greenfast.runtime.read_bundle import kernel_set
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import SpecError, UsageError
 
 
 def callers(files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -14,6 +14,6 @@ def callers(files: Mapping[str, bytes]) -> dict[str, bytes]:
     try:
         kernels = kernel_set(files, "this bundle")
         texts = cpp_files(kernels)
-    except UsageError:
+    except (SpecError, UsageError):
         return {}
     return {f"cpp/{name}": text.encode() for name, text in texts.items()}

@@ -272,7 +272,7 @@ def _arguments(
     names = [argument.name for argument in kernel.arguments]
     names += [scalar.name for scalar in own]
     names += [workspace.name for workspace in laid_out.workspaces]
-    names += [each.name for each in laid_out.arguments if isinstance(each, TensorMap)]
+    names += [argument.name for argument in laid_out.arguments if isinstance(argument, TensorMap)]
     optional = {argument.name for argument in kernel.arguments if argument.optional}
     dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
     options = dict(laid_out.case.options)

@@ -62,10 +62,14 @@ def launch_header(description: Mapping[str, Any]) -> str:
     parts, rows = [_HEAD], []
     for number, workload in enumerate(description["workloads"]):
         places = {each["name"]: place for place, each in enumerate(workload["arguments"])}
-        maps = [each for each in workload["arguments"] if each["kind"] == "tensor_map"]
-        parts += [_tensor_map(number, each, places[each["buffer"]]) for each in maps]
-        arguments = ",\n".join(f"    {_argument(each, number)}" for each in workload["arguments"])
-        launches = ",\n".join(f"    {_launch(each)}" for each in workload["launches"])
+        maps = [argument for argument in workload["arguments"] if argument["kind"] == "tensor_map"]
+        parts += [
+            _tensor_map(number, tensor_map, places[tensor_map["buffer"]]) for tensor_map in maps
+        ]
+        arguments = ",\n".join(
+            f"    {_argument(argument, number)}" for argument in workload["arguments"]
+        )
+        launches = ",\n".join(f"    {_launch(launch)}" for launch in workload["launches"])
         parts.append(
             f"static const Argument arguments_{number}[] = {{\n{arguments}\n}};\n"
             f"static const Launch launches_{number}[] = {{\n{launches}\n}};\n"

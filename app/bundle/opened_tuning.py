@@ -146,7 +146,7 @@ def _compiled_of(
         if not _KERNEL_ID.match(name) or name in compiled:
             raise bad_bundle(f"{path}: {name[:40]!r} is not the id of a kernel, or occurs twice")
         folder = f"kernels/{name}/"
-        if missing := [each for each in NEEDED_FOR_KERNELS if folder + each not in files]:
+        if missing := [name for name in NEEDED_FOR_KERNELS if folder + name not in files]:
             raise bad_bundle(f"{path}: kernel {name} lacks {', '.join(missing)}")
         launch = json_object(files, f"{folder}launch.json")
         _require_launch(path, name, kernel, launch, manifest)

@@ -102,7 +102,7 @@ def group_times(services: Services, search: SearchRow, weights: Mapping[str, flo
         if is_servable(trial.verdict) and trial.source_digest is not None
     ]
     measured = measured_trials(trials, search.workloads)
-    baseline = next((each for each in measured if each.name == "0"), None)
+    baseline = next((trial for trial in measured if trial.name == "0"), None)
     run_dims = [dim.name for dim in kernel.dims if dim.time == "run"]
     peers = _peers(services, search)
     workloads = []
@@ -112,7 +112,7 @@ def group_times(services: Services, search: SearchRow, weights: Mapping[str, flo
             TimedWorkload(
                 name,
                 dims,
-                {each: int(dict(dims)[each]) for each in run_dims},
+                {dim: int(dict(dims)[dim]) for dim in run_dims},
                 weights[name],
                 baseline.times_us[at] if baseline is not None else None,
                 peers.get(name, ()),

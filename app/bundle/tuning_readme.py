@@ -24,8 +24,10 @@ def tuning_readme(
     tuning: TuningRow, table: DispatchTable, kernel: KernelSpec, programs: Iterable[str]
 ) -> bytes:
     """The text; `programs` are the names of the bundle's files in cpp/."""
-    tensors = [each for each in kernel.arguments if each.kind in ("input", "output")]
-    inputs = [each.name for each in tensors if each.kind == "input" and each.read_when is None]
+    tensors = [argument for argument in kernel.arguments if argument.kind in ("input", "output")]
+    inputs = [
+        tensor.name for tensor in tensors if tensor.kind == "input" and tensor.read_when is None
+    ]
     library = "PyTorch's operation, else " if kernel.name in FALLBACKS else ""
     facts = {
         "@KERNEL@": kernel.name,
@@ -37,7 +39,7 @@ def tuning_readme(
         "@WARNING@": _WARNING if table.time_kind == TimeKind.MODELLED else "",
         "@NAME@": kernel.name,
         "@INPUTS@": ", ".join(inputs),
-        "@OUTPUT@": next((each.name for each in tensors if each.kind == "output"), "result"),
+        "@OUTPUT@": next((tensor.name for tensor in tensors if tensor.kind == "output"), "result"),
         "@CPP@": _CPP.format(name=kernel.name) if tuple(programs) else "",
     }
     text = (STATIC_FILES / "TUNING.txt").read_text("utf-8")

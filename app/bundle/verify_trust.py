@@ -44,7 +44,7 @@ def foreign_files(
 
 def _followed(own: KernelSpec, stated: KernelSpec, template: str) -> list[str]:
     """Files that decide how the bundle is judged, and say something else than ours."""
-    known = next((each for each in own.templates if each.name == template), None)
+    known = next((other for other in own.templates if other.name == template), None)
     names = [] if _same_operation(own, stated) else ["kernel.toml"]
     if known is None or launching_digest(known) != launching_digest(stated.template(template)):
         names.append("template.toml")
@@ -65,12 +65,12 @@ def judged_kernel(catalogues: Sequence[Catalogue], stated: KernelSpec) -> Kernel
     That of the first catalogue that knows the operation. One that none knows was trusted, and gets
     at least the checks that its reference has here.
     """
-    owns = [own for each in catalogues if (own := _own(each, stated.name)) is not None]
+    owns = [own for catalogue in catalogues if (own := _own(catalogue, stated.name)) is not None]
     owns = [own for own in owns if own.reference_files == stated.reference_files]
     for own in owns:
         if _same_operation(own, stated):
             names = {workload.name for workload in own.workloads}
-            others = (each for each in stated.workloads if each.name not in names)
+            others = (workload for workload in stated.workloads if workload.name not in names)
             return replace(
                 own,
                 workloads=(*own.workloads, *others),

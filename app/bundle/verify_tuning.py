@@ -80,7 +80,7 @@ def _dispatch_sentence(tuning: OpenedTuning) -> str:
     workloads = sum(len(group.workloads) for group in groups)
     rules = sum(len(group.rules) for group in groups)
     return (
-        f"{rules} rules pick for each of {workloads} tuned workloads the kernel that the table "
-        f"states, within {tuning.table.within_percent:g} % of the best "
+        f"the rules ({rules}) pick the kernel that the table states for each tuned workload "
+        f"({workloads}), within {tuning.table.within_percent:g} % of the best "
         f"({tuning.table.time_kind} times)"
     )

@@ -60,7 +60,11 @@ def album(
 def _entries(only: str | None) -> list[Entry]:
     from greenfast.search.diagnose.album import entries
 
-    selected = [entry for entry in entries() if not only or only in f"{entry.kernel} {entry.name}"]
+    selected = [
+        entry
+        for entry in entries()
+        if not only or only in f"{entry.kernel} {entry.name} {entry.kernel}-{entry.name}"
+    ]
     if not selected:
         raise UsageError(
             f"no entry of the album contains {only!r}",

@@ -1,7 +1,7 @@
 """The words that can complete an unfinished command line.
 
-Shells insert a completion as it is, and would run what a name such as `$(reboot)` says. Only words
-of harmless characters are therefore offered.
+Shells insert a completion as it is, and would execute a name such as `$(reboot)`. Only words of
+harmless characters are therefore offered.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _presets(before: Sequence[str]) -> list[Offer]:
 
 
 def _whole_presets(before: Sequence[str]) -> list[Offer]:
-    """`wmma:stage2`, as --baseline wants it."""
+    """`wmma:stage2`, for --baseline."""
     kernel = _kernel_of(before)
     named = [
         (f"{template.name}:{preset.name}", preset.doc)
@@ -227,7 +227,7 @@ def _searches(before: Sequence[str]) -> list[Offer]:
 
 
 def _candidates(before: Sequence[str]) -> list[Offer]:
-    """`attention/wmma:stage2` and searches, as `bench` wants them."""
+    """`attention/wmma:stage2` and searches, for `bench`."""
     presets = [
         (f"{name}/{template.name}:{preset.name}", preset.doc)
         for name in _catalogue().names()

@@ -94,11 +94,11 @@ def settings_in_use() -> list[dict[str, Any]]:
 
 def _kernels_here() -> dict[str, Any]:
     """The folder of kernels that no variable names."""
-    found = [str(folder) for folder in here() if kernels_below(folder)]
+    folders = [str(folder) for folder in here() if kernels_below(folder)]
     return {
         "variable": f"./{HERE}",
-        "value": found[0] if found else None,
-        "from": "current folder" if found else "default",
+        "value": folders[0] if folders else None,
+        "from": "current folder" if folders else "default",
         "default": None,
         "doc": f"your kernels in the current folder, unless it is on {PATH_VARIABLE}",
     }

@@ -1,4 +1,4 @@
-"""Rows as CSV that no spreadsheet takes for formulas, and no terminal obeys."""
+"""Rows as CSV in which no spreadsheet finds a formula, and no terminal a control sequence."""
 
 from __future__ import annotations
 

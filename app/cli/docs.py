@@ -86,12 +86,12 @@ def docs(
 def pages() -> list[Page]:
     """Every page, the top folder's first."""
     folder = _folder()
-    found = []
+    known = []
     for path in folder.rglob("*.md"):
         inside = path.relative_to(folder)
         name = inside.parent if path.stem == "README" else inside.with_suffix("")
-        found.append(Page(name.as_posix(), path))
-    return sorted(found, key=lambda page: ("/" in page.name, page.name))
+        known.append(Page(name.as_posix(), path))
+    return sorted(known, key=lambda page: ("/" in page.name, page.name))
 
 
 def page_named(name: str, known: list[Page]) -> Page:
@@ -148,8 +148,8 @@ def _show_lines(lines: list[dict[str, object]], as_json: bool) -> None:
     if as_json:
         print_json(lines)
         return
-    for found in lines:
-        print(f"{file_line(str(found['page']), int(str(found['line'])))}: {found['text']}")
+    for line in lines:
+        print(f"{file_line(str(line['page']), int(str(line['line'])))}: {line['text']}")
 
 
 def _show_text(page: Page, text: str, as_json: bool) -> None:

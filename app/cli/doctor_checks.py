@@ -148,10 +148,10 @@ def _own_kernels(services: Services) -> Check:
     except GreenfastError as error:
         return Check(name, False, False, error.message, error.mend)
     none = f"none in ./{HERE}, and none on {PATH_VARIABLE}; `greenfast new kernel NAME` writes one"
-    found = "; ".join((*folders, *problems)) or none
+    shown = "; ".join((*folders, *problems)) or none
     if problems:
-        return Check(name, False, False, found, "`greenfast lint` shows every problem", "broken")
-    return Check(name, False, True, found)
+        return Check(name, False, False, shown, "`greenfast lint` shows every problem", "broken")
+    return Check(name, False, True, shown)
 
 
 def _data_folder(settings: Settings) -> str:

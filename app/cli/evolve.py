@@ -38,7 +38,11 @@ Deadline = Annotated[
 ]
 Workload = Annotated[
     str | None,
-    typer.Option("--workload", metavar="NAME|VALUES", help="[default: the kernel's first]"),
+    typer.Option(
+        "--workload",
+        metavar="NAME|VALUES",
+        help="The workload, by name or values. [default: the kernel's first]",
+    ),
 ]
 RunSeed = Annotated[
     int,

@@ -124,7 +124,7 @@ class Evolution:
                 )
 
     def stored(self) -> Iterator[Individual]:
-        """The judged submissions of this run, the first first."""
+        """The judged submissions of this run, oldest first."""
         store, cursor = self.services.store, None
         ids: dict[str, str] = {}
         while True:

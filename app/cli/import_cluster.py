@@ -21,15 +21,15 @@ def cluster_sizes(text: str, entry: str, defines: Mapping[str, str]) -> list[str
     `defines` are the parameters' names in the text, by those in small letters. UsageError for a
     size that is neither a number nor a parameter.
     """
-    found = _declared(text, entry)
-    if found is None:
+    attribute = _declared(text, entry)
+    if attribute is None:
         return []
     small = {define: name for name, define in defines.items()}
-    sizes = [word.strip() for word in found["sizes"].split(",")]
+    sizes = [word.strip() for word in attribute["sizes"].split(",")]
     for size in sizes:
         if not size.isdigit() and size not in small:
             raise UsageError(
-                f"{entry} declares clusters of {visible(found['sizes'].strip())!r} blocks",
+                f"{entry} declares clusters of {visible(attribute['sizes'].strip())!r} blocks",
                 code="bad_source",
                 mend="write numbers or tuned names in __cluster_dims__, separated by commas",
             )
@@ -38,18 +38,20 @@ def cluster_sizes(text: str, entry: str, defines: Mapping[str, str]) -> list[str
 
 def with_cluster_sizes(text: str, entry: str, values: Mapping[str, str]) -> str:
     """The text with these values in place of names in the entry's `__cluster_dims__`."""
-    found = _declared(text, entry)
-    if found is None:
+    attribute = _declared(text, entry)
+    if attribute is None:
         return text
-    begin, end = found.span("sizes")
-    sizes = ", ".join(values.get(word.strip(), word.strip()) for word in found["sizes"].split(","))
+    begin, end = attribute.span("sizes")
+    sizes = ", ".join(
+        values.get(word.strip(), word.strip()) for word in attribute["sizes"].split(",")
+    )
     return text[:begin] + sizes + text[end:]
 
 
 def _declared(text: str, entry: str) -> re.Match[str] | None:
     """The entry's attribute, at its place in the text."""
     bare = without_comments(text)
-    for found in ENTRY.finditer(bare):
-        if found["name"] == entry:
-            return _DIMS.search(bare, found.start("between"), found.end("between"))
+    for kernel in ENTRY.finditer(bare):
+        if kernel["name"] == entry:
+            return _DIMS.search(bare, kernel.start("between"), kernel.end("between"))
     return None

@@ -52,9 +52,11 @@ def _declarations(bare: str) -> Iterator[tuple[int, str, bool]]:
 def _declares(piece: str, name: str, is_enum: bool) -> bool:
     if is_enum:
         return any(re.match(rf"\s*{re.escape(name)}\b", each) for each in piece.split(","))
-    found = re.search(rf"(?:,|\b[A-Za-z]\w*[ \t])\s*{re.escape(name)}\s*=(?!=)", piece)
+    declaration = re.search(rf"(?:,|\b[A-Za-z]\w*[ \t])\s*{re.escape(name)}\s*=(?!=)", piece)
     const = _CONST.search(piece)
-    return bool(found and const and not re.search("[(<]", piece[const.start() : found.start()]))
+    return bool(
+        declaration and const and not re.search("[(<]", piece[const.start() : declaration.start()])
+    )
 
 
 def _as_define(text: str, name: str) -> str:

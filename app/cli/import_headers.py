@@ -44,7 +44,7 @@ _LIMITS = {
     "limits.h": _INTEGER_LIMITS,
     "climits": _INTEGER_LIMITS,
 }
-# Device code needs them, so that one which is not there has to be told.
+# Device code needs these headers, so a missing one is an error.
 _OF_DEVICES = re.compile(r"cu(?!blas|dnn|fft|solver|sparse|tensor)|thrust/|nvcomp|nvshmem")
 _HOST_ONLY = word_set("""
     iostream fstream sstream iomanip vector string map set list deque queue unordered_map thread

@@ -63,11 +63,15 @@ def _host_functions(bare: str) -> Iterator[_Definition]:
         if brace[0] == "{" and not _OPEN.search(header):
             body = at
             at = _end_of_block(text, at)
-            found = _function_or_type(header, text[body:at])
-            if found and found.re is _TYPE and (end := re.compile(r"\s*;").match(text, at)):
+            definition = _function_or_type(header, text[body:at])
+            if (
+                definition
+                and definition.re is _TYPE
+                and (end := re.compile(r"\s*;").match(text, at))
+            ):
                 at = end.end()
-            if found and not of_devices.search(header):
-                yield _Definition(found["name"], begin + _leading(header), at)
+            if definition and not of_devices.search(header):
+                yield _Definition(definition["name"], begin + _leading(header), at)
         begin = at
 
 

@@ -89,15 +89,15 @@ def read_script(path: Path) -> Script:
 def file_in_folder(name: str, script: Path) -> Path:
     """The source file that a script names; UsageError for one outside of the script's folder."""
     folder = script.parent.resolve()
-    found = (folder / name).resolve()
+    file = (folder / name).resolve()
     shown = shortened(visible(name), 120)
-    if found.suffix not in SOURCE_SUFFIXES and not name.endswith(tuple(SOURCE_SUFFIXES)):
+    if file.suffix not in SOURCE_SUFFIXES and not name.endswith(tuple(SOURCE_SUFFIXES)):
         raise UsageError(
             f"{visible(script)} names {shown}, whose name is not that of a source file",
             code="bad_tune_file",
             mend="let the name end with .cu",
         )
-    if not found.is_relative_to(folder):
+    if not file.is_relative_to(folder):
         is_linked = Path(os.path.normpath(folder / name)).is_relative_to(folder)
         raise UsageError(
             f"{visible(script)} names {shown}, which {'links to a file' if is_linked else 'is'} "
@@ -106,7 +106,7 @@ def file_in_folder(name: str, script: Path) -> Path:
             mend=f"copy the file beside the script, or name it yourself: greenfast import {shown} "
             f"--tune-file {visible(script)}",
         )
-    return found
+    return file
 
 
 def script_kernel(script: Script, entry: str | None = None) -> ScriptKernel:

@@ -157,9 +157,9 @@ def read_cuda_text(whole: str, path: Path, within: Path | None = None) -> CudaTe
 
 def _without_entry_macros(text: str) -> str:
     """The text with names spelt out that stand for `extern "C" __global__ void` or alike."""
-    found = list(_ENTRY_MACRO.finditer(text))
-    names = Counter(macro["name"] for macro in found)
-    for macro in found:
+    macros = list(_ENTRY_MACRO.finditer(text))
+    names = Counter(macro["name"] for macro in macros)
+    for macro in macros:
         if names[macro["name"]] > 1:  # one for each case of an #if
             continue
         body = without_comments(macro["body"].replace("\\\n", " ")).strip()

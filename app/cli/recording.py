@@ -39,7 +39,7 @@ def recording(
     contents = find_recording(name.removeprefix("replay:"))
     kernel = Services(Settings.from_environment()).catalogue.kernel(contents.heading.kernel)
     same_checks = checks_digest(kernel) == contents.heading.checks_digest
-    checks = "as they are today" if same_checks else "others than today's"
+    checks = "the same as today's" if same_checks else "not the same as today's"
     fastest = sorted(
         (row for row in contents.rows if row.times and row.reason != Reason.IMPLAUSIBLE),
         key=lambda row: geometric_mean([time_us(times) for times in row.times]),

@@ -45,5 +45,5 @@ def report(
         sys.stdout.write(text)
         return 0
     write_output(output, text)
-    say(f"{output}: the report of {name}")
+    say(f"{output}: {document.title}")
     return 0

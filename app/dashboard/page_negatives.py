@@ -24,7 +24,7 @@ def designs_of_negatives(
 ) -> dict[tuple[str, int], Design]:
     """The designs of candidates whose template is not the baseline's: no value of it compares."""
     designs: dict[str, Designs] = {}
-    found = {}
+    by_trial = {}
     for row in rows:
         if not row.changed.startswith("template "):
             continue
@@ -33,8 +33,8 @@ def designs_of_negatives(
             designs[row.search_id] = Designs(services.catalogue, plan.kernel, plan.compiled)
         design = designs[row.search_id].of(row.template, row.parameters)
         if design.preset or design.changes:
-            found[row.search_id, row.number] = design
-    return found
+            by_trial[row.search_id, row.number] = design
+    return by_trial
 
 
 @router.get("/negatives")

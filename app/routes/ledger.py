@@ -80,7 +80,7 @@ def explanation(search: str, trial: TrialNumber, store: TheStore) -> Explanation
 def start_explanation(
     search: str, trial: TrialNumber, services: TheServices, response: Response
 ) -> JobOut:
-    """Look into a wrong trial in the background. 409 `jobs_busy` when too many wait."""
+    """Explain a wrong trial in the background. 409 `jobs_busy` when too many wait."""
     store = services.store
     row = store.search(search_named(store, search))
     if not can_explain(row, store.trial(row.id, trial)):

@@ -42,7 +42,7 @@ def submit(submission: SearchSubmission, response: Response, services: TheServic
 
 @router.get("")
 def searches(query: Annotated[SearchesQuery, Query()], store: TheStore) -> SearchPage:
-    """Newest first."""
+    """The searches, newest first."""
     page = store.searches(limit=query.limit, cursor=query.cursor, status=query.status)
     return SearchPage(
         items=[SearchOut.model_validate(row) for row in page.items],
@@ -71,7 +71,7 @@ def confirm(search: str, services: TheServices) -> SearchOut:
 def control(
     search: str, wanted: Literal["pause", "resume", "cancel"], store: TheStore
 ) -> SearchOut:
-    """Request a pause, a resumption or an end. A running search obeys within about a second."""
+    """Request a pause, a resumption or an end; a running search stops within about a second."""
     return SearchOut.model_validate(store.request_control(search, wanted))
 
 

@@ -26,7 +26,7 @@ def submit(submission: TuningSubmission, response: Response, services: TheServic
 
 @router.get("")
 def tunings(query: Annotated[PageQuery, Query()], store: TheStore) -> Page[TuningOut]:
-    """Newest first."""
+    """The tunings, newest first."""
     page = store.tunings(limit=query.limit, cursor=query.cursor)
     return Page(items=[tuning_out(row) for row in page.items], next_cursor=page.next_cursor)
 

@@ -161,8 +161,8 @@ def workload_out(kernel: KernelSpec, workload: Workload) -> WorkloadOut:
         title=workload.title,
         dims=dict(workload.dims),
         options=dict(workload.options),
-        flop=kernel.work_flop(values),
-        bytes=kernel.work_bytes(values),
+        flop=kernel.work_flop.amount(values),
+        bytes=kernel.work_bytes.amount(values),
     )
 
 

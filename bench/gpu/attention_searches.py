@@ -169,7 +169,7 @@ def searched(name: str, services: Services, options: argparse.Namespace, stop: S
 def plan_of(name: str, services: Services, trials: int) -> SearchPlan:
     kernel = services.catalogue.kernel(KERNEL)
     workload = kernel.workload(name)
-    flop = kernel.work_flop(kernel.values_of(dict(workload.dims), dict(workload.options)))
+    flop = kernel.work_flop.amount(kernel.values_of(dict(workload.dims), dict(workload.options)))
     templates = tuple(
         template for template in TEMPLATES if serves(kernel.template(template), workload)
     )

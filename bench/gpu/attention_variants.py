@@ -1,10 +1,12 @@
-"""Points of attention/wgmma around the best designs of long rows, beside cuDNN in one process.
+"""Points of attention/wgmma around the best designs, beside cuDNN in one process.
 
-    python -m bench.gpu.attention_variants build FOLDER [--kept FOLDER] [--row ROW]   anywhere
+    python -m bench.gpu.attention_variants build FOLDER [--kept FOLDER] [--plan long] [--row ROW]
     python -m bench.gpu.attention_variants measure FOLDER OUT.json [--seconds 110]    on a GPU
 
-`build` compiles the products of a few axes for each row, or for the named ones, as bundles in
-FOLDER. `measure` times them in CUDA graphs in turns with PyTorch's kernels, and compares outputs
+`build` compiles the products of a few axes for each row of a plan, or for the named ones, as
+bundles in FOLDER. It needs no GPU. The plans are `long` (rows of the attention table), `medium`
+(hundreds of tokens, none of them among the sixty shapes) and `sums` (row sums by additions and from
+P V). `measure` times them in CUDA graphs in turns with PyTorch's kernels, and compares outputs
 with cuDNN's. There is no confirmation in fresh processes, and the best of many points looks faster
 than it is.
 """
@@ -16,7 +18,7 @@ import json
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,10 @@ MIXED: Row = {**GRID, "heads_together": 32}
 ALL: Row = {**MIXED, "scheduler": "persistent_all", "heads_together": 64}
 BOTH = (False, True)
 PARTED: Row = {"ordered": True, "ordered_part": "half"}
+ENCODER: Row = {"masks_apart": True, "lazy_rescale": True, "heads_together": 1}
+PAIR: Row = {"consumers": 2, "stages": 2, "blocks_per_sm": 2, "overlap": False, **ENCODER}
+ALONE_ON_TWO: Row = {"consumers": 1, "stages": 2, "blocks_per_sm": 2}
+Plan = dict[str, Callable[[], list[Row]]]  # the points of each row
 
 
 def design(consumers: int, tile_n: int, **more: Any) -> Row:
@@ -135,7 +141,107 @@ def large_heads_causal() -> list[Row]:
     ]
 
 
-PLANS = {
+def medium_heads() -> list[Row]:
+    small = {"consumers": 1, "stages": 2, "blocks_per_sm": 2, **ENCODER}
+    pair = {"consumers": 2, "stages": 2, **ENCODER}
+    stays = {"scheduler": "persistent_all", "q_buffers": 2, "turns": True}
+    three = {**pair, "consumers": 3, "overlap": False}
+    tiles = (80, 96, 112, 128)
+    return [
+        *points(small, tile_n=(64, *tiles[:3]), overlap=BOTH, loader=("producer", "self")),
+        *points({**small, "epilogue": "direct"}, tile_n=(80, 96), overlap=BOTH),
+        *points({**small, "scheduler": "persistent_all"}, tile_n=(80, 96), overlap=BOTH),
+        *points(pair, tile_n=(*tiles, 144, 160), turns=BOTH),
+        *points({**pair, **stays}, tile_n=tiles),
+        *points(three, tile_n=tiles),
+        *points({**three, "epilogue": "direct", "scheduler": "persistent_all"}, tile_n=tiles),
+        *points({**pair, "turns": True, **PARTED}, tile_n=(80, 112, 128)),
+    ]
+
+
+def medium_small_heads() -> list[Row]:
+    pair = {"consumers": 2, "blocks_per_sm": 2, "overlap": False, **ENCODER}
+    small = {"consumers": 1, "blocks_per_sm": 3, **ENCODER}
+    stays = {"scheduler": "persistent_all", "stages": 3}
+    loaders, ends = ("producer", "self"), ("tensor", "direct")
+    return [
+        *sums({**pair, "stages": 2}, tile_n=(64, 80, 96, 112, 128), loader=loaders),
+        *sums({**pair, "stages": 3}, tile_n=(64, 80), epilogue=ends),
+        *sums({**small, "stages": 2}, tile_n=(64, 80, 96), loader=loaders, overlap=BOTH),
+        *sums({**small, **stays}, tile_n=(64, 80), overlap=BOTH),
+    ]
+
+
+def sums(base: Row, **axes: tuple[Any, ...]) -> list[Row]:
+    return list(points(base, **axes, sum_columns=BOTH))
+
+
+def sums_long() -> list[Row]:
+    three = design(3, 128, **STAYS, turns=True)
+    return [
+        *sums(three, lazy_rescale=BOTH, exp_polynomial=(0, 1)),
+        *sums({**three, "turns": False}),
+        {**three, **PARTED},
+        *sums(three, tile_n=(112, 144)),
+        *sums(design(2, 192, **STAYS, turns=True), tile_n=(176, 192)),
+    ]
+
+
+def sums_medium() -> list[Row]:
+    pair = {**PAIR, "loader": "self", "tile_n": 128}
+    own = {**PAIR, "loader": "producer"}
+    return [
+        *sums(pair, masks_apart=BOTH, exp_polynomial=(0, 1)),
+        *sums({**pair, "masks_apart": False}, tile_n=(112, 144)),
+        *sums({**own, "tile_n": 128, "masks_apart": False}),
+        *sums({**own, "tile_n": 80, "masks_apart": True}),
+        *sums(design(3, 128, **STAYS, turns=True), lazy_rescale=BOTH),
+        *sums({**ALONE_ON_TWO, "tile_n": 128}, lazy_rescale=BOTH),
+    ]
+
+
+def sums_encoder() -> list[Row]:
+    pair = {**PAIR, "masks_apart": True}
+    alone = {"consumers": 1, "stages": 2, "blocks_per_sm": 3, "loader": "self"}
+    alone |= {"masks_apart": True, "lazy_rescale": True}
+    return [
+        *sums(pair, tile_n=(64, 80, 96, 112, 128, 144), loader=("producer", "self")),
+        *sums(alone, tile_n=(96, 112, 128)),
+        *points({**pair, "sum_columns": True, "exp_polynomial": 1}, tile_n=(80, 128)),
+    ]
+
+
+def sums_causal() -> list[Row]:
+    pair = design(2, 80, **GRID) | {"overlap": False, "stages": 3, "blocks_per_sm": 2}
+    pair |= {"lazy_rescale": True}
+    three = design(3, 128, **GRID, turns=True)
+    alone = {**ALONE_ON_TWO, "tile_n": 128, "masks_apart": True, "heads_together": 16}
+    return [
+        *sums(pair, tile_n=(64, 80, 96), epilogue=("tensor", "direct")),
+        *sums(three, lazy_rescale=BOTH),
+        {**three, "sum_columns": True, "exp_polynomial": 1},
+        *sums({**three, **ALL, "q_buffers": 2}, lazy_rescale=BOTH),
+        *sums({**pair, **ALL, "q_buffers": 2}, tile_n=(64, 80)),
+        *sums(alone, lazy_rescale=BOTH),
+    ]
+
+
+def sums_prefill() -> list[Row]:
+    small = {"consumers": 1, "stages": 3, "blocks_per_sm": 3, **ENCODER, "heads_together": 64}
+    pair = design(2, 80, **GRID) | {"overlap": False, "stages": 3, "blocks_per_sm": 2}
+    pair |= {"lazy_rescale": True}
+    return [
+        {**small, "tile_n": 64, "stages": 4, **PARTED},
+        *sums(small, tile_n=(64, 80, 96)),
+        *sums({**small, "tile_n": 64, "stages": 4}),
+        *sums({**small, "overlap": False}, tile_n=(64, 80, 96)),
+        *sums(pair, tile_n=(64, 80)),
+        *sums({**pair, **ALL, "q_buffers": 2}, tile_n=(64, 80)),
+        *sums({**design(2, 64, **GRID), "lazy_rescale": True}),
+    ]
+
+
+LONG: Plan = {
     "B=4,H=16,S_q=4096,D=64": small_heads,
     "B=1,H=16,S_q=16384,D=64": small_heads,
     "B=4,H=16,S_q=4096,D=64" + CAUSAL: small_heads_causal,
@@ -158,6 +264,30 @@ PLANS = {
     "B=200,H=12,S_q=200,D=64": many_short,
 }
 
+MEDIUM: Plan = {
+    "B=4,H=16,S_q=600,D=128": medium_heads,
+    "B=8,H=12,S_q=500,D=128": medium_heads,
+    "B=2,H=16,S_q=900,D=128": medium_heads,
+    "B=8,H=16,S_q=600,D=64": medium_small_heads,
+    "B=16,H=12,S_q=256,D=64": medium_small_heads,
+    "B=32,H=12,S_q=200,D=64": medium_small_heads,
+    "B=2,H=16,S_q=1100,D=64": medium_small_heads,
+}
+
+SUMS: Plan = {
+    "B=2,H=8,S_q=2048,D=64": sums_medium,
+    "B=8,H=16,S_q=577,D=64": sums_encoder,
+    "B=4,H=16,S_q=4096,D=64": sums_long,
+    "B=1,H=16,S_q=16384,D=64": sums_long,
+    "B=4,H=16,S_q=4096,D=64" + CAUSAL: sums_causal,
+    "B=1,H=16,S_q=16384,D=64" + CAUSAL: sums_causal,
+    "B=2,H=8,S_q=2048,D=64" + CAUSAL: sums_causal,
+    "B=1,H=32,H_kv=8,S_q=1000,D=64" + CAUSAL: sums_prefill,
+    "B=1,H=32,H_kv=8,S_q=2048,D=64" + CAUSAL: sums_prefill,
+}
+
+PLANS = {"long": LONG, "medium": MEDIUM, "sums": SUMS}
+
 
 def main() -> int:
     parser = script_parser(__doc__)
@@ -166,11 +296,15 @@ def main() -> int:
     parser.add_argument("out", type=Path, nargs="?", metavar="OUT.json")
     parser.add_argument("--seconds", type=float, default=110.0)
     parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
-    parser.add_argument("--row", action="append", choices=tuple(PLANS), help="may be repeated")
+    parser.add_argument("--plan", choices=tuple(PLANS), default="long")
+    parser.add_argument("--row", action="append", help="of the plan; may be repeated")
     options = parser.parse_args()
     if options.work == "build":
-        rows = options.row or list(PLANS)
-        build(options.folder, options.kept or options.folder / "compiled", rows)
+        plan = PLANS[options.plan]
+        if unknown := [row for row in options.row or () if row not in plan]:
+            parser.error(f"{unknown[0]} is not in the plan; its rows are {', '.join(plan)}")
+        chosen = {row: plan[row] for row in options.row or plan}
+        build(options.folder, options.kept or options.folder / "compiled", chosen)
         return 0
     if options.out is None:
         parser.error("OUT.json is missing")
@@ -181,7 +315,7 @@ def main() -> int:
 # ---- anywhere ----
 
 
-def build(folder: Path, kept: Path, names: list[str]) -> None:
+def build(folder: Path, kept: Path, plan: Plan) -> None:
     from bench.gpu.set_files import Entry, built, bundle_bytes
     from greenfast.search.cores import usable_cores
     from greenfast.search.devices.facts import device
@@ -195,12 +329,12 @@ def build(folder: Path, kept: Path, names: list[str]) -> None:
     kernel = catalogue.kernel("attention")
     template, on = kernel.template("wgmma"), device(GPU)
     entries: list[tuple[str, Entry]] = []
-    for name in names:
+    for name, of_row in plan.items():
         shape = row_shape(name)
         compiled = {"D": shape.D, "dtype": DTYPE, "mask": shape.mask}
         items = tuple(sorted(compiled.items()))
         space = Space(template, items, on)
-        every = (complete_parameters(template, given, items) for given in PLANS[name]())
+        every = (complete_parameters(template, given, items) for given in of_row())
         entries += [
             (name, Entry(template.name, dict(parameters), compiled, "", name))
             for parameters in dict.fromkeys(every)
@@ -224,7 +358,7 @@ def build(folder: Path, kept: Path, names: list[str]) -> None:
             write_json(folder / "index.json", list(threads.map(write, range(len(entries)))))
     finally:
         toolchain.close()
-    print(f"{len(entries)} points of {len(names)} rows")
+    print(f"{len(entries)} points of {len(plan)} rows")
 
 
 # ---- on a GPU ----

@@ -135,7 +135,7 @@ def compiled_figures(roots: Roots, entry: Entry) -> Row:
     )
     values = workload_case(context.workloads[0], 0).values(context.kernel)
     return {
-        "flop": context.kernel.work_flop(values),
+        "flop": context.kernel.work_flop.amount(values),
         "registers": first.registers,
         "spill_bytes": first.spill_bytes,
         "smem_bytes": point.smem_dynamic_bytes,

@@ -31,6 +31,11 @@ from greenfast.search.space.space import Space
 from greenfast.search.toolchain import Toolchain
 
 TEMPLATES = ("decode", "mma", "wgmma")
+VARIANTS = {  # results of attention_variants, by what their labels say
+    "variant": "h200/attention_variants",
+    "medium variant": "h100/medium_variants",
+    "row sums variant": "h100/row_sums",
+}
 Design = tuple[str, str]  # a template, and all of its parameters
 LARGEST_ERROR = {"torch.bfloat16": 0.02, "torch.float16": 0.004}  # of the norm, by type
 
@@ -65,9 +70,10 @@ def pool_points(kernel: KernelSpec) -> dict[str, Point]:
         template = row.get("baseline", "").partition(":")[0]
         if row["kernel"] == kernel.name and row.get("parameters"):
             points[f"{template} winner {row['workload']}"] = Point(template, row["parameters"])
-    for row in find_result("h200/attention_variants").get("rows", ()):
-        best = row["points"][0]["parameters"]
-        points[f"wgmma variant {row['workload']}"] = Point("wgmma", best)
+    for kind, result in VARIANTS.items():
+        for row in find_result(result).get("rows", ()):
+            best = row["points"][0]["parameters"]
+            points[f"wgmma {kind} {row['workload']}"] = Point("wgmma", best)
     points |= {
         f"{template.name} {preset.name}": Point(template.name, dict(preset.parameters))
         for template in kernel.templates

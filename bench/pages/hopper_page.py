@@ -32,7 +32,7 @@ AIMS = {
     "B=32,H=12,S_q=128,D=64": 0.85,
 }
 LONG, LONG_H100, COUNTERS = "h200/long_rows", "h100/long_rows", "h200/row_counters"
-VARIANTS = "h200/attention_variants"
+VARIANTS, MEDIUM, SUMS = "h200/attention_variants", "h100/medium_variants", "h100/row_sums"
 STALLS = 3  # of each kernel, the longest
 EARLIER = " (earlier run)"
 UNITS = {
@@ -118,10 +118,10 @@ def behind() -> str:
     return table((*titles, "products alone, us", "exponentials alone, us", "ours, us"), lines)
 
 
-def variants() -> str:
+def variants(result: str = VARIANTS) -> str:
     """The fastest of a few points a row, without confirmation."""
     lines = []
-    for row in rows(VARIANTS):
+    for row in rows(result):
         best, fastest = row["points"][0], min(row["peers"].values())
         lines.append(
             (
@@ -134,7 +134,32 @@ def variants() -> str:
             )
         )
     titles = ("workload", "points", "fastest, us", "PyTorch's best, us", "ratio", "design")
-    return f"{table(titles, lines)}\n\nH200, L2 hot; {source_of(VARIANTS)}."
+    gpu = result.partition("/")[0].upper()
+    return f"{table(titles, lines)}\n\n{gpu}, L2 hot; {source_of(result)}."
+
+
+def row_sums() -> str:
+    """The fastest point of each row whose row sums are additions, and that with sums from P V."""
+    lines = []
+    for row in rows(SUMS):
+        without, having = (
+            min(
+                (point for point in row["points"] if point["parameters"]["sum_columns"] is with_it),
+                key=lambda point: (point["us"] is None, point["us"] or point["quick_us"]),
+            )
+            for with_it in (False, True)
+        )
+        times = [point["us"] or point["quick_us"] for point in (without, having)]
+        lines.append(
+            (
+                f"`{row['workload'].removesuffix(',dtype=bf16')}`",
+                *(f"{us:.1f}" for us in times),
+                f"{times[1] / times[0]:.3f}",
+                _variant(having["parameters"]),
+            )
+        )
+    titles = ("workload", "additions, us", "from P V, us", "ratio", "design from P V")
+    return f"{table(titles, lines)}\n\nH100, L2 hot; {source_of(SUMS)}."
 
 
 STAY = {"persistent": "persistent", "persistent_all": "persistent over all batches"}
@@ -286,6 +311,8 @@ def pages() -> dict[Path, str]:
         "limits": behind,
         "counters": counters,
         "variants": variants,
+        "medium": partial(variants, MEDIUM),
+        "row_sums": row_sums,
         "reads": reads,
         "fp8": fp8,
         "fp8_apart": fp8_apart,

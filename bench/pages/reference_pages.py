@@ -11,6 +11,8 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from enum import EnumType
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,8 @@ PRIMITIVES = """A template includes a header by name, `#include "gf/reduce.cuh"`
 its text into the source, so the source that is compiled and downloaded needs no other file. The
 emulator has its own form of each function. Templates should use these functions instead of inline
 PTX, of which the emulator supports only [the common instructions](../emulator.md#inline-ptx)."""
+MACROS = ("GF_DYNAMIC_SHARED", "GF_WGMMA_SHAPE")  # that templates use
+_PUBLIC = tuple(f"#define {name}(" for name in MACROS)
 SCHEMA_ADVICE = """Unknown keys are refused, so a misspelt key does not go unnoticed.
 `greenfast lint KERNEL` prints every problem. Editors complete and check the file with its JSON
 Schema: in VS Code with *Even Better TOML*, elsewhere with
@@ -142,29 +146,38 @@ def primitives_page() -> str:
 
 def _header_section(path: Path) -> str:
     blocks = [f"## gf/{path.name}"]
-    for comment, declaration in declarations(path.read_text("utf-8")):
-        blocks.append("\n\n".join(filter(None, (f"```cpp\n{declaration}\n```", comment))))
+    for comment, group in groupby(declarations(path.read_text("utf-8")), itemgetter(0)):
+        if lines := "\n".join(declaration for _, declaration in group if declaration):
+            blocks.append(f"```cpp\n{lines}\n```")
+        if comment:
+            blocks.append(comment)
     return "\n\n".join(blocks)
 
 
 def declarations(text: str) -> Iterator[tuple[str, str]]:
-    """(doc comment, declaration) of each function, type and macro outside other bodies."""
+    """(doc comment, declaration) of each function, type and public macro outside other bodies.
+
+    A comment on no declaration, which a blank line ends, comes with an empty one.
+    """
     comment: list[str] = []
     head: list[str] = []
     depth = 0
-    for line in text.splitlines():
+    is_used = False  # by a declaration
+    for line in _without_other_macros(text):
         stripped = line.strip()
         if depth:
             depth += line.count("{") - line.count("}")
             continue
         if stripped.startswith("//"):
             comment.append(stripped.removeprefix("//").removeprefix(" "))
-        elif re.match(r"#\s*define\s+\w", stripped):
-            yield _prose(comment), re.sub(r"\s*\\$", "", stripped).removeprefix("#define ")
+        elif macro := re.match(r"#define (\w+\([^)]*\))", stripped):
+            yield _prose(comment), macro[1]
             comment = []
         elif not stripped:
             if not head:
-                comment = []
+                if comment and not is_used:
+                    yield _prose(comment), ""
+                comment, is_used = [], False
         elif stripped.startswith(("#", "namespace", "}", "extern")) or (
             not head
             and not re.match(
@@ -180,18 +193,40 @@ def declarations(text: str) -> Iterator[tuple[str, str]]:
                 declaration = re.sub(r"\s*(\{.*|;)\Z", "", joined)
                 declaration = re.sub(r"\b__forceinline__ ", "", declaration)
                 yield _prose(comment), declaration
-                head = []
+                head, is_used = [], True
                 comment = (
                     [] if depth == 0 and not joined.endswith("}") and "{" in joined else comment
                 )
     return
 
 
+def _without_other_macros(text: str) -> Iterator[str]:
+    """The lines without those of macros that only others use, and their comments.
+
+    Of MACROS, the first line is left.
+    """
+    comment: list[str] = []  # lines that may belong to a macro
+    is_macro = False
+    for line in text.splitlines():
+        if is_macro:
+            is_macro = line.endswith("\\")
+        elif line.startswith("//"):
+            comment.append(line)
+        else:
+            is_macro = line.startswith("#define") and line.endswith("\\")
+            if not line.startswith("#define") or line.startswith(_PUBLIC):
+                yield from (*comment, line)
+            comment = []
+
+
 def _prose(comment: list[str]) -> str:
     """The comment as Markdown; indented lines are kept as they are."""
     if any(line.startswith("  ") for line in comment):
         return "```\n" + "\n".join(comment) + "\n```"
-    return " ".join(comment).replace("<", "&lt;").replace("*", "\\*")
+    text = " ".join(line or "\n\n" for line in comment).replace(" \n\n ", "\n\n")
+    parts = text.split("`")  # every second one is code
+    parts[::2] = (part.replace("<", "&lt;").replace("*", "\\*") for part in parts[::2])
+    return "`".join(parts)
 
 
 # ---- commands ----

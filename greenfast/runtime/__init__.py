@@ -1,5 +1,6 @@
-"""Calling tuned kernels from a program: greenfast.load, greenfast.attention and rms_norm.
+"""Calling tuned kernels from a program: greenfast.load, attention, linear and rms_norm.
 
-This package needs the standard library only. It talks to the CUDA driver itself, and meets PyTorch,
-CuPy, NumPy and JAX where a program uses them; it never imports the search or the service.
+This package needs only the standard library and the CUDA driver, which it calls through ctypes. It
+takes arrays of PyTorch, CuPy, NumPy and JAX if a program uses them, and imports neither the search
+nor the service.
 """

@@ -1,8 +1,8 @@
 """Which argument of a failed call is of a kind that the operation never takes.
 
-The calls are written for speed and check little. So the arguments are examined only after
-something has failed. What is raised for arguments of the right kinds is left as it is: PyTorch
-words its refusals of shapes and devices itself.
+The calls are written for speed and check little, so arguments are examined only after something
+has failed. If all are of the right kinds, the original exception is raised: PyTorch's own messages
+about shapes and devices are clear.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Call:
     tensors: Mapping[str, TensorFacts]
     options: Mapping[str, Value]
     constants: Mapping[str, Value]  # scale, eps: where the caller gives them
-    without: frozenset[str] = frozenset()  # optional outputs that are not asked for
+    without: frozenset[str] = frozenset()  # optional outputs that are not requested
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Expressions of a bundle as C++, with what is known of a kernel written in."""
+"""Expressions of a bundle as C++, with the known values of a kernel in place of their names."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ def quoted(text: str) -> str:
 
 def commented(form: Expression) -> str:
     """An expression for the end of a line: a bundle's may hold newlines, and comments of Python."""
+    if form.text.isprintable() and "#" not in form.text:
+        return form.text
     return ast.unparse(ast.parse(form.text.strip(), mode="eval"))
 
 
@@ -103,13 +105,25 @@ def _comparison(
 ) -> str:
     parts = []
     for left, operator, right in zip(sides, operators, sides[1:], strict=False):
-        first = _text(left, known)
         if isinstance(operator, ast.In | ast.NotIn) and isinstance(right, ast.Tuple):
-            inside = " || ".join(f"{first} == {_text(item, known)}" for item in right.elts)
+            inside = " || ".join(_compared(left, ast.Eq(), item, known) for item in right.elts)
             parts.append(f"({inside})" if isinstance(operator, ast.In) else f"!({inside})")
         else:
-            parts.append(f"{first} {_COMPARE[type(operator)]} {_text(right, known)}")
+            parts.append(_compared(left, operator, right, known))
     return "(" + " && ".join(parts) + ")"
+
+
+def _compared(
+    left: ast.expr, operator: ast.cmpop, right: ast.expr, known: Mapping[str, Value]
+) -> str:
+    """Two sides; options that are not known are variables of std::string_view."""
+    first, second = (
+        quoted(side.value)
+        if isinstance(side, ast.Constant) and isinstance(side.value, str)
+        else _text(side, known)
+        for side in (left, right)
+    )
+    return f"{first} {_COMPARE[type(operator)]} {second}"
 
 
 def _nested(name: str, arguments: list[str]) -> str:

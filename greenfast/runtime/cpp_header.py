@@ -15,6 +15,7 @@ from pathlib import Path
 
 from greenfast.runtime.archive import read_archive
 from greenfast.runtime.cpp_expression import commented, cpp, literal, quoted
+from greenfast.runtime.cpp_names import require_fields
 from greenfast.runtime.cpp_tensor_maps import ENCODE, map_lines, stride_lines
 from greenfast.runtime.kernel_set import LIBRARY, Group, KernelSet
 from greenfast.runtime.operation import Operation, ScalarArgument, TensorArgument
@@ -38,8 +39,9 @@ BEGIN, LAUNCH, TVM_FFI = (
 
 
 def header(kernels: KernelSet) -> str:
-    """The text of the header; UsageError for a kernel without machine code."""
+    """The text of the header; UsageError without machine code, or for names that C++ lacks."""
     operation = kernels.operation
+    require_fields(operation)
     parts = [
         BEGIN.replace("@NAME@", operation.name)
         .replace("@SCALARS@", _call_scalars(operation))
@@ -144,10 +146,16 @@ def _fits(operation: Operation) -> str:
         null = f"{tensor}.data == nullptr || " if may_be_null else ""
         joint = " &&\n          ".join(tests)
         lines.append(f"    if (!({null}({joint})))\n        return false;")
-    for each in operation.dims:
-        if each.values and not each.compiled:
-            sizes = " || ".join(f"{each.name} == {size}" for size in each.values)
+    for listed in operation.dims:
+        if listed.values and not listed.compiled:
+            sizes = " || ".join(f"{listed.name} == {size}" for size in listed.values)
             lines.append(f"    if (!({sizes}))\n        return false;")
+    if operation.requirements:
+        lines += [
+            f"    [[maybe_unused]] const std::string_view {name}({_option(operation, name)});"
+            for name, _ in operation.options
+        ]
+        lines += _constants(operation, {})
     lines += [
         f"    if (!({cpp(requirement, {})}))\n        return false;"
         for requirement, _ in operation.requirements
@@ -204,6 +212,15 @@ def _is(operation: Operation, name: str, value: Value) -> str:
     return f"{name} == {literal(value)}"
 
 
+def _constants(operation: Operation, known: Mapping[str, Value]) -> list[str]:
+    """Local variables for the constants: what Call has, or the usual value."""
+    return [
+        f"    [[maybe_unused]] const double {name} = "
+        f"std::isnan(call.{name}) ? double({cpp(form, known)}) : call.{name};"
+        for name, form in operation.constants
+    ]
+
+
 def _kernel(number: int, program: Program) -> str:
     operation, known = program.operation, dict(program.point)
     sizes = " + ".join(f"padded({cpp(form.bytes, known)})" for form in program.scratch) or "0"
@@ -219,12 +236,7 @@ def _kernel(number: int, program: Program) -> str:
         "{",
         _dims(operation),
     ]
-    for name, form in operation.constants:
-        default = cpp(form, known)
-        lines.append(
-            f"    [[maybe_unused]] const double {name} = "
-            f"std::isnan(call.{name}) ? double({default}) : call.{name};"
-        )
+    lines += _constants(operation, known)
     lines += stride_lines(program)
     lines += _argument_lines(program, known)
     for launch in program.launches:

@@ -101,7 +101,7 @@ class Driver:
 
     @contextmanager
     def on(self, ordinal: int) -> Iterator[None]:
-        """Make the device's primary context current, and then again the one that was."""
+        """Make the device's primary context current; restore the previous one afterwards."""
         if self.current_device() == ordinal:
             yield
             return

@@ -17,10 +17,10 @@ class Explanation:
     operation: str
     kernel: str | None
     why: str
-    origin: str
-    source_digest: str | None = None
+    origin: str  # the set or bundle of the kernel
+    source_digest: str | None = None  # SHA-256 of the kernel's source
     launches: tuple[Launch, ...] = ()
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[Measured, ...] = ()  # the times on which the choice rests
     has_library: bool = True  # which runs the call that no kernel takes
 
     def __str__(self) -> str:

@@ -199,7 +199,7 @@ def framework_of(tensor: Any) -> Framework | None:
 def through_dlpack(tensor: Any) -> Any:
     """The same memory as a tensor of PyTorch or CuPy, whichever is there; UsageError without both.
 
-    The exporter makes its work visible to the current stream, as DLPack asks of it.
+    The exporter makes its work visible to the current stream, as DLPack requires.
     """
     kind = type(tensor).__name__
     if not hasattr(type(tensor), "__dlpack__"):

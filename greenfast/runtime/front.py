@@ -72,7 +72,11 @@ def attention(
     return_lse: bool = False,
     out: Any = None,
 ) -> Any:
-    """softmax(scale * q k^T + mask) v; see greenfast.runtime.torch_front.attention."""
+    """softmax(scale * q k^T + mask) v, for arrays of CuPy and of libraries that speak DLPack.
+
+    Shapes, results and errors are those of greenfast.runtime.torch_front.attention, which runs if
+    PyTorch is imported. Without PyTorch, a call that no kernel serves is UsageError `no_kernel`.
+    """
     if "torch" in sys.modules:
         return public("attention")(
             q,
@@ -129,7 +133,10 @@ def attention_elsewhere(given: AttentionArguments) -> Any:
 
 
 def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> Any:
-    """RMSNorm with a fused residual add; see greenfast.runtime.torch_front.rms_norm."""
+    """RMSNorm with a fused residual add, as `attention` for other libraries than PyTorch.
+
+    Shapes, results and errors are those of greenfast.runtime.torch_front.rms_norm.
+    """
     if "torch" in sys.modules:
         return public("rms_norm")(x, weight, residual, eps)
     try:
@@ -158,7 +165,10 @@ def rms_norm_elsewhere(x: Any, weight: Any, residual: Any, eps: float) -> Any:
 def linear(
     x: Any, weight: Any, bias: Any = None, activation: str = "none", residual: Any = None
 ) -> Any:
-    """activation(x weight^T + bias) + residual; see greenfast.runtime.torch_linear.linear."""
+    """activation(x weight^T + bias) + residual, as `attention` for other libraries than PyTorch.
+
+    Shapes, results and errors are those of greenfast.runtime.torch_linear.linear.
+    """
     if "torch" in sys.modules:
         return public("linear")(x, weight, bias, activation, residual)
     try:
@@ -286,12 +296,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def explain(operation: Any, *inputs: Any, **settings: Any) -> Explanation:
-    """Which kernel a call would run and why, or why PyTorch's own operation would.
+    """Which kernel a call would run and why, or why PyTorch's own operation would. Runs nothing.
 
-    `operation` is `greenfast.attention`, `linear`, `rms_norm` or a name of these; then the call's
-    arguments. Without tensors, dims and options by name, and a GPU; by default it is the first of
-    this machine, or an H200 if there is none:
-    `explain("attention", gpu="NVIDIA H200", B=2, H=8, S_q=256, D=64, dtype="bf16")`.
+    `operation` is `greenfast.attention`, `linear`, `rms_norm` or one of their names. The call's
+    arguments follow, or dims and options by name:
+    `explain("attention", gpu="NVIDIA H200", B=2, H=8, S_q=256, D=64, dtype="bf16")`. `gpu` is by
+    default this machine's first GPU, or an H200 if there is none. UsageError `unknown_operation`,
+    `missing_input`, `bad_mask`, `bad_activation` or `bad_call`.
     """
     name = operation.__name__ if isinstance(operation, FunctionType) else operation
     if not isinstance(name, str) or name not in OPERATIONS:

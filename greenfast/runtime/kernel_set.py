@@ -122,7 +122,11 @@ class KernelSet:
                     continue
             except SpecError as error:
                 return Choice(None, f"the rule {rule} of {self.origin} fails: {error.message}")
-            why = f"the table of {self.origin} has the rule {rule}"
+            why = (
+                f"the table of {self.origin} has the rule {rule}"
+                if rule.conditions
+                else f"the last rule of the table of {self.origin} applies"
+            )
             if rule.use == LIBRARY:
                 return Choice(None, f"another library was faster there: {why}", group.measured)
             return Choice(self.programs[rule.use], why, group.measured)

@@ -32,10 +32,11 @@ Names = Sequence[str] | str | None
 
 
 def load(path: str | Path, device: str | None = None) -> LoadedKernels:
-    """The kernels of the bundle at `path`, checked against its checksums.
+    """The kernels of the bundle at `path`, checked against its checksums; nothing is launched.
 
-    `device="emulator"` runs NumPy arrays, and PyTorch's CPU tensors, through the emulator of the
-    GPU that the bundle is for. UsageError `bad_bundle` for a damaged, hostile or unknown file.
+    They run on the GPU by default. `device="emulator"` runs NumPy arrays, and PyTorch's CPU
+    tensors, on the emulator of the GPU that the bundle is for. UsageError `missing_bundle`,
+    `bad_bundle` for a damaged, hostile or unknown file, `unknown_device`, or `bad_call`.
     """
     if device is not None and (not isinstance(device, str) or device not in ("cuda", EMULATOR)):
         raise UsageError(
@@ -52,10 +53,13 @@ def load(path: str | Path, device: str | None = None) -> LoadedKernels:
 
 
 class LoadedKernels:
-    """Callable with the operation's inputs, in order or by name.
+    """The kernels of a bundle: call it with the operation's inputs, in order or by name.
 
-    Keywords are options (`mask`), constants (`scale`, `eps`) and outputs to write to. It returns
-    the output, or a tuple of the outputs; `optional=("lse",)` asks for optional ones.
+    Shapes are those of the bundle's kernel.toml. Keywords are options (`mask`), constants (`scale`,
+    `eps`), and outputs to write to. The result is the output, or a tuple of the outputs in the
+    order of kernel.toml, with the optional ones that `optional=("lse",)` names. UsageError
+    `missing_input`, `unread_input`, `overlap` or `bad_call` for wrong arguments, `no_kernel` if
+    neither a kernel nor a library takes the call.
     """
 
     def __init__(self, kernels: KernelSet, device: str | None) -> None:
@@ -363,20 +367,20 @@ def _require_inputs(
 ) -> None:
     """UsageError for inputs that are missing, or that no kernel with these options reads."""
     inputs = [item for item in operation.tensors if not item.output]
-    missing = [each.name for each in inputs if each.name not in {*tensors, *unread}]
+    missing = [tensor.name for tensor in inputs if tensor.name not in {*tensors, *unread}]
     if missing:
         several = len(missing) > 1
         raise UsageError(
             f"the input{'s' * several} {', '.join(missing)} {'are' if several else 'is'} missing",
             code="missing_input",
         )
-    for each in inputs:
-        if each.name in tensors and each.name in unread and each.read_when is not None:
+    for tensor in inputs:
+        if tensor.name in tensors and tensor.name in unread and tensor.read_when is not None:
             raise UsageError(
-                f"{each.name} is given, but these kernels do not read it: they do when "
-                f"{each.read_when.text}",
+                f"{tensor.name} is given, but these kernels do not read it: they do when "
+                f"{tensor.read_when.text}",
                 code="unread_input",
-                mend=f"leave {each.name} out, or load kernels for that option",
+                mend=f"leave {tensor.name} out, or load kernels for that option",
             )
 
 

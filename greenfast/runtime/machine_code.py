@@ -1,6 +1,6 @@
 """The head, the entries and the parameters of a cubin, read before a driver sees it.
 
-A cubin is an ELF file of machine 190. The GPU that it is for lies in its flags; of each entry it
+A cubin is an ELF file of machine 190. Its flags name the GPU that it is for. For each entry it
 holds the sizes of the parameters, by which the driver reads the arguments of a launch.
 """
 

@@ -121,9 +121,9 @@ class Operation:
             both = values.get(tensor.name, ())
             if tensor.read_when is None or tensor.read_when.names != {tensor.name}:
                 continue
-            read = [each for each in both if tensor.read_when({tensor.name: each})]
+            read = [value for value in both if tensor.read_when({tensor.name: value})]
             if len(both) == 2 and len(read) == 1:
-                (unread,) = (each for each in both if each not in read)
+                (unread,) = (value for value in both if value not in read)
                 told[tensor.name] = unread, read[0]
         return told
 

@@ -236,7 +236,7 @@ def geometry(
         {
             argument.name: everything[argument.name]
             for argument in operation.tensors
-            if argument.output and argument.name in everything
+            if argument.output and argument.name not in without
         },
         scratch,
         values,
@@ -271,7 +271,7 @@ def complete_sizes(
 
 
 def _unknown_size(operation: Operation, dim: str) -> UsageError:
-    outputs = [each.name for each in operation.tensors if each.output and dim in each.shape]
+    outputs = [tensor.name for tensor in operation.tensors if tensor.output and dim in tensor.shape]
     return UsageError(
         f"no input has the dim {dim} of {operation.name}",
         code="bad_shape",
@@ -281,7 +281,7 @@ def _unknown_size(operation: Operation, dim: str) -> UsageError:
 
 def _how_to_tell(operation: Operation, dim: str, outputs: Sequence[str]) -> str:
     ways = [f"pass an output that has it: {outputs[0]}="] if outputs else []
-    if any(each.name == dim for each in operation.unseen_dims):
+    if any(other.name == dim for other in operation.unseen_dims):
         ways.append(f"give the size itself: {dim}=")
     return ", or ".join(ways)
 
@@ -293,9 +293,10 @@ def _with_outputs(
     output_strides: Mapping[str, Strides],
     without: frozenset[str],
 ) -> dict[str, TensorFacts]:
+    """All tensors; those left out are contiguous, since their strides may be passed, too."""
     everything = dict(tensors)
     for argument in program.operation.tensors:
-        if argument.name in everything or (argument.name in without and argument.output):
+        if argument.name in everything:
             continue
         if not argument.output and argument.name not in without:
             raise UsageError(f"the input {argument.name} is missing", code="missing_input")

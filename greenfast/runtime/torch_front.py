@@ -1,9 +1,9 @@
 """`attention` and `rms_norm` on PyTorch's tensors: a comparison, an allocation, a launch.
 
-A repeated call is told by PyTorch's own comparison of its tensors with the last call's
+A call that repeats the last one is recognised by PyTorch's own comparison of tensors
 (torch_private.py), any other by its signature in a dict, which takes about three times as long.
-Both ways are written for speed: each attribute of a tensor costs some 50 ns on a GPU's host, and so
-does each level of calls.
+Both ways are written for speed: reading an attribute of a tensor takes about 50 ns, and so does a
+function call.
 """
 
 from __future__ import annotations
@@ -75,9 +75,12 @@ def attention(
 ) -> Any:
     """softmax(scale * q k^T + mask) v, like torch.nn.functional.scaled_dot_product_attention.
 
-    q [B, H, S_q, D], k and v [B, H_kv, S_kv, D]. `mask` is "none", "causal_top_left" (PyTorch's
-    is_causal) or "causal_bottom_right" (FlashAttention's). `return_lse` also gives the natural
-    logarithm of each row's sum. `greenfast.explain` names the kernel that runs.
+    q [B, H, S_q, D], k and v [B, H_kv, S_kv, D]. Returns o, like q in shape, type and memory order;
+    with `return_lse` (o, lse), where lse [B, H, S_q], float32, is the natural logarithm of each
+    row's sum of exponentials. A row that sees no key gives 0 and -inf. `mask` is "none",
+    "causal_top_left" (PyTorch's is_causal) or "causal_bottom_right" (FlashAttention's). `scale` is
+    D ** -0.5 by default. o is written to `out`, if given. PyTorch's operation runs where no shipped
+    kernel serves the call. UsageError `bad_mask`, `bad_out`, `overlap` or `bad_call`.
     """
     if _is_compiling():
         return _traced(
@@ -257,9 +260,11 @@ def _checked_out(out: Any, tensors: dict[str, Any], state: Prepared) -> Any:
 
 
 def rms_norm(x: Any, weight: Any, residual: Any = None, eps: float = 1e-6) -> Any:
-    """x / sqrt(mean(x^2) + eps) * weight over the last dim.
+    """y = x / sqrt(mean(x^2) + eps) * weight over the last dim.
 
-    With `residual` the sum h = x + residual is normalised, and the result is (y, h).
+    x and residual [..., N], weight [N]. With `residual`, h = x + residual is normalised, and the
+    result is (y, h); without it, PyTorch's rms_norm runs and the result is y. UsageError `bad_call`
+    for an argument of a wrong kind.
     """
     if _is_compiling():  # Inductor makes one kernel of the library's operations, too
         return library_rms_norm(x, weight, residual, eps)

@@ -55,8 +55,10 @@ def linear(
 ) -> Any:
     """activation(x weight^T + bias) + residual, rounded once, like torch.nn.functional.linear.
 
-    x [..., K], weight [N, K], bias [N], residual and the result [..., N]. `activation` is "none",
-    "gelu_tanh" (gelu(approximate="tanh")) or "silu". `greenfast.explain` names the kernel used.
+    x [..., K], weight [N, K], bias [N], residual and the result [..., N], of one type. `activation`
+    is "none", "gelu_tanh" (gelu(approximate="tanh")) or "silu". PyTorch's operations run, and round
+    after each, where no shipped kernel serves the call. UsageError `bad_activation` for another
+    activation, `bad_call` for an argument of a wrong kind.
     """
     if _is_compiling():
         return _traced(LinearArguments(x, weight, bias, activation, residual))

@@ -2,8 +2,8 @@
 
 A call that is not recognised here takes LoadedKernels' own way, with all of its checks. Only calls
 that a kernel served there are kept, and only those whose inputs are given in order (without the
-last ones, if the kernel does not read them). So neither a tensor to write to nor a constant that is
-a tensor is ever met here.
+last ones, if the kernel does not read them). Calls with a tensor to write to, or with a tensor as a
+constant, therefore never get here.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def tuned_set(files: Mapping[str, bytes], origin: str, *, has_library: bool) -> 
         groups = tuple(_group(row, operation, programs) for row in dispatch["groups"])
         device = str(manifest["device"]["name"])
         if manifest["time_kind"] != "measured":
-            origin = f"{origin}, by {manifest['time_kind']} times,"
+            origin = f"{origin} ({manifest['time_kind']} times)"
     except MALFORMED as error:
         raise bad_bundle(
             f"the bundle is incomplete or contradicts itself: {type(error).__name__}: {error}"

@@ -7,7 +7,6 @@ points rendered, the reference called at small sizes and judged, and the entries
 from __future__ import annotations
 
 import math
-import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +19,11 @@ from greenfast.search.kernels.expressions import SM_COUNT, Expression, Value
 from greenfast.search.kernels.kernel_file import load_kernel
 from greenfast.search.kernels.mistakes import SpecErrors
 from greenfast.search.kernels.places import located
+from greenfast.search.kernels.probe_spec import probe_mistakes
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
-from greenfast.search.kernels.workloads import Items
+from greenfast.search.kernels.workloads import Items, unwritable_values
 from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.oracle.problem import launches
+from greenfast.search.oracle.problem import check_arguments, launches
 from greenfast.search.oracle.reference_lint import reference_children, reference_faults
 from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.render import RenderedSource, RenderFailed, render
@@ -34,6 +34,7 @@ from greenfast.search.toolchain import CompileFailed, Toolchain
 from greenfast.search.toolchain.signature import passed_arguments, signature_fault
 
 SAMPLED_POINTS = 8  # of each template and compile-time choice, beside the presets
+POINTS_WITH_TILES = 64  # of which the smallest tiles are taken, for the reference
 MOST_CHOICES = 4  # of compile-time values, beside those that a preset needs
 MOST_COMPILED = 6  # candidates of each template
 SEED = 0
@@ -86,6 +87,11 @@ def lint_kernel(
         for _, sentence in kernel.broken_workloads
     ]
     problems += _workload_problems(kernel)
+    mistakes = (
+        *probe_mistakes(kernel.name, kernel.probes, kernel.reference_text),
+        *unwritable_values(kernel.name, kernel.options),
+    )
+    problems += (problem_of(located(each, folder)) for each in mistakes)
     problems += _unused(kernel)
     problems += _unknown_in_sentences(kernel)
     problems += _unsupported(kernel)
@@ -113,10 +119,16 @@ def _workload_problems(kernel: KernelSpec) -> Iterator[Problem]:
         try:
             kernel.workload_form.workload(dict((*workload.dims, *workload.options)), where=where)
             values = kernel.values_of(dict(workload.dims), dict(workload.options))
-            kernel.work_flop(values)
-            work_bytes, most = float(kernel.work_bytes(values)), _tensor_bytes(kernel, values)
+            kernel.work_flop.amount(values)
+            check_arguments(kernel, values)
+            work_bytes, most = (
+                float(kernel.work_bytes.amount(values)),
+                _tensor_bytes(kernel, values),
+            )
         except GreenfastError as error:
-            yield problem_of(located(SpecError(error.message, code=error.code), kernel.folder))
+            mend = error.mend if isinstance(error, SpecError) else ""  # the form's is its names
+            said = SpecError(error.message, code=error.code, mend=mend)
+            yield problem_of(located(said, kernel.folder))
             continue
         if work_bytes > most:
             yield Problem(
@@ -366,11 +378,9 @@ def _candidates(
             candidates.append(candidate)
         else:
             reasons.setdefault(preset.name, reason)
-    points = space.points if with_sample else ()
-    drawn = random.Random(SEED).sample(range(len(points)), min(SAMPLED_POINTS, len(points)))
     candidates += (
-        Candidate(template.kernel, template.name, points[number], Origin(OriginKind.SAMPLED))
-        for number in sorted(drawn)
+        Candidate(template.kernel, template.name, point, Origin(OriginKind.SAMPLED))
+        for point in (space.sample(SAMPLED_POINTS, SEED) if with_sample else ())
     )
     return list({candidate.parameters: candidate for candidate in candidates}.values())
 
@@ -454,19 +464,18 @@ def _problems_of_a_choice(
     device: Device,
     children: Children,
 ) -> list[Problem]:
-    points = Space(template, compiled, device).points
-    if not len(points):
+    points = Space(template, compiled, device).sample(POINTS_WITH_TILES, SEED)
+    if not points:
         return []
     tiles = min(
-        (
-            resolve(template, point, compiled, device).tiles
-            for point in points[:: max(1, len(points) // 64)]
-        ),
+        (resolve(template, point, compiled, device).tiles for point in points),
         key=lambda tiles: tuple(tiles.values()),
     )
     cases = derived_cases(kernel, compiled, tiles, SEED)
+    for case in cases:
+        check_arguments(kernel, case.values(kernel))
     return [
-        problem_of(SpecError(sentence, code=code))
+        problem_of(located(SpecError(sentence, code=code), kernel.folder))
         for code, sentence in reference_faults(
             kernel, cases, f"{kernel.name}/reference.py", children
         )

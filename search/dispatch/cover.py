@@ -116,7 +116,10 @@ def _greedy(representatives: Sequence[int], masks: Sequence[int], everything: in
     while covered != everything:
         position = max(
             representatives,
-            key=lambda each: ((masks[each] & ~covered).bit_count(), -representatives.index(each)),
+            key=lambda index: (
+                (masks[index] & ~covered).bit_count(),
+                -representatives.index(index),
+            ),
         )
         picked.append(position)
         covered |= masks[position]
@@ -143,7 +146,7 @@ def _exact(
             if _union(positions, masks) == everything
         ]
         if covers:
-            return list(min((_time_of(each, kernels, weights), each) for each in covers)[1])
+            return list(min((_time_of(cover, kernels, weights), cover) for cover in covers)[1])
     return None
 
 

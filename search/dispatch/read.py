@@ -166,7 +166,9 @@ def _region(value: Any, where: str) -> tuple[tuple[str, int, int], ...]:
 
 def _rule(value: Any, where: str, names: Collection[str], kernels: Collection[str]) -> Rule:
     rule = _keys(value, {"when", "use"}, where)
-    conditions = tuple(_condition(each, where, names) for each in _list(rule["when"], where))
+    conditions = tuple(
+        _condition(condition, where, names) for condition in _list(rule["when"], where)
+    )
     return Rule(conditions, _kernel(rule["use"], where, kernels, library=True))
 
 
@@ -210,7 +212,7 @@ def _workload(value: Any, where: str, kernels: Collection[str]) -> ServedWorkloa
         times,
         best,
         None if ratio is None else _number(ratio, f"{where}, ratio", least=0.0),
-        tuple(_peer(each, where) for each in _list(workload["peers"], where)),
+        tuple(_peer(peer, where) for peer in _list(workload["peers"], where)),
     )
 
 

@@ -71,7 +71,9 @@ class _Split:
 
 def pick(rules: Sequence[Rule], sizes: Sizes) -> str:
     """The kernel of the first rule that holds; the last rule always does."""
-    return next(rule.use for rule in rules if all(each.holds(sizes) for each in rule.when))
+    return next(
+        rule.use for rule in rules if all(condition.holds(sizes) for condition in rule.when)
+    )
 
 
 def learn(shapes: Sequence[Shape], share: float) -> tuple[Rule, ...]:
@@ -133,7 +135,7 @@ def _best_kernel(shapes: Sequence[Shape], share: float) -> tuple[str, float]:
     losses = {
         name: math.fsum(shape.loss(name, share) for shape in shapes) for name in shapes[0].times_us
     }
-    name = min(losses, key=lambda each: losses[each])
+    name = min(losses, key=lambda kernel: losses[kernel])
     return name, losses[name]
 
 
@@ -151,7 +153,7 @@ def _best_split(shapes: tuple[Shape, ...], features: Sequence[str], share: float
             lost = _best_kernel(low, share)[1] + _best_kernel(high, share)[1]
             split = _Split(feature, _between(below, above), low, high)
             ranked.append(((round(lost, 12), rank, -above / max(below, 1), below), split))
-    return min(ranked, key=lambda each: each[0])[1] if ranked else None
+    return min(ranked, key=lambda split: split[0])[1] if ranked else None
 
 
 def _between(below: int, above: int) -> int:

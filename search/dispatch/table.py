@@ -152,8 +152,12 @@ def _group_json(group: DispatchGroup) -> dict[str, Any]:
         "rules": [
             {
                 "when": [
-                    {"value": each.value, "above": each.above, "at_most": each.at_most}
-                    for each in rule.when
+                    {
+                        "value": condition.value,
+                        "above": condition.above,
+                        "at_most": condition.at_most,
+                    }
+                    for condition in rule.when
                 ],
                 "use": rule.use,
             }

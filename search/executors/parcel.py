@@ -53,31 +53,31 @@ class _Packer(pickle.Pickler):
         self._arrays = arrays
         self._digests: dict[int, str] = {}  # the same array is digested once
 
-    def persistent_id(self, thing: object) -> tuple[str, str] | None:
-        if type(thing) is np.ndarray:
-            if _is_repeated(thing):
+    def persistent_id(self, value: object) -> tuple[str, str] | None:
+        if type(value) is np.ndarray:
+            if _is_repeated(value):
                 return None  # see reducer_override
             # Types of other packages (bfloat16) have no buffer that can be shared: they stay.
-            is_shared = thing.nbytes >= LARGE_BYTES and thing.dtype.kind != "V"
-            return ("array", self._sent(thing, thing)) if is_shared else None
-        if type(thing) is str and len(thing) >= LARGE_BYTES:
-            return "text", self._sent(thing, np.frombuffer(thing.encode(), np.uint8))
-        if type(thing) is bytes and len(thing) >= LARGE_BYTES:
-            return "bytes", self._sent(thing, np.frombuffer(thing, np.uint8))
+            is_shared = value.nbytes >= LARGE_BYTES and value.dtype.kind != "V"
+            return ("array", self._sent(value, value)) if is_shared else None
+        if type(value) is str and len(value) >= LARGE_BYTES:
+            return "text", self._sent(value, np.frombuffer(value.encode(), np.uint8))
+        if type(value) is bytes and len(value) >= LARGE_BYTES:
+            return "bytes", self._sent(value, np.frombuffer(value, np.uint8))
         return None
 
-    def reducer_override(self, thing: Any) -> Any:
+    def reducer_override(self, value: Any) -> Any:
         """An array that repeats few elements travels as those: the gaps of an emulated buffer are
         gigabytes that are not read."""
-        if type(thing) is np.ndarray and _is_repeated(thing):
-            core = thing[tuple(slice(0, 1 if step == 0 else None) for step in thing.strides)]
-            return np.broadcast_to, (core.copy(), thing.shape)
+        if type(value) is np.ndarray and _is_repeated(value):
+            core = value[tuple(slice(0, 1 if step == 0 else None) for step in value.strides)]
+            return np.broadcast_to, (core.copy(), value.shape)
         return NotImplemented
 
-    def _sent(self, thing: object, array: np.ndarray) -> str:
-        digest = self._digests.get(id(thing))
+    def _sent(self, value: object, array: np.ndarray) -> str:
+        digest = self._digests.get(id(value))
         if digest is None:
-            digest = self._digests[id(thing)] = array_digest(array)
+            digest = self._digests[id(value)] = array_digest(array)
             self._arrays[digest] = array
         return digest
 

@@ -1,6 +1,6 @@
-"""Repeats timed launches on inputs that none of them had, in the module that was timed.
+"""Repeats timed launches on new inputs, in the module that was timed.
 
-Timed launches repeat the same inputs, so that a candidate could answer from what it kept.
+Timed launches repeat the same inputs, so a candidate could return an answer that it has kept.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A further case for a grid that does not grow with its work: so long that blocks walk on.
+"""A further case for a grid that does not grow with its work: it gives blocks several tiles.
 
 A block of a persistent grid takes another tile when it has finished one. With a fixed number of
-blocks, such as `grid = [264]`, no check has as many tiles, so that what a block does between two of
-them would never run. Where the number of multiprocessors bounds the grid, few_blocks.py runs the
-checks with fewer blocks instead. A number in the launch file cannot be changed, since the text may
-know it, too.
+blocks, such as `grid = [264]`, no check has more tiles than blocks, so the code between two tiles
+would never run. Where the number of multiprocessors bounds the grid, few_blocks.py runs the checks
+with fewer blocks instead. A number in the launch file cannot be changed, since the source may
+depend on it.
 """
 
 from __future__ import annotations
@@ -204,4 +204,4 @@ def _longer(dim: DimSizes, size: int) -> int:
 
 
 def _flop(kernel: KernelSpec, case: Case) -> float:
-    return float(kernel.work_flop(case.values(kernel)))
+    return case.flop(kernel)

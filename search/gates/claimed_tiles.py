@@ -1,7 +1,8 @@
 """More cases for a submitted source, whose author names its tiles.
 
-Check sizes follow from tiles. An author who names 1 is checked on one or two elements, and one who
-names 1,000,000 on nothing between one and a million. The tiles of the kernel's baseline are honest.
+Check sizes follow from tiles. A source whose author names a tile of 1 is checked on one or two
+elements, and with a tile of 1,000,000 on nothing between one and a million. The tiles of the
+kernel's baseline can be trusted.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _problems(subject: Subject) -> list[Problem]:
         cases += far_cases(subject.kernel, derived)
     for workload in subject.workloads:
         case = workload_case(workload, subject.seed)
-        if subject.kernel.work_flop(case.values(subject.kernel)) <= subject.target.check_flop_limit:
+        if case.flop(subject.kernel) <= subject.target.check_flop_limit:
             cases.append(case)
     if subject.conditions.siblings is not None:
         cases += _cases_of_sibling(subject, subject.conditions.siblings, cases)
@@ -157,9 +157,7 @@ def _cases_of_sibling(subject: Subject, siblings: Siblings, cases: list[Case]) -
     own, sibling_cases = {_lengths(case) for case in cases}, _cases_of(subject, first.parameters)
     apart = [case for case in sibling_cases if _lengths(case) not in own]
     missing = ENOUGH_CASES - (len(sibling_cases) - len(apart))
-    return sorted(apart, key=lambda case: subject.kernel.work_flop(case.values(subject.kernel)))[
-        : max(missing, 0)
-    ]
+    return sorted(apart, key=lambda case: case.flop(subject.kernel))[: max(missing, 0)]
 
 
 def _cases_of(subject: Subject, parameters: Items) -> list[Case]:
@@ -168,7 +166,7 @@ def _cases_of(subject: Subject, parameters: Items) -> list[Case]:
     return [
         case
         for case in derived_cases(subject.kernel, subject.compiled, tiles, subject.seed)
-        if subject.kernel.work_flop(case.values(subject.kernel)) > 0
+        if case.flop(subject.kernel) > 0
     ]
 
 
@@ -182,7 +180,7 @@ def _laid_out(
     cases = list(cases)
     precompute(subject.kernel, cases)
     data = [subject.target.case_data(subject.kernel, case) for case in cases]
-    with compute_turns.turn(max((each.nbytes for each in data), default=0)):
+    with compute_turns.turn(max((array.nbytes for array in data), default=0)):
         return [
             lay_out(subject.kernel, subject.template, point or subject.point, case, each)
             for case, each in zip(cases, data, strict=True)
@@ -240,7 +238,7 @@ def compare(subject: Subject, execution: Execution) -> tuple[list[CheckEvidence]
 def _known_or_compared(
     kernel: KernelSpec, tensor: Tensor, image: np.ndarray, data: CaseData, case: Case, order: str
 ) -> tuple[CheckEvidence, Reason | None]:
-    """The comparison of an output, which is made once for equal bytes: they decide it alone."""
+    """The comparison of an output; equal bytes are compared only once."""
     key = case.layout, tensor.name, hashlib.sha256(image.data).digest()
     if (known := data.passed.get(key)) is not None:
         return replace(known, workload=case.name, order=order), None

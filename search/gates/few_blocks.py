@@ -1,8 +1,8 @@
 """More cases for grids that the device's multiprocessors bound: the same launches on very few.
 
 Blocks of a persistent grid walk tiles until none is left. A check has fewer tiles than a GPU has
-multiprocessors, so that each block would walk one, and what a block does between two tiles would
-never run. On a device with a few multiprocessors the same source walks many.
+multiprocessors, so each block would walk one tile, and the code between two tiles would never run.
+On a device with a few multiprocessors, the blocks of the same source walk many.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _of_each_border(
     first = most(walks)
     wide = [] if is_wide(first[0]) else most([case for case in walks if is_wide(case)])
     longest = max(walks, key=lambda case: _flop_an_output(kernel, case))
-    idle = most([case for case in walks if kernel.work_flop(case.values(kernel)) == 0])
+    idle = most([case for case in walks if case.flop(kernel) == 0])
     return list(dict.fromkeys([*first, *wide, longest, *idle]))
 
 
@@ -82,7 +82,7 @@ def _flop_an_output(kernel: KernelSpec, case: Case) -> float:
     values = case.values(kernel)
     outputs = [argument for argument in kernel.arguments if argument.kind == "output"]
     elements = sum(prod(int(values[dim]) for dim in argument.shape) for argument in outputs)
-    return float(kernel.work_flop(values)) / max(elements, 1)
+    return float(kernel.work_flop.amount(values)) / max(elements, 1)
 
 
 def _grid_names(template: TemplateSpec, point: Resolved) -> set[str]:

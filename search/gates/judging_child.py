@@ -1,7 +1,7 @@
 """The worker that judges outputs for a search, beside the loop and not in its process.
 
 Started as `python -m greenfast.search.gates.judging_child READ_FD WRITE_FD FOLDER`. It runs
-reference.py, which is trusted like the rest of the program. Of a candidate it sees bytes alone.
+reference.py, which is trusted like the rest of the program, and sees only bytes of a candidate.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class AskingTarget(Runner):
         raise NotImplementedError
 
     def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
-        if kernel.work_flop(case.values(kernel)) > LARGE_FLOP:
+        if case.flop(kernel) > LARGE_FLOP:
             raise Fault("a large reference is computed on the GPU", code="large_reference")
         return case_data(kernel, case)
 

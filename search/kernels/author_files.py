@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from greenfast.search.errors import SpecError
+from greenfast.search.text import shortened
 
 LARGEST_FILE_BYTES = 2**20
 MOST_KEY_PARTS = 16
@@ -100,8 +101,11 @@ def _check_values(tables: dict[str, Any], shown_as: str) -> None:
             for table in level
             for value in (table.values() if isinstance(table, dict) else table)
         ]
-        if any(type(value) is int and abs(value) > LARGEST_INTEGER for value in values):
-            raise SpecError(f"{shown_as}: a number is beyond 2**64", code="bad_toml")
+        for value in values:
+            if type(value) is int and abs(value) > LARGEST_INTEGER:
+                # Python writes no number of more than 4300 digits.
+                digits = shortened(str(value), 40) if value.bit_length() < 10_000 else "a number"
+                raise SpecError(f"{shown_as}: {digits} is beyond 2**64", code="bad_toml")
         level = [value for value in values if isinstance(value, (dict, list))]
         if not level:
             return

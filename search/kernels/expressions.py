@@ -144,6 +144,13 @@ class Expression:
             raise self._not_computed(f"{value!r} is no size")
         return int(value)
 
+    def amount(self, values: Mapping[str, Value]) -> int | float:
+        """The value, which must be a number that is 0 or more: an operation's work."""
+        value: Value = self(values)
+        if isinstance(value, str) or not 0 <= value < math.inf:
+            raise self._not_computed(f"{value!r} is not a number of 0 or more")
+        return value
+
     def _not_computed(self, reason: str) -> SpecError:
         return SpecError(
             f"{self.where}: {self.text!r} cannot be computed: {reason}", code="bad_expression"
@@ -174,7 +181,10 @@ def expression(text: str | int | float | bool, where: str) -> Expression:
         message = f"{where}: {checked.refusal} in {text!r}"
         mend = _in_python(text) or f"it may hold {_ALLOWED}"
         raise SpecError(message, code="bad_expression", mend=mend)
-    return Expression(text, checked.names, where)
+    parsed = Expression(text, checked.names, where)
+    if not parsed.names:
+        parsed({})  # nothing can give 1 / 0 a value
+    return parsed
 
 
 def _in_python(text: str) -> str:

@@ -169,8 +169,9 @@ CHECK = Form(
         Key(
             "constants",
             EXPRESSIONS,
-            "other values of the kernel's constants; `reference` and `make_inputs` find them in "
-            "`dims`. Without such a check, a candidate that ignores a scale is correct",
+            "other values of the kernel's constants. `dims` of `reference` and `make_inputs` has "
+            "them in this check's cases only: `dims.get('scale', 1.0)`. Without such a check, a "
+            "candidate that ignores a scale is correct",
             "{}",
         ),
         Key("inputs", TEXT, "a recipe of `make_inputs`"),

@@ -44,6 +44,8 @@ from greenfast.search.shipped import KERNEL_TEMPLATES
 
 LAYOUTS = ("contiguous", "padded", "bshd")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,47}\Z", re.ASCII)
+LARGEST_ALIGNMENT = 256  # bytes: where CUDA puts what it allocates
+MOST_SEEDS = 1000  # of a check
 TMA_BYTES = 16  # every tensor map starts at a multiple of it
 
 
@@ -77,6 +79,7 @@ def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
     if mistakes:  # checks are sized by tiles, which a broken template does not tell
         return None
     probed = names.known | set(tile_names(templates))
+    outputs = [argument.name for argument in arguments if argument.kind == "output"]
     kernel = KernelSpec(
         name=folder.name,
         options=names.options,
@@ -86,7 +89,7 @@ def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
         checks=_checks(table, names, templates, mistakes),
         templates=templates,
         folder=folder,
-        probes=mistakes.value(lambda: read_probes(table, probed), ()),
+        probes=mistakes.value(lambda: read_probes(table, probed, outputs), ()),
         probe_cases=mistakes.value(lambda: table.strings("probe_cases", []), ()),
         **properties,
     )
@@ -175,7 +178,7 @@ def _properties(table: Table, folder: Path, names: _Names, mistakes: Mistakes) -
         ),
         reference_uses=mistakes.value(lambda: _reference_uses(table, folder), ()),
         requirements=mistakes.value(lambda: _requirements(table, names.dims, names.known), ()),
-        empty_dims=mistakes.value(lambda: table.strings("empty_dims", []), ()),
+        empty_dims=mistakes.value(lambda: _empty_dims(table, names.dims), ()),
     )
 
 
@@ -307,9 +310,23 @@ def _work(table: Table, known: set[str]) -> tuple[Expression, Expression]:
 
 def _alignment(table: Table) -> tuple[int, int]:
     """Bytes that tensors are aligned to, and elements that strides are multiples of."""
-    alignment = table.get("pointer_bytes", int, 16), table.get("stride_elements", int, 1)
+    pointer_bytes, stride_elements = (
+        table.get(key, int, default)
+        for key, default in (("pointer_bytes", 16), ("stride_elements", 1))
+    )
     table.finish()
-    return alignment
+    if not 0 < pointer_bytes <= LARGEST_ALIGNMENT or pointer_bytes & (pointer_bytes - 1):
+        raise SpecError(
+            f"{table.where}, pointer_bytes: {pointer_bytes} is no power of two from 1 to "
+            f"{LARGEST_ALIGNMENT}",
+            code="bad_spec",
+        )
+    if not 0 < stride_elements <= LARGEST_DIM:
+        raise SpecError(
+            f"{table.where}, stride_elements: {stride_elements} is not between 1 and {LARGEST_DIM}",
+            code="bad_spec",
+        )
+    return pointer_bytes, stride_elements
 
 
 def _reference_uses(table: Table, folder: Path) -> tuple[tuple[str, str], ...]:
@@ -359,6 +376,17 @@ def _workload(
         complete_dims(sizes, dims, table.where),
         complete_options(values, options, table.where),
     )
+
+
+def _empty_dims(table: Table, dims: tuple[Dim, ...]) -> tuple[str, ...]:
+    names, known = table.strings("empty_dims", []), [dim.name for dim in dims]
+    if unknown := [name for name in names if name not in known]:
+        raise SpecError(
+            f"{table.where}, empty_dims: {unknown[0]!r} is not a dim",
+            code="unknown_dim",
+            mend="known: " + (", ".join(known) or "none"),
+        )
+    return names
 
 
 def _requirements(table: Table, dims: tuple[Dim, ...], known: set[str]) -> tuple[Requirement, ...]:
@@ -425,8 +453,11 @@ def _checks(
                 code="bad_spec",
                 mend=f'write dims = {{ {missing[0]} = "32" }}',
             )
-        if result.seeds < 0:
-            raise SpecError(f"{entry.where}: seeds must not be negative", code="bad_spec")
+        if not 0 <= result.seeds <= MOST_SEEDS:
+            raise SpecError(
+                f"{entry.where}, seeds: {result.seeds} is not between 0 and {MOST_SEEDS}",
+                code="bad_spec",
+            )
         for needed in result.expressions:
             require_names(needed, known)
         entry.finish()

@@ -6,7 +6,8 @@ That result is compared with a reference of the stage. Probes are in the order o
 
 from __future__ import annotations
 
-from collections.abc import Set
+import re
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from greenfast.search.errors import SpecError
@@ -47,16 +48,35 @@ class TemplateProbe:
     values: Named
 
 
-def read_probes(table: Table, known: Set[str]) -> tuple[ProbeSpec, ...]:
+def read_probes(table: Table, known: Set[str], outputs: Sequence[str]) -> tuple[ProbeSpec, ...]:
     """[probes.NAME] of a kernel.toml.
 
     `known` are the names of its dims, options, constants and tiles.
     """
-    return tuple(_probe(name, entry, known) for name, entry in table.named("probes"))
+    return tuple(_probe(name, entry, known, outputs) for name, entry in table.named("probes"))
 
 
-def _probe(name: str, table: Table, known: Set[str]) -> ProbeSpec:
+def probe_mistakes(
+    kernel: str, probes: Sequence[ProbeSpec], reference_text: str
+) -> Iterator[SpecError]:
+    """Probes whose function reference.py does not name."""
+    for probe in probes:
+        if not re.search(rf"\b{re.escape(probe.reference)}\b", reference_text):
+            yield SpecError(
+                f"{kernel}/kernel.toml, [probes.{probe.name}], reference: reference.py has no "
+                f"function {probe.reference!r}",
+                code="bad_spec",
+            )
+
+
+def _probe(name: str, table: Table, known: Set[str], outputs: Sequence[str]) -> ProbeSpec:
     of = table.get("of", str, "")
+    if of and of not in outputs:
+        raise SpecError(
+            f"{table.where}, of: {of!r} is not an output",
+            code="bad_spec",
+            mend="known: " + ", ".join(outputs),
+        )
     axes = table.strings("axes")
     probe = ProbeSpec(
         name,

@@ -182,6 +182,20 @@ class TemplateSpec:
     DIGEST_EXCLUDES = frozenset({"path", "lines", "worthwhile_when"})
     DIGEST_WHEN_SET = frozenset({"arch_specific", "tensor_maps", "scalars"})
 
+    @cached_property
+    def by_need(self) -> tuple[Parameter, ...]:
+        """The parameters, each after those that its `when` uses; else in the template's order."""
+        order: dict[str, Parameter] = {}
+        left = list(self.parameters)
+        while left:
+            waiting = {parameter.name for parameter in left}
+            ready = next(
+                each for each in left if each.when is None or not each.when.names & waiting
+            )
+            order[ready.name] = ready
+            left.remove(ready)
+        return tuple(order.values())
+
     @property
     def files(self) -> dict[str, Path]:
         """The template's file and its parts, by the names that messages use."""
@@ -314,7 +328,14 @@ class KernelSpec:
                 if len(argument.shape) > 1 and not argument.contiguous
             )
         )
-        return WorkloadForm(self.dims, self.options, self.requirements, self.empty_dims, row_dims)
+        return WorkloadForm(
+            self.dims,
+            self.options,
+            self.requirements,
+            self.empty_dims,
+            row_dims,
+            self.constants,
+        )
 
     def workload(self, name: str | WorkloadValues) -> Workload:
         """The workload of this name, or of these values (workloads.py); UsageError otherwise.

@@ -274,7 +274,26 @@ def _parameters(
             require_names(read.when, known)
         return read
 
-    return mistakes.each(table.named("parameters"), parameter)
+    parameters = mistakes.each(table.named("parameters"), parameter)
+    if circular := _circular(parameters):
+        mistakes.add(
+            SpecError(
+                f"{table.where}, [parameters.{circular[0]}], when: the conditions of "
+                f"{', '.join(circular)} depend on each other",
+                code="bad_spec",
+                mend="a `when` may use parameters whose own `when` does not lead back to it",
+            )
+        )
+    return parameters
+
+
+def _circular(parameters: tuple[Parameter, ...]) -> list[str]:
+    """The parameters whose `when` leads back to them, or to others of which that is true."""
+    left = {each.name: each.when.names for each in parameters if each.when is not None}
+    while free := [name for name, needed in left.items() if not needed & left.keys()]:
+        for name in free:
+            del left[name]
+    return list(left)
 
 
 def _parameter(name: str, table: Table) -> Parameter:

@@ -71,14 +71,14 @@ def _included(folder: Path, text: str, line: Line, name: str) -> str | None:
     alone = _INCLUDE.match(text)
     if not alone:
         raise SpecError(
-            f"{line.file}: line {line.number}: an include must be alone on its line",
+            f"{line.file}:{line.number}: an include must be alone on its line",
             code="bad_include",
             mend=f'write {{% include "{name}/NAME.cu.j2" %}}',
         )
     part = alone.group(1)
     if not (re.fullmatch(f"{name}/{_PART_NAME}", part) or _is_foreign(folder, part)):
         raise SpecError(
-            f"{line.file}: line {line.number}: {part!r} is not part of template {name}",
+            f"{line.file}:{line.number}: {part!r} is not part of template {name}",
             code="bad_include",
             mend=f"parts are {name}/NAME.cu.j2, in small letters, digits and _, and "
             "KERNEL/TEMPLATE/NAME.cu.j2 of another kernel",
@@ -124,7 +124,7 @@ def _part(folder: Path, part: str, place: Line) -> list[tuple[str, Line]]:
         places = {place.parent for place in places_of(folder, shown)}
         known = sorted({each.name for place in places for each in place.glob("*.cu.j2")})
         raise SpecError(
-            f"{place.file}: line {place.number}: the part {part!r} does not exist",
+            f"{place.file}:{place.number}: the part {part!r} does not exist",
             code="unknown_part",
             mend="known: " + (", ".join(f"{name}/{file}" for file in known) or "none"),
         )
@@ -132,7 +132,7 @@ def _part(folder: Path, part: str, place: Line) -> list[tuple[str, Line]]:
     for text, line in lines:
         if _INCLUDE_TAG.search(text):
             raise SpecError(
-                f"{line.file}: line {line.number}: a part cannot include another part",
+                f"{line.file}:{line.number}: a part cannot include another part",
                 code="bad_include",
                 mend=f"include it in {place.file}",
             )

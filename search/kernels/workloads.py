@@ -9,7 +9,7 @@ the name alone, by a later run, a bundle or another machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -96,6 +96,7 @@ class WorkloadForm:
     empty_dims: tuple[str, ...] = ()  # those that may be 0
     # Dims that are rows of contiguous tensors, and the multiple that a row's stride has to be.
     row_dims: tuple[tuple[str, int], ...] = ()
+    constants: tuple[tuple[str, Expression], ...] = ()  # which requirements may use
 
     def workload(self, values: Mapping[str, object], *, label: str = "", where: str) -> Workload:
         """The workload of these values, with defaults for those left out.
@@ -103,6 +104,7 @@ class WorkloadForm:
         `where` begins the sentence of the UsageError for values that do not fit the kernel; it
         names every value that is wrong.
         """
+        values = {**values, **dict(_option_texts(self.options, values))}
         faults = [self._unknown(name) for name in values if name not in self.names]
         if label and not _LABEL.match(label):
             faults.append(f"the name {_shown(label)!r}; names are small letters, digits and _")
@@ -209,6 +211,9 @@ class WorkloadForm:
             for name, size in dims
             if not 0 <= int(size) <= LARGEST_DIM
         ]
+        if not faults and self.requirements:
+            for name, constant in self.constants:
+                values[name] = constant(values)
         # An author's sentence says more than the derived dims behind it.
         faults = faults or [
             filled(requirement.because, values)
@@ -277,6 +282,38 @@ def complete_options(given: Mapping[str, Value], options: tuple[Option, ...], wh
 def is_by_values(text: str) -> bool:
     """Whether `text` writes a workload by values instead of naming one."""
     return "=" in text
+
+
+def _option_texts(
+    options: Iterable[Option], values: Mapping[str, object]
+) -> Iterator[tuple[str, str]]:
+    """The text of each option whose value was read as a number: `1` of the values "1" and "2"."""
+    for option in options:
+        given = values.get(option.name)
+        if isinstance(given, int | float) and not isinstance(given, bool):
+            meant = [text for text in option.values if _number(text) == given]
+            if len(meant) == 1:
+                yield option.name, meant[0]
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def unwritable_values(kernel: str, options: Iterable[Option]) -> Iterator[SpecError]:
+    """Values of options that the text of a workload by values cannot give."""
+    for option in options:
+        for value in option.values:
+            if value.strip() != value or not value.isprintable() or set(value or ",") & set(",()"):
+                yield SpecError(
+                    f"{kernel}/kernel.toml, [options] {option.name}: no workload by values can "
+                    f"name {value!r}",
+                    code="option_value",
+                    mend="write the value without commas, brackets and spaces at its ends",
+                )
 
 
 def _option_fault(option: Option, values: Mapping[str, object]) -> str:

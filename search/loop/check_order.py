@@ -1,8 +1,8 @@
 """The order of safety checks: the fastest candidate first, and few at a time.
 
-A check takes seconds of CPU, which compilations need as well. Most candidates need none once a
-faster one has passed it, and at the beginning of a search all candidates in flight would otherwise
-be checked at once.
+A check takes about a second of CPU, which compilations need as well. Most candidates need none once
+a faster one has passed it, and at the beginning of a search all candidates in flight would
+otherwise be checked at once.
 """
 
 from __future__ import annotations

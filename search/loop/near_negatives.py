@@ -15,7 +15,7 @@ from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import Candidate, OriginKind
 from greenfast.search.strategies.base import Proposal
 
-MOST_IN_A_ROW = 4  # then the proposal is accepted: the strategy insists
+MOST_IN_A_ROW = 4  # postponed proposals; then the first of them is tried
 MOST_HELD = 64
 # A person or a preset asked for these by name.
 NAMED = (OriginKind.PRESET, OriginKind.SEEDED)

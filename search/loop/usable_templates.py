@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from functools import lru_cache
 
 from greenfast.search.devices.facts import Device, device, device_names
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.limits import require_grid, require_tensor_maps
@@ -75,7 +76,8 @@ def _require_usable(
     for workload in workloads:
         template.check_supports(workload)
     space = target_space(target, template, workloads[0].compile_time(kernel))
-    point = next(space.each_point(), None)
+    presets = _valid_presets(space)
+    point = presets[0] if presets else _any_point(space)
     if point is None:
         raise UsageError(
             "no parameter values satisfy the constraints of template "
@@ -85,17 +87,26 @@ def _require_usable(
         )
     for workload in workloads:
         require_grid(kernel, space.require(point), template, workload)
-        for mapped in _with_presets(space, point):
+        for mapped in (point, *presets):  # between them they take most of the tensor maps
             require_tensor_maps(kernel, space.require(mapped), template, workload)
     if strategy == EXHAUSTIVE and not isinstance(space, RecordedSpace):
         _require_walkable(space.template, space.compiled, space.device)
 
 
-def _with_presets(space: Space, point: Items) -> tuple[Items, ...]:
-    """`point`, and the presets that are valid: between them they take most of the tensor maps."""
+def _any_point(space: Space) -> Items | None:
+    """A valid point; None if there is none. SpecError where a large space shows none."""
+    try:
+        return next(space.each_point(), None)
+    except SpecError as error:
+        if error.code != "space_too_large":
+            raise
+        return space.drawn(random.Random(0))
+
+
+def _valid_presets(space: Space) -> tuple[Items, ...]:
     presets = (preset.parameters for preset in space.template.presets)
     complete = (complete_parameters(space.template, dict(each), space.compiled) for each in presets)
-    return (point, *(each for each in complete if space.why_not(each) is None))
+    return tuple(each for each in complete if space.why_not(each) is None)
 
 
 def _where_it_runs(template: TemplateSpec, refusing: Device) -> str:

@@ -74,7 +74,7 @@ def longest_sum(kernel: KernelSpec, case: Case, output: Argument) -> float:
     mean of a row, is at most as long as the longest dim of an input.
     """
     dims = dict(case.dims)
-    work = float(kernel.work_flop(case.values(kernel)))
+    work = case.flop(kernel)
     elements = max(math.prod(_sizes(output, dims)), 1)
     longest_dim = max(
         (

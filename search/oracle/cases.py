@@ -38,6 +38,10 @@ class Case:
     def values(self, kernel: KernelSpec) -> dict[str, Value]:
         return kernel.values_of(dict(self.dims), dict(self.options))
 
+    def flop(self, kernel: KernelSpec) -> float:
+        """Floating-point operations; SpecError where the kernel's [work] gives no such number."""
+        return float(kernel.work_flop.amount(self.values(kernel)))
+
 
 def _elements(kernel: KernelSpec, dims: Mapping[str, Value]) -> int:
     """The number of elements of all the kernel's tensors together."""
@@ -49,7 +53,7 @@ def _elements(kernel: KernelSpec, dims: Mapping[str, Value]) -> int:
 
 
 def _flop(kernel: KernelSpec, dims: Items, options: Items) -> float:
-    return float(kernel.work_flop(kernel.values_of(dict(dims), dict(options))))
+    return float(kernel.work_flop.amount(kernel.values_of(dict(dims), dict(options))))
 
 
 def derived_cases(

@@ -206,7 +206,7 @@ def usual_case(cases: Iterable[Case]) -> Case:
 
 
 def _flop(kernel: KernelSpec, dims: Items, options: Items) -> float:
-    return float(kernel.work_flop(kernel.values_of(dict(dims), dict(options))))
+    return float(kernel.work_flop.amount(kernel.values_of(dict(dims), dict(options))))
 
 
 def padded_flop_of(kernel: KernelSpec, derived: Sequence[Case]) -> Callable[[Items, Items], float]:

@@ -45,7 +45,7 @@ def far_cases(kernel: KernelSpec, derived: Sequence[Case]) -> tuple[Case, ...]:
     for axis in _axes(kernel):
         hosts = sorted(
             (case for case in derived if _is_host(kernel, case, axis)),
-            key=lambda case: (kernel.work_flop(case.values(kernel)), case.seed),
+            key=lambda case: (case.flop(kernel), case.seed),
         )
         if hosts:
             name = _moved(kernel, axis)[0].shape[axis]
@@ -103,4 +103,4 @@ def _is_host(kernel: KernelSpec, case: Case, axis: int) -> bool:
         for argument in _moved(kernel, axis)
     ]
     places, parts = min(shape[-1] for shape in shapes), max(map(math.prod, shapes))
-    return kernel.work_flop(case.values(kernel)) > 0 and places > 1 and parts <= MOST_PARTS
+    return case.flop(kernel) > 0 and places > 1 and parts <= MOST_PARTS

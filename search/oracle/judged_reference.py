@@ -128,7 +128,7 @@ def _stored(values: np.ndarray, output: Argument, case: Case) -> np.ndarray:
 
 
 def _elements(kernel: KernelSpec, case: Case) -> float:
-    return float(kernel.work_flop(case.values(kernel)))
+    return case.flop(kernel)
 
 
 def _wrong_outputs(kernel: KernelSpec, output: Argument) -> Iterator[tuple[str, Wrong, bool]]:

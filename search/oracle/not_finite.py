@@ -139,7 +139,7 @@ def _roominess(case: Case) -> float:
 
 
 def _flop(kernel: KernelSpec, case: Case) -> float:
-    return float(kernel.work_flop(case.values(kernel)))
+    return case.flop(kernel)
 
 
 def _data_arguments(kernel: KernelSpec, case: Case) -> list[str]:

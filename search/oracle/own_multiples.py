@@ -59,7 +59,7 @@ def multiple_cases(
         odd = _odd_multiple(numbers, dim.largest // _TILE_UNIT)
         if odd == 1 or dim.multiple % odd == 0:
             continue
-        found = (
+        possible = (
             case
             for base in (by_work[len(by_work) // 2], by_work[0])
             for size in _sizes(dim, odd)
@@ -67,7 +67,7 @@ def multiple_cases(
             and case.dims not in known
             and is_allowed(kernel, derived, case)
         )
-        cases += itertools.islice(found, 1)
+        cases += itertools.islice(possible, 1)
     return tuple(cases)
 
 

@@ -201,10 +201,18 @@ def lay_out(
         workspaces,
         (*arguments, *workspaces, *maps),
         launches(template, launch_values),
-        float(kernel.work_flop(values)),
-        float(kernel.work_bytes(values)),
+        float(kernel.work_flop.amount(values)),
+        float(kernel.work_bytes.amount(values)),
         pointer_bytes=kernel.pointer_bytes,
     )
+
+
+def check_arguments(kernel: KernelSpec, values: Mapping[str, Value]) -> None:
+    """SpecError where an expression of [[arguments]] has no suitable value for these sizes."""
+    for argument in kernel.arguments:
+        argument.is_left_out(values)
+        if argument.value is not None:
+            _number(argument.dtype, argument.value, values)
 
 
 def _scalar(

@@ -31,6 +31,7 @@ from greenfast.search.oracle.reference_contract import (
     output_fields,
     place_of,
     read_only,
+    said_by,
 )
 from greenfast.search.oracle.reference_module import reference_module
 from greenfast.search.oracle.storage import DTYPES
@@ -311,7 +312,8 @@ def _authors(kernel: KernelSpec, case: Case, call: Callable[[], Any]) -> Any:
         raise
     except MemoryError as error:  # of this machine: another one may have more
         raise Fault(
-            f"the reference of case {case.name} needs more memory than there is",
+            f"{kernel.name}/reference.py: the reference of case {case.name} needs more memory than "
+            "there is",
             code="reference_memory",
         ) from error
     except (Exception, SystemExit) as error:  # sys.exit() would end a worker
@@ -417,7 +419,7 @@ def _raised(kernel: KernelSpec, case: Case, error: BaseException) -> SpecError:
 def raised(file: str, case_label: str, error: BaseException) -> str:
     """The sentence about an error of the author's code, with its line."""
     kind = "" if isinstance(error, GreenfastError) else f"{type(error).__name__}: "
-    return f"{place_of(error, file)}: case {case_label}: {kind}{error}"
+    return f"{place_of(error, file)}: case {case_label}: {kind}{said_by(error)}"
 
 
 def guard_of(kernel: KernelSpec) -> GuardedReferences | None:

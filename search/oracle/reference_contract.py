@@ -65,6 +65,14 @@ def check_named_function(module: types.ModuleType, function: str, file: str) -> 
         )
 
 
+def said_by(error: BaseException) -> str:
+    """The error's text; an author's own class may fail to give one."""
+    try:
+        return str(error)
+    except Exception:
+        return "its __str__ fails"
+
+
 def place_of(error: BaseException, file: str) -> str:
     """`file` with the line of reference.py in which the error was raised, where it is known."""
     line, traceback = 0, error.__traceback__
@@ -128,8 +136,8 @@ def output_fields(
             fields[field] = None
             continue
         numbers = array if isinstance(array, np.ndarray) else np.asarray(array)
-        if numbers.dtype == object or numbers.dtype.kind in "USMm":
-            return {}, f"the {field} of {name} is {_shown(array)}, and it must hold numbers"
+        if numbers.dtype == object or numbers.dtype.kind in "UScMmV":
+            return {}, f"the {field} of {name} is {_shown(array)}, and it must hold real numbers"
         if field == "bound" and numbers.ndim == 0:
             numbers = np.full(shape, float(numbers))
         if numbers.shape != shape:
@@ -171,6 +179,8 @@ def _shown(value: object) -> str:
     if value is None:
         return "nothing"
     text = repr(value)
+    if isinstance(value, np.ndarray) and len(text) > 40:
+        return f"an array of {value.dtype}"
     return f"a {type(value).__name__}" if len(text) > 40 else text
 
 

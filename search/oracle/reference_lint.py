@@ -21,6 +21,7 @@ from greenfast.search.children import (
 )
 from greenfast.search.confinement import confine
 from greenfast.search.cores import usable_cores
+from greenfast.search.errors import SpecError
 from greenfast.search.kernels.kernel_file import load_kernel
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items
@@ -79,7 +80,7 @@ def reference_faults(
         )
         return [("reference_slow", sentence)]
     except ChildDied as died:
-        tail = died.tail[-200:].strip()
+        tail = (died.tail.strip().splitlines() or [""])[-1][-200:]  # of a traceback: the error
         status = f" (exit status {died.returncode})" if died.returncode is not None else ""
         ended = f"{file}: the reference ended its process{status}" + (f": {tail}" if tail else "")
         return [("reference_failed", ended)]
@@ -106,19 +107,22 @@ def faults_of(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def faults(kernel: KernelSpec, cases: Sequence[Case]) -> list[tuple[str, str]]:
     """(code, sentence) of each fault, found in this process."""
-    found, working = _called(kernel, cases)
-    if not found:
-        found, _ = _called(kernel, _drawn(kernel, cases))
-    found += (
+    problems, working = _called(kernel, cases)
+    if not problems:
+        try:
+            problems, _ = _called(kernel, _drawn(kernel, cases))
+        except SpecError as error:  # a default that other sizes give no value
+            problems.append((error.code, str(error)))
+    problems += (
         ("weak_test", f"{kernel.name}/kernel.toml: the checks are weak: {weakness.sentence}")
         for weakness in judged_reference(kernel, working, lambda case: case_data(kernel, case))
     )
-    return list(dict.fromkeys(found))[:MOST_FAULTS]
+    return list(dict.fromkeys(problems))[:MOST_FAULTS]
 
 
 def _called(kernel: KernelSpec, cases: Sequence[Case]) -> tuple[list[tuple[str, str]], list[Case]]:
     """The faults of calls at these sizes, and the cases without an error."""
-    found: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
     working: list[Case] = []
     told: set[str] = set()
     for case in cases:
@@ -128,13 +132,13 @@ def _called(kernel: KernelSpec, cases: Sequence[Case]) -> tuple[list[tuple[str, 
             sentence = str(error)
             without_case = sentence.replace(f"case {case.label}: ", "")
             if without_case not in told:  # the first case that shows it is enough
-                found.append((getattr(error, "code", "reference_failed"), sentence))
+                problems.append((getattr(error, "code", "reference_failed"), sentence))
             told.add(without_case)
             continue
         working.append(case)
         if fault := _unrepeatable(kernel, case, data.inputs):
-            found.append(("reference_not_repeatable", fault))
-    return found, working
+            problems.append(("reference_not_repeatable", fault))
+    return problems, working
 
 
 def _drawn(kernel: KernelSpec, cases: Sequence[Case]) -> tuple[Case, ...]:

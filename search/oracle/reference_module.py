@@ -7,7 +7,8 @@ import builtins
 import sys
 import types
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from greenfast.search.digest import text_digest
@@ -18,6 +19,7 @@ from greenfast.search.oracle.reference_contract import (
     check_functions,
     check_named_function,
     place_of,
+    said_by,
 )
 
 
@@ -43,7 +45,7 @@ def reference_module(
     module.__dict__["__builtins__"] = {
         **vars(builtins),
         "__import__": _importing(used),
-        "print": partial(print, file=sys.stderr),  # stdout is the command's own
+        "print": _printed,
     }
     sys.modules[module.__name__] = module
     try:
@@ -53,15 +55,35 @@ def reference_module(
     except SpecError:
         raise
     except (Exception, SystemExit) as error:
-        raise SpecError(
-            f"{place_of(error, file)} does not load: {type(error).__name__}: {error}",
-            code="reference_failed",
-        ) from error
+        raise _not_loaded(error, file, used) from error
     if function:
         check_named_function(module, function, file)
     else:
         check_functions(module, file)
     return module
+
+
+def _not_loaded(error: BaseException, file: str, used: Mapping[str, types.ModuleType]) -> SpecError:
+    """The sentence about a text that raises an error when it is loaded."""
+    said, mend = said_by(error), ""
+    for name, module in used.items():  # by the name that the author knows
+        said = said.replace(f"{module.__name__!r} (unknown location)", repr(name))
+    if isinstance(error, ModuleNotFoundError) and error.name not in used:
+        mend = (
+            "kernel.toml names greenfast_bounds and modules of your own: "
+            f'reference_uses = ["{error.name}:FUNCTION"]'
+        )
+    return SpecError(
+        f"{place_of(error, file)} does not load: {type(error).__name__}: {said}",
+        code="reference_failed",
+        mend=mend,
+    )
+
+
+def _printed(*values: object, **more: Any) -> None:
+    """Print to stderr, since stdout is the command's own; a full log of a child holds no more."""
+    with suppress(OSError):
+        print(*values, **{"file": sys.stderr, "flush": True, **more})
 
 
 def _importing(used: Mapping[str, types.ModuleType]) -> Callable[..., types.ModuleType]:

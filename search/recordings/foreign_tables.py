@@ -217,7 +217,7 @@ def _undetermined(
     titles: list[str], lines: list[list[str]], chosen: Mapping[str, int]
 ) -> dict[str, int]:
     """Columns of launch sizes that differ between lines of one configuration: parameters, too."""
-    found = {}
+    columns = {}
     for column, title in enumerate(titles):
         if title.lower() not in OF_THE_LAUNCH or column in chosen.values():
             continue
@@ -226,9 +226,9 @@ def _undetermined(
             if len(line) == len(titles) and line != titles:
                 configuration = tuple(line[each] for each in chosen.values())
                 if seen.setdefault(configuration, line[column]) != line[column]:
-                    found[title] = column
+                    columns[title] = column
                     break
-    return found
+    return columns
 
 
 def _describes_the_run(title: str) -> bool:

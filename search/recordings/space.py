@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from greenfast.search.kernels.spec import TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.recordings.contents import Recording
 from greenfast.search.space.candidate import complete_parameters
+from greenfast.search.space.points import Points
 from greenfast.search.space.space import Space
 
 
@@ -20,6 +22,7 @@ class RecordedSpace(Space):
         super().__init__(_narrowed(template, swept), compiled, recording.heading.device)
         self._recorded = dict.fromkeys(swept)  # in the order of the rows
         self._name = recording.heading.name
+        self._is_complete = recording.heading.complete
 
     def why_not(self, parameters: Items) -> str | None:
         return (
@@ -27,6 +30,13 @@ class RecordedSpace(Space):
             if parameters in self._recorded
             else f"the recording {self._name} holds no such candidate"
         )
+
+    @cached_property
+    def points(self) -> Points:
+        """The rows. Those of a complete sweep are all valid points, and have their order."""
+        if self._is_complete:
+            return super().points
+        return Points(self.template.parameters, self.each_point())
 
     def each_point(self) -> Iterator[Items]:
         return iter(self._recorded)

@@ -72,7 +72,7 @@ def complete_parameters(
         parameter.name: given.get(parameter.name, parameter.default)
         for parameter in template.parameters
     }
-    for parameter in template.parameters:
+    for parameter in template.by_need:
         if parameter.when is not None and not parameter.when({**dict(compiled), **values}):
             values[parameter.name] = parameter.default
     return tuple(values.items())

@@ -44,7 +44,8 @@ def encoded_points(
 ) -> np.ndarray:
     """[points, parameters]: positions of values, in the order of `combinations`.
 
-    `known` has the values that no parameter decides. No `when` may look ahead. `fits` judges the
+    `known` has the values that no parameter decides. No `when` may use a later parameter.
+    `fits` judges the
     launches by the names in `fits_needs`. Raises SpecError when the walk is too long.
     """
     columns: Columns = {name: Column(np.zeros(1, np.uint8), (value,)) for name, value in known}

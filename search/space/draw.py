@@ -19,7 +19,7 @@ from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.spec import Parameter, TemplateSpec
 from greenfast.search.kernels.workloads import Items
-from greenfast.search.space.lattice import Fits, Level, launch_names, looks_ahead
+from greenfast.search.space.lattice import Fits, Level, launch_names
 
 STEPS = 2_000  # values tried in one attempt; after a dead end deep down another start is cheaper
 ATTEMPTS = 50
@@ -32,10 +32,10 @@ class _TooManySteps(Exception):
 
 def drawn_point(
     levels: Sequence[Level], known: Items, fits: Fits, rng: random.Random, near: Mapping[str, Value]
-) -> Items:
+) -> Items | None:
     """A valid point: a random one, or one that keeps the values of `near` where they fit.
 
-    SpecError when none is found.
+    None when none is found.
     """
 
     def order(parameter: Parameter) -> Sequence[Value]:
@@ -51,7 +51,7 @@ def drawn_point(
             continue
         except StopIteration:
             break
-    raise no_valid_point()
+    return None
 
 
 class _Shuffled(Sequence[Value]):
@@ -75,8 +75,6 @@ class _Shuffled(Sequence[Value]):
 
 def draw_order(template: TemplateSpec) -> TemplateSpec:
     """The template with its parameters in the order in which rules use them."""
-    if looks_ahead(template):
-        return template
     parameters = {parameter.name: parameter for parameter in template.parameters}
     local_names = {name: local.names for name, local in template.locals}
     order: dict[str, Parameter] = {}
@@ -98,11 +96,12 @@ def draw_order(template: TemplateSpec) -> TemplateSpec:
     return replace(template, parameters=tuple(order.values()))
 
 
-def no_valid_point() -> SpecError:
+def no_valid_point(template: TemplateSpec) -> SpecError:
     return SpecError(
-        "no point that satisfies the constraints was found",
+        f"template {template.name} of kernel {template.kernel}: no point that satisfies the "
+        f"constraints was found in {ATTEMPTS * STEPS:,} steps",
         code="no_valid_point",
-        mend="order the parameters so that constraints use neighbouring ones",
+        mend="write constraints over fewer parameters, or a preset that satisfies them",
     )
 
 
@@ -130,7 +129,7 @@ def _below(
         return
     level = levels[depth]
     parameter = level.parameter
-    active = parameter.when is None or not level.when_is_known or parameter.when(values)
+    active = parameter.when is None or parameter.when(values)
     for value in order(parameter) if active else (parameter.default,):
         if next(steps, None) is None:
             raise _TooManySteps

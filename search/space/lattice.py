@@ -19,7 +19,6 @@ class Level:
     """A parameter, and the rules that can be computed once it and those before it have values."""
 
     parameter: Parameter
-    when_is_known: bool  # `when` needs only parameters before this one
     locals: tuple[tuple[str, Expression], ...]
     constraints: tuple[Expression, ...]
     launches_are_known: bool
@@ -28,10 +27,9 @@ class Level:
 def combinations(template: TemplateSpec, known: Items, fits: Fits) -> Iterator[Items]:
     """Values of all parameters in a fixed order, for which the constraints and `fits` hold.
 
-    `known` has the values that no parameter decides. `fits` judges the launches. It is called once
-    for all points that differ only in values that no launch uses. If some `when` looks ahead
-    (`looks_ahead`), a rule may still fail for a point, and a point may occur twice. Raises
-    SpecError when the walk is too long.
+    No `when` may use a later parameter (`TemplateSpec.by_need`). `known` has the values that no
+    parameter decides. `fits` judges the launches. It is called once for all points that differ
+    only in values that no launch uses. Raises SpecError when the walk is too long.
     """
     budget = iter(range(LARGEST_WALK))
     yield from _below(levels_of(template), 0, dict(known), fits, budget)
@@ -46,11 +44,6 @@ def too_large(template: TemplateSpec) -> SpecError:
         code="space_too_large",
         mend="give its parameters fewer values, or constraints that use only the first parameters",
     )
-
-
-def looks_ahead(template: TemplateSpec) -> bool:
-    """Whether some parameter's `when` uses a later parameter."""
-    return not all(level.when_is_known for level in levels_of(template))
 
 
 def _below(
@@ -74,7 +67,7 @@ def _below(
 
 def _choices(level: Level, values: dict[str, Value]) -> tuple[Value, ...]:
     parameter = level.parameter
-    if parameter.when is None or not level.when_is_known or parameter.when(values):
+    if parameter.when is None or parameter.when(values):
         return parameter.values
     return (parameter.default,)
 
@@ -93,7 +86,6 @@ def levels_of(template: TemplateSpec) -> list[Level]:
     return [
         Level(
             parameter,
-            parameter.when is None or known.at(parameter.when.names) < number,
             tuple(local for local in template.locals if known.level[local[0]] == number),
             tuple(constraint for level, constraint in constraints if level == number),
             launches == number,
@@ -129,21 +121,15 @@ def _map_names(template: TemplateSpec) -> frozenset[str]:
 
 
 class _Known:
-    """The level at which each name has its final value."""
+    """The level at which each name has its value."""
 
     def __init__(self, template: TemplateSpec) -> None:
         self.level: dict[str, int] = {}
         for number, parameter in enumerate(template.parameters):
             self.level[parameter.name] = number
-        for parameter in template.parameters:  # final only at the end if its `when` looks ahead
-            if (
-                parameter.when is not None
-                and self.at(parameter.when.names) >= self.level[parameter.name]
-            ):
-                self.level[parameter.name] = len(template.parameters)
         for name, local in template.locals:
             self.level[name] = self.at(local.names)
 
     def at(self, names: frozenset[str]) -> int:
-        """The level at which all these names are final; 0 for values that no parameter decides."""
+        """The level at which all these names have values; 0 if no parameter decides them."""
         return max((self.level.get(name, 0) for name in names), default=0)

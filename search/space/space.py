@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -20,13 +20,12 @@ from greenfast.search.kernels.tensor_map_spec import whole
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.columns import encoded_points
-from greenfast.search.space.draw import ATTEMPTS, draw_order, drawn_point, no_valid_point
+from greenfast.search.space.draw import draw_order, drawn_point, no_valid_point
 from greenfast.search.space.lattice import (
     Level,
     combinations,
     launch_names,
     levels_of,
-    looks_ahead,
 )
 from greenfast.search.space.points import Points
 from greenfast.search.space.validity import Validity
@@ -160,13 +159,14 @@ class Space:
     @cached_property
     def points(self) -> Points:
         """Every valid point once, in a fixed order; SpecError when the space is too large."""
-        if device_refusal(self.template, self.device) or looks_ahead(self.template):
-            return Points(self.template.parameters, self.each_point())
+        parameters = self.template.parameters
+        if device_refusal(self.template, self.device):
+            return Points(parameters, ())
         known = _known_before(self.compiled, self.device)
-        return Points(
-            self.template.parameters,
-            encoded_points(self.template, known, self._fits, launch_names(self.template)),
-        )
+        walked = self._walked
+        codes = encoded_points(walked, known, self._fits, launch_names(walked))
+        places = [walked.parameters.index(each) for each in parameters]
+        return Points(parameters, np.ascontiguousarray(codes[:, places]))
 
     @cached_property
     def is_listed(self) -> bool:
@@ -177,6 +177,14 @@ class Space:
             if error.code != "space_too_large":
                 raise
             return False
+
+    def sample(self, count: int, seed: int) -> list[Items]:
+        """Up to `count` different valid points; SpecError when a large space shows none."""
+        dice = random.Random(seed)
+        if not self.is_listed:
+            return list(dict.fromkeys(self.drawn(dice) for _ in range(count)))
+        chosen = dice.sample(range(len(self.points)), min(count, len(self.points)))
+        return [self.points[number] for number in sorted(chosen)]
 
     def is_valid(self, parameters: Items) -> bool:
         """Whether a point of known values satisfies every rule."""
@@ -194,42 +202,34 @@ class Space:
         return Validity(self.template, self.compiled, self.device, self._fits)
 
     def drawn(self, rng: random.Random, near: Items = ()) -> Items:
-        """A random valid point, or one near to `near`, without listing the space."""
+        """A random valid point, or one near to `near`, without listing the space.
+
+        SpecError `no_valid_point` when none is found.
+        """
         known = _known_before(self.compiled, self.device)
-        for _ in range(ATTEMPTS):
-            values = dict(drawn_point(self._levels, known, self._fits, rng, dict(near)))
-            point = tuple((each.name, values[each.name]) for each in self.template.parameters)
-            if not self._looks_ahead:
-                return point
-            point = complete_parameters(self.template, dict(point), self.compiled)
-            if self.why_not(point) is None:
-                return point
-            near = ()
-        raise no_valid_point()
+        point = drawn_point(self._levels, known, self._fits, rng, dict(near))
+        if point is None:
+            raise no_valid_point(self.template)
+        values = dict(point)
+        return tuple((each.name, values[each.name]) for each in self.template.parameters)
 
     @cached_property
     def _levels(self) -> list[Level]:
         return levels_of(draw_order(self.template))
 
     @cached_property
-    def _looks_ahead(self) -> bool:
-        return looks_ahead(self.template)
+    def _walked(self) -> TemplateSpec:
+        """The template with its parameters in an order in which each `when` can be evaluated."""
+        return replace(self.template, parameters=self.template.by_need)
 
     def each_point(self) -> Iterator[Items]:
         """Yields the valid points; the first one costs little."""
         if device_refusal(self.template, self.device):
             return
         known = _known_before(self.compiled, self.device)
-        walk = combinations(self.template, known, self._fits)
-        if not looks_ahead(self.template):
-            yield from walk
-            return
-        seen: set[Items] = set()
-        for values in walk:
-            point = complete_parameters(self.template, dict(values), self.compiled)
-            if point not in seen and self.why_not(point) is None:
-                seen.add(point)
-                yield point
+        for point in combinations(self._walked, known, self._fits):
+            values = dict(point)
+            yield tuple((each.name, values[each.name]) for each in self.template.parameters)
 
     def nearest(self, parameters: Items, allowed: np.ndarray, rng: random.Random) -> Items:
         """A valid point closest to `parameters`, which may be invalid, chosen by `rng` among ties.

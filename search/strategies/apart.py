@@ -1,7 +1,7 @@
 """A strategy in a process of its own, where there are cores to spare.
 
-Its model takes milliseconds of Python and NumPy a question. In the process of a search they would
-hold Python's global lock, which bounds the rate of a search on several GPUs.
+Its model needs milliseconds of Python and NumPy for each proposal. In the process of a search they
+would hold Python's global lock, which limits the rate of a search on several GPUs.
 """
 
 from __future__ import annotations

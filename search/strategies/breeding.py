@@ -1,4 +1,4 @@
-"""Children of the best points, bred in thought: selection, crossover and mutation on arrays.
+"""Children of the best points, before any is tried: selection, crossover and mutation on arrays.
 
 A point is a row of positions of values. A child takes groups of parameters from two parents, or
 changes a few values of one. A group is a parameter with those that exist only under its condition:
@@ -111,19 +111,19 @@ class Condition:
             at for at, each in enumerate(parameters) if each.name in parameter.when.names
         ]
         self._parameters = [parameters[at] for at in self._places]
-        self._counts = np.array([len(each.values) for each in self._parameters], np.int64)
+        self._counts = np.array([len(parameter.values) for parameter in self._parameters], np.int64)
         self._known: dict[int, bool] = {}
 
     def holds(self, codes: Codes) -> np.ndarray:
         """[rows]: whether it holds."""
         rows = codes[:, self._places]
-        found, first, kind = np.unique(
+        combinations, first, kind = np.unique(
             numbers(rows, self._counts), return_index=True, return_inverse=True
         )
-        for number, row in zip(found.tolist(), first.tolist(), strict=True):
+        for number, row in zip(combinations.tolist(), first.tolist(), strict=True):
             if number not in self._known:
                 self._known[number] = self._asked(rows[row].tolist())
-        known = [self._known[number] for number in found.tolist()]
+        known = [self._known[number] for number in combinations.tolist()]
         return np.array(known, bool)[kind.reshape(-1)]
 
     def _asked(self, row: list[int]) -> bool:

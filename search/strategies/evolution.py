@@ -1,13 +1,13 @@
 """`evolution`: breeds candidates, and lets a model of the times choose which of them to try.
 
-Each template is an island with a population of its best candidates, and elites that are the best of
-a kind: of one value of a parameter, or of a behaviour on the GPU. A generation is bred in thought
-only (`breeding.py`). Beside the children stand random valid points, so that no part of the space is
-closed. The model ranks them all (`ranker.py`), and the first is tried. It costs milliseconds, where
-a trial costs a compilation.
+Each template is an island with a population of its best candidates, and elites, which are the best
+for each value of a parameter and for each behaviour on the GPU. For each trial a generation of
+children is bred (`breeding.py`), and random valid points are added, so that every part of the space
+can be reached. The model ranks them all (`ranker.py`), and only the first is tried. Ranking takes
+milliseconds, while a trial needs a compilation.
 
 An island begins with points far from each other. When it has not improved for long, the next
-candidates are drawn where nothing was tried: a restart that keeps what was learned.
+candidates are drawn far from all others, and the outcomes so far are kept.
 
 With several objectives, half of the proposals rank by time alone, and the others by a random
 weighting of all objectives. Source: Knowles, "ParEGO", 2006.

@@ -1,9 +1,9 @@
 """Parameter values as numbers for a model: ordered values keep their order, others are apart.
 
-A model of times gets more: what a GPU sees of several parameters together. `block_x` and `block_y`
-have a product, the size of a block; so have the parameters of an axis, such as `tile_m` and
-`warps_m`. Numbers that share more factors of two than others fit warps and memory better. A column
-that tells nothing costs little, since the model learns how much each one matters.
+A model of times also gets products of parameters that act together: `block_x` and `block_y`, whose
+product is the size of a block, and the parameters of an axis, such as `tile_m` and `warps_m`.
+Another column is the number of factors of two, since such numbers fit warps and memory better. A
+column without information costs little, because the model learns how much each column matters.
 """
 
 from __future__ import annotations

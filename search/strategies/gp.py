@@ -1,4 +1,4 @@
-"""`gp`: Bayesian optimisation, the model of `evolution` over random valid points alone.
+"""`gp`: Bayesian optimisation, the model of `evolution` over random valid points, without breeding.
 
 A Gaussian process of the times and one of correctness rank all points of a small space, and a few
 thousand random ones of a larger space. Nothing is bred, so a large space is searched more evenly

@@ -40,6 +40,6 @@ class Front:
         """Take an outcome; whether it extends the front."""
         if any(other == values or dominates(other, values) for other, _ in self.members):
             return False
-        self.members = [each for each in self.members if not dominates(values, each[0])]
+        self.members = [member for member in self.members if not dominates(values, member[0])]
         self.members.append((values, label))
         return True

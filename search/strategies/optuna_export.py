@@ -1,7 +1,8 @@
-"""A search's trials as Optuna studies, for optuna-dashboard and for analyses of one's own.
+"""A search's trials as Optuna studies, for optuna-dashboard and other tools.
 
-One study a template, named SEARCH/TEMPLATE. Its objective is the time in us. A wrong candidate is a
-failed trial with its reason; a fault is left out, because it says nothing about the candidate.
+There is one study per template, named SEARCH/TEMPLATE. Its objective is the time in us. A wrong
+candidate is a failed trial with its reason; a fault is left out, because it says nothing about the
+candidate.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """`portfolio`: chooses among other strategies while it runs.
 
-Every strategy of the portfolio learns every outcome; each candidate is proposed by the strategy
-whose candidates did best lately. What a candidate earns is the share of the correct ones before it
-that it beats; a wrong one earns nothing. Earnings fade, and a strategy that was asked little may
-still be better than it looks: the choice is the one with the highest upper bound.
+Every strategy of the portfolio learns every outcome, and the strategy whose candidates did best
+lately proposes the next one. A candidate earns the share of earlier correct candidates that it
+beats; a wrong one earns nothing. Earnings fade with time. The strategy with the highest upper bound
+of its mean earnings is chosen, because one with few proposals may be better than its mean.
 
 Source: Auer et al., "Finite-time Analysis of the Multiarmed Bandit Problem", 2002.
 """

@@ -1,4 +1,4 @@
-"""`random`: valid points without repetition, the yardstick for every other strategy."""
+"""`random`: valid points without repetition. Other strategies are compared with it."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 A Gaussian process with a Matern 5/2 kernel and a length for each parameter: a parameter that does
 not matter gets a large length by itself. The scale of the values is integrated out. The lengths are
 the most probable ones under a weak prior, found by a few steps of resilient propagation from the
-last ones. Candidates are ranked by expected improvement, times the chance that they are correct at
-all, which a second model of the same kind tells.
+last ones. Candidates are ranked by expected improvement, times the chance that they are correct,
+which a second model of the same kind predicts.
 
 Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, ch. 4 and 5;
 Jones et al., "Efficient Global Optimization of Expensive Black-Box Functions", 1998; Riedmiller and
@@ -66,8 +66,8 @@ class Ranker:
     def expected(self, known: Outcomes, pending: Array, points: Array, steps: int) -> Expected:
         """What is expected of the times of `points`, after `steps` of fitting.
 
-        `pending` are points whose outcome is not known yet: they are taken to be as expected, so
-        that others are asked for.
+        `pending` are points whose outcome is not known yet. They count as tried, with the expected
+        outcome, so that others are proposed.
         """
         correct = np.isfinite(known.logs)
         places, targets = known.points[correct], standardised(known.logs[correct])

@@ -16,8 +16,8 @@ from greenfast.search.strategies.optuna_study import OptunaStrategy, varied_dist
 class Tpe(OptunaStrategy):
     """Models good candidates and the others separately, and draws where the ratio is high.
 
-    A question takes time with every outcome in the model. Of many outcomes a part is modelled: it
-    holds the best ones, of which the sampler takes 25 as good from 250 on.
+    A proposal takes longer with each outcome in the model. If there are many, only a part of them
+    is modelled. It holds the best ones, of which the sampler counts 25 as good from 250 on.
     """
 
     kept = 256

@@ -17,7 +17,7 @@ DRAWS = 64  # of a huge space before it counts as exhausted, each a new point wi
 
 
 class NoneLeft(Exception):
-    """No untried point of the space was found; `any` says so from now on."""
+    """No untried point of the space was found; `any` is False from now on."""
 
 
 class Untried(ABC):
@@ -165,7 +165,7 @@ class DrawnUntried(Untried):
 
     def pool(self, rng: random.Random, most: int, draws: int) -> np.ndarray:
         points = dict.fromkeys(self._point(rng) for _ in range(draws))
-        rows = [self.encoded(each) for each in points if each and each not in self._tried]
+        rows = [self.encoded(point) for point in points if point and point not in self._tried]
         return np.array(rows, np.int64).reshape(-1, len(self._codes))
 
     def encoded(self, point: Items) -> list[int]:

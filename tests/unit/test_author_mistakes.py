@@ -9,7 +9,7 @@ import pytest
 
 from greenfast.app.cli.new import kernel_files_of
 from greenfast.search.devices.facts import device
-from greenfast.search.errors import SpecError
+from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.mistakes import SpecErrors
 from greenfast.search.kernels.places import key_lines
@@ -73,6 +73,13 @@ A_SHAPE = 'shape = ["M", "N"]\ncontiguous = true                            # no
         ("kernel.toml", "baseline =", "base_line =", "baseline", "'baseline' is missing"),
         ("kernel.toml", '"2 * M * N"', '"M && N"', "flop =", "&& is written and"),
         ("kernel.toml", '"2 * M * N"', '"M^2"', "flop =", "'M^2' (^ is written **"),
+        ("kernel.toml", "[options]", "[alignment]\nstride_elements = 0\n[options]", "[options]",
+         "stride_elements: 0 is not between 1"),
+        ("kernel.toml", "[options]", "[alignment]\npointer_bytes = 24\n[options]", "[options]",
+         "pointer_bytes: 24 is no power of two"),
+        ("kernel.toml", "seeds = 1", "seeds = 10000000000", "seeds = 1", "between 0 and 1000"),
+        ("kernel.toml", 'value = "N"', 'value = "8 / 0"', 'value = "N"', "division by zero"),
+        ("kernel.toml", "[options]", 'empty_dims = ["K"]\n[options]', "[options]", "known: M, N"),
         ("kernel.toml", "dims = { M = 256, N = 1024 }", "dims = { M = 256", "dims = { M = 256",
          "not valid TOML"),
         ("block.toml", "[[launches]]", "[[launchs]]", "[[launches]]", "did you mean 'launches'?"),
@@ -82,6 +89,8 @@ A_SHAPE = 'shape = ["M", "N"]\ncontiguous = true                            # no
         ("block.toml", "default = 128", "default = 100", "default = 128", "100 is not among"),
         ("block.toml", "warps = ", "threads = ", "warps = ", "has this name"),
         ("block.toml", 'grid = ["M"', 'grid = ["rows"', "grid = ", "unknown name 'rows'"),
+        ("block.toml", 'default = 128', 'default = 128\nwhen = "threads > 64"', "default = 128",
+         "of threads depend on each other"),
         ("block.toml", "unroll]", "N]", "[parameters.unroll]", "a dim or option of this name"),
     ],
 )  # fmt: skip
@@ -145,7 +154,12 @@ def test_a_bad_workload_disables_no_other(edited, old, new, sentence):
         ('"c": summed(c, sizes, 2, options["dtype"])',
          '"c": {"value": c, "bound": -1.0, "rounded": c}', "the bound of c is negative"),
         ('"c": summed(c, sizes, 2, options["dtype"])',
-         '"c": {"value": "c", "bound": 1, "rounded": c}', "must hold numbers"),
+         '"c": {"value": "c", "bound": 1, "rounded": c}', "must hold real numbers"),
+        ('"c": summed(c, sizes, 2, options["dtype"])',
+         '"c": {"value": c * 1j, "bound": 1, "rounded": c}', "an array of complex128"),
+        ("    a, b = as_float64(inputs)",
+         "    raise type('Own', (Exception,), {'__str__': None})\n    a, b = as_float64(inputs)",
+         "Own: its __str__ fails"),
         ('"c": summed(c, sizes, 2, options["dtype"])', '"c": c', 'for c, and it must be {"value"'),
         ('"c": summed', '"d": summed', "reference returns no c; it returns d, sums"),
         ("return {\n", "return [] and {\n", "must return a dict"),
@@ -155,6 +169,7 @@ def test_a_bad_workload_disables_no_other(edited, old, new, sentence):
         ("c, sizes = a + b", "c, sizes = a + b / nothing",
          "reference.py:27: case odd (M=37 N=1001): NameError"),
         ("import numpy as np", "import numpi as np", "reference.py:5 does not load: Mod"),
+        ("stored, summed", "stored, sum_", "cannot import name 'sum_' from 'greenfast_bounds'"),
         ("def reference(", "def refer(", "has no function reference (write def reference("),
     ],
 )  # fmt: skip
@@ -171,6 +186,23 @@ def test_a_bound_may_be_one_number(edited):
     kernel = edited(("reference.py", '"c": summed(c, sizes, 2, options["dtype"])', new))
     expected = case_data(kernel, workload_case(kernel.workload("odd"), 0)).outputs["c"]
     assert expected.bound.shape == (37, 1001) and (expected.bound == 0.5).all()
+
+
+def test_an_option_of_numbers_is_named_by_its_text(edited):
+    kernel = edited(
+        ("kernel.toml", "[dims]", 'way = { values = ["1", "2"], default = "1" }\n[dims]')
+    )
+    assert dict(kernel.workload("M=4,N=8,way=2").options)["way"] == "2"
+    with pytest.raises(UsageError, match="way=3 is not one of 1, 2"):
+        kernel.workload("M=4,N=8,way=3")
+
+
+def test_a_requirement_may_use_constants(edited):
+    rule = '[constants]\nrows = "2 * M"\n[[requires]]\nthat = "rows < 9"\nbecause = "{rows} rows"\n'
+    kernel = edited(("kernel.toml", "[options]", rule + "[options]"))
+    assert kernel.workload("M=4,N=8").dims == (("M", 4), ("N", 8))
+    with pytest.raises(UsageError, match="10 rows"):
+        kernel.workload("M=5,N=8")
 
 
 def test_a_kernel_without_options_and_compile_time_dims_can_be_searched(edited):

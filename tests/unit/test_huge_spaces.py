@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -60,6 +61,8 @@ def test_the_space_is_too_large_to_list(huge):
     with pytest.raises(SpecError) as error:
         _ = huge.points
     assert error.value.code == "space_too_large"
+    sampled = huge.sample(5, seed=1)  # for `greenfast lint`
+    assert len(sampled) == 5 and all(map(huge.is_valid, sampled))
 
 
 @pytest.mark.parametrize("name", ["evolution", "nsga2", "random", "tpe"])
@@ -99,3 +102,26 @@ def test_exhaustive_is_refused_with_the_reason(huge):
     with pytest.raises(SpecError) as error:
         STRATEGIES["exhaustive"]("axpy", {"right": huge}, [], 5).ask()
     assert error.value.code == "space_too_large"
+
+
+def test_conditions_on_later_parameters_leave_only_complete_points(huge):
+    """p0 hangs on p1, which hangs on p2: each off one has its default, however points are found."""
+    p0, p1, p2 = (replace(each, values=(1, 2, 3)) for each in huge.template.parameters[:3])
+    chain = (
+        replace(p0, when=expression("p1 > 1", "p0")),
+        replace(p1, when=expression("p2 > 1", "p1")),
+        p2,
+    )
+    space = _Unlaunched(
+        replace(huge.template, parameters=chain, constraints=()), (), device("h200")
+    )
+    points = {
+        (("p0", a), ("p1", b), ("p2", c))
+        for a, b, c in itertools.product((1, 2, 3), repeat=3)
+        if (c > 1 or b == 1) and (b > 1 or a == 1)
+    }
+    assert set(space.points) == set(space.each_point()) == points
+    assert len(space.points) == len(list(space.each_point())) == len(points)
+    rng = random.Random(1)
+    assert {space.drawn(rng) for _ in range(200)} == points
+    assert all(space.is_valid(point) for point in points)

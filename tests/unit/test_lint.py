@@ -80,6 +80,19 @@ UNUSED = '[parameters.unused]\ntype = "bool"\ndefault = false\n\n# Values made o
         ),
         ([("kernel.toml", "M = 256, N", 'M = "256", N')], ["bad_workload"], "not a whole number"),
         (
+            [("kernel.toml", "[dims]", 'way = { values = ["1", "a,b"], default = "1" }\n[dims]'),
+             ("block.cu.j2", "#include <cuda", "// {{ way }}\n#include <cuda")],
+            ["option_value"],
+            "no workload by values can name 'a,b'",
+        ),
+        ([("kernel.toml", '"2 * M * N"', '"dtype"')], ["bad_expression"], "toml:63, [work], f"),
+        ([("kernel.toml", '"2 * M * N"', '"M - 4"')], ["bad_expression"], "a number of 0 or more"),
+        (
+            [("kernel.toml", 'value = "N"', 'value = "N / 2"')],
+            ["bad_expression"],
+            "which is not of type int32",
+        ),
+        (
             [("block.toml", "unroll <= 1024", "unroll <= 10")],
             ["impossible_preset", "empty_space"],
             "no parameter values satisfy",

@@ -343,6 +343,14 @@ def test_the_nearest_recorded_point_takes_the_place_of_any_other(shelf, album):
     assert "holds no such candidate" in space.why_not((("threads", 64), ("per_thread", 1)))
 
 
+def test_a_sweep_that_was_ended_early_has_only_its_rows(shelf, album):
+    kernel = album.kernel("axpy")
+    part = replace(shelf, rows=shelf.rows[:3], heading=replace(shelf.heading, complete=False))
+    compiled = kernel.workload("odd").compile_time(kernel)
+    space = RecordedSpace(kernel.template("right"), compiled, part)
+    assert [*space.points] == [shelf.parameters(row) for row in shelf.rows[:3]]
+
+
 def test_a_file_that_another_folder_holds_too_comes_from_the_first(recorded, tmp_path, monkeypatch):
     other = tmp_path / "other"
     other.mkdir()

@@ -16,7 +16,7 @@ from greenfast.runtime.calls import Call, Prepared, Refused, prepare, run
 from greenfast.runtime.driver import DeviceFacts
 from greenfast.runtime.frameworks import NumpyArrays
 from greenfast.runtime.modules import fitting
-from greenfast.runtime.program import ScratchForm, TensorFacts, contiguous_strides
+from greenfast.runtime.program import ScratchForm, TensorFacts, contiguous_strides, geometry
 from greenfast.runtime.signatures import attention_call
 from greenfast.runtime.single_bundle import map_forms
 from greenfast.runtime.tensor_maps import MOST_MAPS
@@ -450,3 +450,22 @@ def test_kernels_of_other_compile_time_values_are_no_alternative(stub):
     unable = without_mask(**ELSEWHERE)
     kept = {name: unable.programs[name] for name in ("k3", "k0")}
     assert isinstance(prepare(dataclasses.replace(unable, programs=kept), far_call(), 0), Refused)
+
+
+def test_the_strides_of_an_output_that_is_left_out_are_those_of_a_contiguous_one(attention):
+    program = next(iter(attention.programs.values()))
+    of_lse = tuple(
+        dataclasses.replace(each, stride_of=("lse", 0))
+        if getattr(each, "stride_of", None) == ("o", 0)
+        else each
+        for each in program.operation.arguments
+    )
+    operation = dataclasses.replace(program.operation, arguments=of_lse)
+    program = dataclasses.replace(program, operation=operation)
+    q = tensor(2, 8, 256, 64, dtype=str(program.compiled["dtype"]))
+    laid_out = geometry(program, {"q": q, "k": q, "v": q}, {}, without=frozenset({"lse"}))
+    place = of_lse.index(
+        next(each for each in of_lse if getattr(each, "stride_of", 0) == ("lse", 0))
+    )
+    assert struct.unpack("<q", laid_out.arguments[place]) == (8 * 256,)
+    assert "lse" not in laid_out.outputs

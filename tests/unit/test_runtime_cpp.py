@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import re
 import subprocess
@@ -14,7 +15,7 @@ from runtime_bundles import RECORDED, SETS, STUB, files_of, sealed, zipped
 import greenfast
 from greenfast.runtime.cpp_expression import cpp
 from greenfast.runtime.cpp_header import header, main, written
-from greenfast.search.errors import SpecError
+from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.expressions import expression
 from greenfast.search.toolchain.toolkit import find_toolkit
 
@@ -109,6 +110,8 @@ def test_the_module_of_tvm_ffi_takes_tensors(folder):
         ("S in (1, 2)", {}, "((S == 1LL || S == 2LL))"),
         ("S ** 0.5 / 2", {}, "(double(std::pow(double(S), double(0.5))) / double(2LL))"),
         ("-S // 3", {}, "floor_div((-S), 3LL)"),
+        ("kind != 'a' or S > 1", {}, '((kind != "a") || (S > 1LL))'),
+        ("kind in ('a', 'b c')", {}, '((kind == "a" || kind == "b c"))'),
         ("S & (S - 1) | S >> 2", {}, "((S & (S - 1LL)) | (S >> 2LL))"),
     ],
 )
@@ -116,9 +119,32 @@ def test_expressions_become_cpp(text, known, expected):
     assert cpp(expression(text, "a test"), known) == expected
 
 
+def test_a_requirement_may_use_options_and_constants():
+    kernels = greenfast.load(RECORDED).kernels
+    rule = expression("mask == 'none' or scale > 0", "a test")
+    operation = dataclasses.replace(kernels.operation, requirements=((rule, "no"),))
+    text = header(dataclasses.replace(kernels, operation=operation))
+    fits = text[text.index("bool fits") :].partition("return true")[0]
+    assert "const std::string_view mask(call.mask);" in fits and "const double scale = " in fits
+    assert 'if (!(((mask == "none") || (scale > 0LL))))' in fits
+
+
 def test_text_has_no_form_in_cpp():
     with pytest.raises(SpecError, match="is not a number"):
         cpp(expression("S == kind", "a test"), {"kind": "a"})
+
+
+@pytest.mark.parametrize(("name", "why"), [("B", r"\[dims\] has it"), ("class", "C\\+\\+ has an")])
+def test_names_that_cpp_lacks_are_refused(name, why):
+    kernels = greenfast.load(RECORDED).kernels
+    operation = kernels.operation
+    arguments = tuple(
+        dataclasses.replace(each, name=name) if each.name == "lse" else each
+        for each in operation.arguments
+    )
+    renamed = dataclasses.replace(operation, arguments=arguments)
+    with pytest.raises(UsageError, match=f"no C.. header for the name {name}: {why}"):
+        header(dataclasses.replace(kernels, operation=renamed))
 
 
 def test_a_bundle_without_a_table_has_a_header_too(tmp_path, capsys, monkeypatch):

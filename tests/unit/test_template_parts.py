@@ -169,47 +169,47 @@ def test_where_lines_stand_is_no_part_of_an_identity(catalogue, tmp_path, name):
             'a\n{% include "one/none.cu.j2" %}\n',
             {"p": "", "q": ""},
             (
-                "k/one.cu.j2: line 2: the part 'one/none.cu.j2' does not exist "
+                "k/one.cu.j2:2: the part 'one/none.cu.j2' does not exist "
                 "(known: one/p.cu.j2, one/q.cu.j2)"
             ),
         ),
         (
             '{% include "one/none.cu.j2" %}',
             {},
-            "k/one.cu.j2: line 1: the part 'one/none.cu.j2' does not exist (known: none)",
+            "k/one.cu.j2:1: the part 'one/none.cu.j2' does not exist (known: none)",
         ),
         (
             'a\n\nint x; {% include "one/p.cu.j2" %}\n',
             {"p": ""},
             (
-                "k/one.cu.j2: line 3: an include must be alone on its line "
+                "k/one.cu.j2:3: an include must be alone on its line "
                 '(write {% include "one/NAME.cu.j2" %})'
             ),
         ),
         (
             '{%- include "one/p.cu.j2" -%}',
             {"p": ""},
-            "k/one.cu.j2: line 1: an include must be alone on its line",
+            "k/one.cu.j2:1: an include must be alone on its line",
         ),
         (
             "{% include 'one/p.cu.j2' %}",
             {"p": ""},
-            "k/one.cu.j2: line 1: an include must be alone on its line",
+            "k/one.cu.j2:1: an include must be alone on its line",
         ),
         (
             '{% include "one/p.cu.j2" ignore missing %}',
             {"p": ""},
-            "k/one.cu.j2: line 1: an include must be alone on its line",
+            "k/one.cu.j2:1: an include must be alone on its line",
         ),
         (
             '{% include "one/p.cu.j2" %}',
             {"p": 'x\n{% include "one/p.cu.j2" %}\n'},
-            "k/one/p.cu.j2: line 2: a part cannot include another part (include it in k/one.cu.j2)",
+            "k/one/p.cu.j2:2: a part cannot include another part (include it in k/one.cu.j2)",
         ),
         (
             '{% include "one/p.cu.j2" %}',
             {"p": 'x {%+ include "one/q.cu.j2" %}\n', "q": ""},
-            "k/one/p.cu.j2: line 1: a part cannot include another part",
+            "k/one/p.cu.j2:1: a part cannot include another part",
         ),
     ],
     ids=["missing", "none_at_all", "other_text", "trimmed", "quotes", "words", "itself", "nested"],
@@ -247,7 +247,7 @@ def test_a_part_lies_in_the_folder_of_its_template(written, tmp_path, name):
     ):
         (tmp_path / "k" / place).parent.mkdir(exist_ok=True)
         (tmp_path / "k" / place).write_text("")
-    says = f"k/one.cu.j2: line 1: {name!r} is not part of template one (parts are one/NAME.cu.j2"
+    says = f"k/one.cu.j2:1: {name!r} is not part of template one (parts are one/NAME.cu.j2"
     with pytest.raises(SpecError, match=re.escape(says)):
         written(f'{{% include "{name}" %}}')
 

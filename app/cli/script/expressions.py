@@ -47,7 +47,7 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
 }  # fmt: skip
 LARGEST_POWER = 62
-# What Python says of values that do not go together: the script would fail there, too.
+# What Python raises for values that do not go together: the script would fail there, too.
 _NOT_COMPUTED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 

@@ -287,23 +287,23 @@ class Interpreter:
                 merged[name] = one if self._is_same(one, other) else Unknown(0, name)
         return merged
 
-    def _is_same(self, one: Any, other: Any) -> bool:
+    def _is_same(self, first: Any, second: Any) -> bool:
         if not self.step():
             return False
-        if one is other:
+        if first is second:
             return True
-        if type(one) is not type(other):
+        if type(first) is not type(second):
             return False
-        if is_plain(one) or isinstance(one, (Named, Scalar)):
-            return bool(one == other)
-        if isinstance(one, Array):
-            return (one.shape, one.dtype, one.is_empty) == (
-                other.shape, other.dtype, other.is_empty,
+        if is_plain(first) or isinstance(first, (Named, Scalar)):
+            return bool(first == second)
+        if isinstance(first, Array):
+            return (first.shape, first.dtype, first.is_empty) == (
+                second.shape, second.dtype, second.is_empty,
             )  # fmt: skip
-        if isinstance(one, dict) and list(one) != list(other):
+        if isinstance(first, dict) and list(first) != list(second):
             return False
-        parts = (list(one.values()), list(other.values())) if isinstance(one, dict) else (
-            items(one), items(other),
+        parts = (list(first.values()), list(second.values())) if isinstance(first, dict) else (
+            items(first), items(second),
         )  # fmt: skip
         return (
             parts[0] is not None

@@ -62,7 +62,7 @@ def small_case(kernel: KernelSpec, case: Case, device: Device) -> Case:
     tiles = resolve(template, preset.parameters, compiled, device).tiles
     return max(
         derived_cases(kernel, compiled, tiles, case.seed),
-        key=lambda derived: kernel.work_flop(derived.values(kernel)),
+        key=lambda derived: derived.flop(kernel),
     )
 
 

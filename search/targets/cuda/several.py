@@ -94,7 +94,7 @@ class SeveralGpus(Runner):
 
     def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
         """A large reference is computed on a GPU, the others here."""
-        large = kernel.work_flop(case.values(kernel)) > LARGE_FLOP
+        large = case.flop(kernel) > LARGE_FLOP
         return case_data(kernel, case, self._reference if large else None)
 
     def _reference(self, kernel: KernelSpec, case: Case) -> Arrays | None:

@@ -204,7 +204,7 @@ class CudaTarget(Runner):
         return program
 
     def case_data(self, kernel: KernelSpec, case: Case) -> CaseData:
-        large = kernel.work_flop(case.values(kernel)) > LARGE_FLOP
+        large = case.flop(kernel) > LARGE_FLOP
         return case_data(kernel, case, self.reference if large else None)
 
     def reference(self, kernel: KernelSpec, case: Case) -> Arrays | None:
