@@ -259,7 +259,11 @@ def _arguments(texts: list[str], entry: Entry, file: str) -> tuple[ImportedArgum
             f"{file}: {entry.name} has the parameters "
             + (", ".join(each.name for each in entry.parameters) or "none")
             + (f", and --arg names {', '.join(unknown)}" if unknown else "")
-            + (f"; --arg is missing for {len(missing)}" if missing else ""),
+            + (
+                f"; --arg is missing for {', '.join(each.name for each in missing)}"
+                if missing
+                else ""
+            ),
             code="bad_argument",
             mend=f"for example {example}" if missing else "remove it",
         )

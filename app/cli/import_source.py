@@ -304,9 +304,16 @@ def parsed_tune(texts: Sequence[str]) -> dict[str, tuple[Value, ...]]:
             raise UsageError(
                 f"--tune {visible(text)!r} is not NAME=VALUE,VALUE,...", code="bad_tune"
             )
-        parameters[name] = checked_values(
+        checked = checked_values(
             name, [_value(word.strip()) for word in values.split(",")], "--tune"
         )
+        if name in parameters:
+            raise UsageError(
+                f"--tune gives {visible(name)} twice",
+                code="bad_tune",
+                mend=f"commas separate values: --tune {name}=32,64,128",
+            )
+        parameters[name] = checked
     return parameters
 
 

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from greenfast.search.errors import UsageError
 from greenfast.search.text import one_line, shortened
 
-MOST_FILES = 512
+MOST_FILES = 4096
 LARGEST_FILE_BYTES = 32 * 2**20
 LARGEST_BUNDLE_BYTES = 128 * 2**20
 DIRECTORY_ENTRY = b"PK\x01\x02"  # the begin of an entry of a zip file's directory

@@ -147,7 +147,7 @@ def test_an_imported_kernel_is_linted_searched_and_tells_its_truth(run):
     ("arguments", "sentence"),
     [
         ((*ARGUMENTS,), "nothing to tune"),
-        ((*TUNE,), "--arg is missing for 4 (for example --arg x:float32[1024]:input"),
+        ((*TUNE,), "--arg is missing for x, y, n, a (for example --arg x:float32[1024]:input"),
         ((*TUNE, *ARGUMENTS[:-2]), "--grid is given 0 times"),
         ((*TUNE, *ARGUMENTS, "--tune", "blok_size_x=64"), "did you mean block_size_x?"),
         ((*TUNE, *ARGUMENTS, "--restrict", "block_size_y < 3"), "which is not a parameter"),
@@ -170,6 +170,7 @@ def test_an_imported_kernel_is_linted_searched_and_tells_its_truth(run):
         ((*TUNE, *ARGUMENTS, "--arg", "n:int32=many"), "many is not of type int32"),
         ((*TUNE, *ARGUMENTS, "--arg", "x"), "is not understood"),
         ((*TUNE, *ARGUMENTS, "--tune", "block_size_x=32,a"), "all must be whole numbers"),
+        ((*TUNE, *ARGUMENTS, "--tune", "block_size_x=32"), "--tune gives block_size_x twice"),
         ((*TUNE, *ARGUMENTS, "--tune", "_tile=1"), "does not begin with a letter"),
         ((*TUNE, *ARGUMENTS, "--tune", "n=1"), "n is a parameter and an argument"),
         ((*TUNE, *ARGUMENTS, "--tune", "x=a;b"), "neither a number nor a name"),
