@@ -186,8 +186,5 @@ def _with_own_baseline(bundle: OpenedBundle) -> str:
         raise bad_bundle("template.toml of the bundle is not TOML") from None
     if not presets:
         return bundle.text("kernel.toml")
-    return _BASELINE_LINE.sub(
-        f'baseline = "{bundle.launch["template"]}:{next(iter(presets))}"',
-        bundle.text("kernel.toml"),
-        count=1,
-    )
+    own = f'baseline = "{bundle.launch["template"]}:{next(iter(presets))}"'
+    return _BASELINE_LINE.sub(lambda _: own, bundle.text("kernel.toml"), count=1)

@@ -8,9 +8,9 @@ from functools import lru_cache
 from markupsafe import Markup, escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import CudaLexer
 
 from greenfast.app.dashboard.annotations import Note
+from greenfast.app.dashboard.cuda_lexer import LinearCudaLexer
 from greenfast.search.text import visible
 
 LARGEST_HIGHLIGHTED = 300_000  # characters; longer text is shown plain
@@ -61,7 +61,9 @@ def _highlighted(text: str) -> tuple[str, ...]:
     if len(text) > LARGEST_HIGHLIGHTED:
         lines = [str(escape(line)) for line in text.split("\n")]
     else:
-        lines = highlight(text, CudaLexer(stripnl=False), HtmlFormatter(nowrap=True)).split("\n")
+        lines = highlight(text, LinearCudaLexer(stripnl=False), HtmlFormatter(nowrap=True)).split(
+            "\n"
+        )
     while lines and not lines[-1]:
         lines.pop()
     return tuple(lines)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MOST_DIFF_LINES = 2000
 CONTEXT_LINES = 3
+MOST_ALIGNED_LINES = 4000  # between equal ends: aligning takes the cube of their number
 # (key of the ptxas gate, name, unit)
 PTXAS_FIGURES = (
     ("registers", "registers", "a thread"),
@@ -182,22 +183,35 @@ def _searches(store: Store, left: Side, right: Side) -> list[FigureOut]:
     ]
 
 
+def unified(before: list[str], after: list[str], *, names: tuple[str, str]) -> Iterator[str]:
+    """A unified diff. Where much differs, all of it is one change."""
+    shorter = min(len(before), len(after))
+    head = next((at for at in range(shorter) if before[at] != after[at]), shorter)
+    rest = shorter - head
+    tail = next((at for at in range(rest) if before[-1 - at] != after[-1 - at]), rest)
+    if max(len(before), len(after)) - head - tail <= MOST_ALIGNED_LINES:
+        yield from difflib.unified_diff(before, after, *names, lineterm="", n=CONTEXT_LINES)
+        return
+    first = max(0, head - CONTEXT_LINES)
+    behind = max(0, tail - CONTEXT_LINES)
+    counts = [len(lines) - first - behind for lines in (before, after)]
+    yield from (f"--- {names[0]}", f"+++ {names[1]}")
+    yield f"@@ -{first + 1},{counts[0]} +{first + 1},{counts[1]} @@"
+    yield from (f" {line}" for line in before[first:head])
+    yield from (f"-{line}" for line in before[head : len(before) - tail])
+    yield from (f"+{line}" for line in after[head : len(after) - tail])
+    yield from (f" {line}" for line in before[len(before) - tail : len(before) - behind])
+
+
 def source_diff(left: Side, right: Side) -> SourceDiffOut:
     """The sources as a unified diff. A part of it where it is very long."""
     if left.source is None or right.source is None:
         return SourceDiffOut(same=False, added=0, removed=0, text="", is_cut=False)
     if left.source == right.source:
         return SourceDiffOut(same=True, added=0, removed=0, text="", is_cut=False)
-    lines = list(
-        difflib.unified_diff(
-            left.source.splitlines(),
-            right.source.splitlines(),
-            f"{left.trial.search_id}/{left.trial.number}.cu",
-            f"{right.trial.search_id}/{right.trial.number}.cu",
-            lineterm="",
-            n=CONTEXT_LINES,
-        )
-    )
+    sources = left.source.splitlines(), right.source.splitlines()
+    a, b = (f"{side.trial.search_id}/{side.trial.number}.cu" for side in (left, right))
+    lines = list(unified(*sources, names=(a, b)))
     body = lines[2:]
     return SourceDiffOut(
         same=False,

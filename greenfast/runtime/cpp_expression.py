@@ -40,8 +40,15 @@ def literal(value: Value) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as a literal of C++."""
+    """A string of C++, whatever the text holds."""
     return json.dumps(text)
+
+
+def commented(form: Expression) -> str:
+    """An expression for the end of a line: a bundle's may hold newlines, and comments of Python."""
+    if form.text.isprintable() and "#" not in form.text:
+        return form.text
+    return ast.unparse(ast.parse(form.text.strip(), mode="eval"))
 
 
 def _text(node: ast.expr, known: Mapping[str, Value]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from greenfast.runtime.archive import read_archive
-from greenfast.runtime.cpp_expression import cpp, literal, quoted
+from greenfast.runtime.cpp_expression import commented, cpp, literal, quoted
 from greenfast.runtime.cpp_names import require_fields
 from greenfast.runtime.cpp_tensor_maps import ENCODE, map_lines, stride_lines
 from greenfast.runtime.kernel_set import LIBRARY, Group, KernelSet
@@ -71,12 +71,12 @@ def _call_scalars(operation: Operation) -> str:
     """Fields of Call: dims, options and constants, the last with what means "by default"."""
     lines = [f"    int64_t {dim.name} = 0;" for dim in operation.dims]
     lines += [
-        f'    const char* {_field(operation, name)} = "{default}";'
+        f"    const char* {_field(operation, name)} = {quoted(default)};"
         for name, default in operation.options
         if name not in operation.told_by_inputs
     ]
     lines += [
-        f"    double {name} = std::numeric_limits<double>::quiet_NaN();  // {form.text}"
+        f"    double {name} = std::numeric_limits<double>::quiet_NaN();  // {commented(form)}"
         for name, form in operation.constants
     ]
     return "\n".join(lines)
@@ -92,7 +92,7 @@ def _option(operation: Operation, name: str) -> str:
     """The text of an option; some are told by whether Call has the tensor of their name."""
     if name in operation.told_by_inputs:
         unread, read = operation.told_by_inputs[name]
-        return f'(call.{name}.data != nullptr ? "{read}" : "{unread}")'
+        return f"(call.{name}.data != nullptr ? {quoted(read)} : {quoted(unread)})"
     return f"call.{_field(operation, name)}"
 
 

@@ -292,7 +292,7 @@ def _with_own_baseline(program: Program) -> str:
     if not presets:
         return text
     own = f'baseline = "{program.template}:{next(iter(presets))}"'
-    return _BASELINE_LINE.sub(own, text, count=1)
+    return _BASELINE_LINE.sub(lambda _: own, text, count=1)
 
 
 def _rendered(program: Program) -> Any:
@@ -312,7 +312,7 @@ def _rendered(program: Program) -> Any:
         folder = Path(scratch) / program.operation.name
         folder.mkdir()
         for name, data in program.files.items():
-            if name.endswith("reference.py"):
+            if name.endswith("reference.py") and "/" not in name:
                 (folder / name).write_bytes(data)
         (folder / "kernel.toml").write_text(_with_own_baseline(program), "utf-8")
         for ending in ("toml", "cu.j2"):

@@ -153,7 +153,7 @@ def read_operation(text: bytes) -> Operation:
 def _operation(table: Mapping[str, Any]) -> Operation:
     dims = tuple(
         Dim(
-            _name(name),
+            checked_name(name),
             expression(row["default"], f"dims.{name}") if "default" in row else None,
             row["time"] == "compile",
             tuple(map(int, row.get("values", ()))),
@@ -171,11 +171,14 @@ def _operation(table: Mapping[str, Any]) -> Operation:
     free = _free_strides(table["arguments"])
     alignment = table.get("alignment", {})
     return Operation(
-        _name(table["name"]),
+        checked_name(table["name"]),
         dims,
-        tuple((_name(name), str(row["default"])) for name, row in table.get("options", {}).items()),
         tuple(
-            (_name(name), expression(text, f"constants.{name}"))
+            (checked_name(name), str(row["default"]))
+            for name, row in table.get("options", {}).items()
+        ),
+        tuple(
+            (checked_name(name), expression(text, f"constants.{name}"))
             for name, text in table.get("constants", {}).items()
         ),
         tuple(_argument(row, free, table.get("options", {})) for row in table["arguments"]),
@@ -184,7 +187,7 @@ def _operation(table: Mapping[str, Any]) -> Operation:
         int(alignment.get("stride_elements", 1)),
         frozenset(table.get("empty_dims", ())),
         tuple(
-            (_name(name), tuple(map(str, row["values"])))
+            (checked_name(name), tuple(map(str, row["values"])))
             for name, row in table.get("options", {}).items()
         ),
     )
@@ -201,7 +204,7 @@ def _free_strides(rows: list[Mapping[str, Any]]) -> dict[str, set[int]]:
 def _argument(
     row: Mapping[str, Any], free: Mapping[str, set[int]], options: Collection[str]
 ) -> Argument:
-    name = _name(row["name"])
+    name = checked_name(row["name"])
     if row["kind"] == "scalar":
         return scalar_argument(row)
     if row["kind"] not in ("input", "output"):
@@ -212,7 +215,7 @@ def _argument(
         name,
         row["kind"] == "output",
         row["dtype"],
-        tuple(_name(dim) for dim in row["shape"]),
+        tuple(checked_name(dim) for dim in row["shape"]),
         bool(row.get("optional", False)),
         frozenset(free.get(name, ())),
         _read_when(row, options),
@@ -229,7 +232,7 @@ def _read_when(row: Mapping[str, Any], options: Collection[str]) -> Expression |
 
 def scalar_argument(row: Mapping[str, Any]) -> ScalarArgument:
     """A scalar of an operation or of a template; ValueError for a type that no launch passes."""
-    name = _name(row["name"])
+    name = checked_name(row["name"])
     if row["dtype"] not in SCALAR_FORMATS:
         raise ValueError(f"{name} has the type {row['dtype']!r}")
     if match := _STRIDE.match(str(row["value"])):
@@ -237,7 +240,8 @@ def scalar_argument(row: Mapping[str, Any]) -> ScalarArgument:
     return ScalarArgument(name, row["dtype"], expression(row["value"], name), None)
 
 
-def _name(text: object) -> str:
+def checked_name(text: object) -> str:
+    """`text` if it is a name, which a path and a C++ text may hold; else ValueError."""
     if not isinstance(text, str) or not _NAME.match(text):
         raise ValueError(f"{str(text)[:40]!r} is not a name")
     return text

@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from greenfast.runtime.archive import MALFORMED, bad_bundle, json_object
-from greenfast.runtime.operation import Operation, read_operation, scalar_argument
+from greenfast.runtime.operation import (
+    Operation,
+    checked_name,
+    read_operation,
+    scalar_argument,
+)
 from greenfast.runtime.program import LaunchForm, Measured, Program, ScratchForm, TensorMapForm
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.expressions import SM_COUNT, Expression, Value, expression
@@ -58,7 +63,7 @@ def _program(
         values[name] = expression(text, f"locals.{name}")(values)
     return Program(
         operation,
-        str(launch["template"]),
+        checked_name(launch["template"]),
         digest,
         files["kernel.cu"].decode("utf-8"),
         compiled,
@@ -117,7 +122,9 @@ def scratch_forms(
 ) -> tuple[ScratchForm, ...]:
     return tuple(
         ScratchForm(
-            str(row["name"]), expression(row["bytes"], "bytes"), bool(row.get("zero_fill", False))
+            checked_name(row["name"]),
+            expression(row["bytes"], "bytes"),
+            bool(row.get("zero_fill", False)),
         )
         for row in template.get("workspaces", ())
         if "when" not in row or expression(row["when"], "when")(values)
@@ -134,7 +141,7 @@ def map_forms(
 
     return tuple(
         TensorMapForm(
-            str(row["name"]),
+            checked_name(row["name"]),
             str(row["tensor"]),
             str(compiled["dtype"]) if row["dtype"] == "dtype" else str(row["dtype"]),
             forms(row["sizes"]),

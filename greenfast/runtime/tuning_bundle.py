@@ -10,7 +10,12 @@ from typing import Any
 
 from greenfast.runtime.archive import MALFORMED, MANIFEST, bad_bundle, json_object
 from greenfast.runtime.kernel_set import LIBRARY, Condition, Group, KernelSet, Rule
-from greenfast.runtime.operation import Operation, read_operation, scalar_argument
+from greenfast.runtime.operation import (
+    Operation,
+    checked_name,
+    read_operation,
+    scalar_argument,
+)
 from greenfast.runtime.program import Measured, Program, ScratchForm
 from greenfast.runtime.single_bundle import launch_forms, map_forms
 from greenfast.search.errors import SpecError
@@ -106,7 +111,7 @@ def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str,
         raise ValueError(f"{folder} is not compiled for all of {operation.compiled_names}")
     return Program(
         operation,
-        str(row["template"]),
+        checked_name(row["template"]),
         digest,
         source.decode("utf-8"),
         row["compiled"],
@@ -115,7 +120,9 @@ def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str,
         launch_forms(launch["entries"]),
         tuple(
             ScratchForm(
-                item["name"], expression(item["bytes"], "bytes"), bool(item.get("zero_fill"))
+                checked_name(item["name"]),
+                expression(item["bytes"], "bytes"),
+                bool(item.get("zero_fill")),
             )
             for item in launch["interface"]
             if item["kind"] == "workspace"

@@ -18,6 +18,10 @@ Shape = tuple[int, int, int]
 ALONE: Shape = (1, 1, 1)  # a launch without clusters
 PORTABLE_BLOCKS = 8
 FIRST_SM = 90
+_BETWEEN = re.compile(r"[;{}]")  # declarations
+_SIZE = r"\s*+(\d{1,9})\s*+"
+_CLUSTER = re.compile(rf"__cluster_dims__\s*+\({_SIZE}(?:,{_SIZE})?(?:,{_SIZE})?\)", re.ASCII)
+_CALLED = re.compile(r"\b([A-Za-z_]\w*+)\s*+\(", re.ASCII)
 
 
 def shape_text(shape: Shape) -> str:
@@ -26,15 +30,14 @@ def shape_text(shape: Shape) -> str:
 
 def declared_clusters(text: str, entries: Iterable[str]) -> tuple[tuple[str, Shape], ...]:
     """The cluster of each entry whose text has `__cluster_dims__(numbers)`."""
-    clusters: list[tuple[str, Shape]] = []
-    for entry in entries:
-        declared = re.search(
-            rf"__cluster_dims__\s*\(([\d,\s]+)\)[^;{{}}]*?\b{re.escape(entry)}\s*\(", text
-        )
-        if declared:
-            x, y, z = (*(int(word) for word in declared.group(1).split(",")), 1, 1)[:3]
-            clusters.append((entry, (x, y, z)))
-    return tuple(clusters)
+    declared: dict[str, Shape] = {}
+    for declaration in _BETWEEN.split(text):
+        if (dims := _CLUSTER.search(declaration)) is None:
+            continue
+        shape = int(dims[1]), int(dims[2] or 1), int(dims[3] or 1)
+        for name in _CALLED.findall(declaration, dims.end()):
+            declared.setdefault(name, shape)
+    return tuple((entry, declared[entry]) for entry in entries if entry in declared)
 
 
 def misfit(cluster: Shape, grid: Shape) -> str:

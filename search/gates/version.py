@@ -25,9 +25,10 @@ again, and a champion needs a recheck.
 7  blocks give way to others before they store a flag; variables that are not set also in arrays
    that stay in memory, among numbers of 16 bits, and in members that a constructor leaves out;
    blocks run on other multiprocessors in each order; reads of the device's heap after a free
+8  texts that ask whether a function of CUDA is noexcept
 """
 
-CHECKS_VERSION = 7
+CHECKS_VERSION = 8
 CHECKS = "checks"  # the entry of an environment; one without it is from before version 1
 
 

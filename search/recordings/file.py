@@ -102,7 +102,7 @@ def read(path: Path) -> Recording:
         if end.get("end") is not True or end["rows"] != len(lines) - 1:
             raise ValueError("its last line does not close it")
         rows = tuple(row_of(line, heading.columns) for line in lines[:-1])
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise _damaged(path.name, str(error)) from error
     return Recording(heading, rows, hashlib.sha256(data).hexdigest())
 
@@ -220,7 +220,7 @@ def heading_of(name: str, line: str) -> Heading:
     """The heading in a file's first line. UsageError when this version cannot read it."""
     try:
         heading = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(name, "its first line is not JSON") from error
     if not isinstance(heading, dict) or heading.get("format") != FORMAT:
         raise UsageError(f"{name} is not a greenfast recording", code="not_a_recording")

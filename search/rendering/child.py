@@ -67,6 +67,10 @@ def render_request(request: Mapping[str, Any]) -> dict[str, Any]:
     except MemoryError as error:
         size = f"{MEMORY_BYTES >> 20} MiB"
         return _failed(f"rendering takes more than {size}; {_ADVICE}", _line_of(error))
+    except OSError as error:  # its words would name this machine's folders
+        return _failed(
+            "a filter or method here loads a module, which no template may", _line_of(error)
+        )
     except Exception as error:  # any other error of the author's code
         return _failed(f"{type(error).__name__}: {error}", _line_of(error))
 
@@ -220,7 +224,7 @@ def _line_of(error: BaseException) -> int | None:
 
 def _prepare() -> None:
     """Load what Jinja loads late, and give up all rights to files."""
-    for text in ("{{ missing }}", "{% if %}", "{{ (1, 'é')|join }}"):
+    for text in ("{{ missing }}", "{% if %}", "{{ (1, 'é')|join }}", "{{ '<b>'|striptags }}"):
         render_request({"text": text, "values": {}})
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     confine()

@@ -66,6 +66,7 @@ REFUSED = {
     "specialised class": "template <> struct std::is_same<int, float> {};\n",
     "processor's store": KERNEL % "__builtin_ia32_movnti((int*)out, 1);",
     "prefetch": KERNEL % "__builtin_prefetch(out);",
+    "exceptions of a function": KERNEL % "out[0] = noexcept((expf)(1.0f));",
     "list of arguments": KERNEL % "__builtin_va_list v;",
 }
 RIGHT = {
@@ -87,6 +88,9 @@ RIGHT = {
         "template <class T> struct T1 {};\n"
         "template <> struct T1<std::is_same<int, float>> : std::true_type {};\n"
     ),
+    "a promise of its own": "__device__ void f(int a) noexcept(sizeof(a) == 4 && true);\n"
+    "struct S { __device__ S() noexcept {} };\n"
+    "__device__ constexpr bool b = noexcept(1 + 1);\n",
     "its own namespace": "namespace mine { __device__ void __syncthreads() {} }\n",
     "an overload": "__device__ float atomicAdd(float* a, double b) { return *a += b; }\n",
     "a shadowed name": KERNEL % "struct { int x; } threadIdx = {0}; out[threadIdx.x] = 1;",

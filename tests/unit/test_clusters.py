@@ -132,6 +132,17 @@ def test_a_text_declares_the_clusters_of_its_own_entries_only():
     assert "wide declares clusters of 4 x 1 x 1" in misdeclared(TEXT, [("wide", (1, 1, 1))])
 
 
+@pytest.mark.parametrize("sizes", [",", " ", "1 2", "1,,2", "9" * 5000, "1,2,3,4"])
+def test_a_declaration_without_sizes_is_none(sizes):
+    """Each of them was a fault of ours, also in a comment, which no compiler refuses."""
+    assert declared_clusters(f"// __cluster_dims__({sizes}) pair(\n", ("pair",)) == ()
+
+
+def test_many_declarations_are_read_in_one_pass():
+    """Half a megabyte of them kept a worker for minutes; its own reader runs without a deadline."""
+    assert declared_clusters("__cluster_dims__(1) " * 25_000, ("pair",)) == ()
+
+
 LAUNCH = """
 [[buffers]]
 name = "x"

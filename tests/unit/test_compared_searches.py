@@ -10,6 +10,7 @@ import pytest
 from bench.speed import search_quality
 from bench.speed.search_quality import complete_lines
 from bench.speed.search_quality_spaces import MeasuredSpace
+from greenfast.app.views.comparing import unified
 from greenfast.search.kernels.spec import Parameter
 
 SIZES, LAYOUTS, UNROLLS = (16, 32, 64, 128, 256), ("row", "column", "tiled"), (1, 2, 4, 8)
@@ -61,3 +62,14 @@ def test_others_may_have_fewer_searches_and_strategies_of_ours_may_not(grid, mon
     }
     messages = capsys.readouterr().err
     assert "gp has only 23 of 24" in messages and "bayes_opt has only 19 of 24" in messages
+
+
+def test_sources_that_differ_in_many_lines_are_not_aligned():
+    # Drawn lines of a few kinds: 30,000 of them would take difflib minutes.
+    before = ["same"] * 5 + [f"{at * at % 113};" for at in range(30_000)] + ["end"] * 5
+    after = ["same"] * 5 + [f"{at * at % 127};" for at in range(1, 30_000)] + ["end"] * 5
+    lines = list(unified(before, after, names=("a", "b")))
+    assert lines[:3] == ["--- a", "+++ b", "@@ -3,30006 +3,30005 @@"]
+    assert [line[1:] for line in lines[3:] if line[0] in " -"] == before[2:-2]
+    assert [line[1:] for line in lines[3:] if line[0] in " +"] == after[2:-2]
+    assert len(list(unified(before, [*before[:99], "other", *before[99:]], names=("a", "b")))) == 10

@@ -118,3 +118,16 @@ def test_each_library_has_a_mark_of_its_own():
 def test_assembly_without_such_functions_stays():
     lines = ["\t.type\tk, %function\n", "k:\n", "\tret\n"]
     assert list(with_checked_edges(lines)) == lines
+
+
+def test_names_of_thousands_of_letters_are_read_in_one_pass():
+    """One such line took seconds, and a text of 20 kB has thousands of them."""
+    access = f"\tmovl\t{'A' * 19_000}+4(%rip), %eax\n"
+    lines = ["\t.type\tk, @function\n", "k:\n", *[access] * 500]
+    assert list(with_checked_edges(lines))[: len(lines)] == lines
+
+
+def test_a_constant_is_no_function_of_its_name():
+    head = ["\t.type\tLC0, @function\n", "LC0:\n", "\tret\n"]
+    rest = ["\tmovl\t.LC0(%rip), %eax\n", "\tcall\t*%rax\n"]
+    assert "leaq\tLC0(%rip), %r10" not in "".join(with_checked_edges([*head, *rest]))

@@ -16,6 +16,7 @@ from greenfast.search.loop.evaluate import evaluate, no_baseline
 from greenfast.search.targets.emulator.build import ModuleFailed
 from greenfast.search.targets.emulator.execute import _Batch
 from greenfast.search.targets.emulator.findings import NOUNS, VERBS
+from greenfast.search.targets.emulator.flags import FLAVOURS
 from greenfast.search.targets.emulator.native_build import NATIVE
 from greenfast.search.targets.emulator.report_events import has_shape
 from greenfast.search.verdict import Faulted, Stage
@@ -84,6 +85,29 @@ def test_the_kernel_that_runs_is_the_one_that_a_gpu_launches(emulator, text, is_
     assert isinstance(built, ModuleFailed) is not is_built
     if is_built:
         assert values(Kernel(emulator, text)(INPUTS, OUTPUTS, block=1), "c")[0] == 1
+
+
+ASKED = """
+template <class R, class... A> constexpr float throws(R (*)(A...)) { return 1; }
+template <class R, class... A> constexpr float throws(R (*)(A...) noexcept) { return 0; }
+template <class T, int = int(sqrtf(T(4)))> constexpr float folded(int) { return 1; }
+template <class T> constexpr float folded(long) { return 0; }
+template <class T, int = memcmp(T("a"), "a", 1)> constexpr float compared(int) { return 1; }
+template <class T> constexpr float compared(long) { return 0; }
+"""
+
+
+def test_no_build_is_told_from_another_by_its_functions(emulator):
+    """A text was right in plain builds, whose outputs are compared, and wrong on a GPU."""
+    asked = ("throws(&memcpy)", "throws(&std::memset)", "throws(&expf)", "compared<const char*>(0)",
+             "folded<float>(0)")  # fmt: skip
+    text = ASKED + HEAD + "".join(f"c[{at}] = {each};" for at, each in enumerate(asked)) + "}\n"
+    answers = [
+        values(Kernel(emulator, text, flavour=flavour)(INPUTS, OUTPUTS, block=1), "c")[:5].tolist()
+        for flavour in FLAVOURS
+    ]
+    assert answers[0][:3] == [1, 1, 1], "as NVRTC declares them"
+    assert answers[1:] == answers[:1] * 2
 
 
 def test_objects_that_fill_the_memory_are_refused_and_no_fault(emulator):

@@ -173,6 +173,7 @@ def test_a_truncated_file_and_other_files_are_refused(tmp_path):
 KERNELS = json.loads(files_of(SET)["manifest.json"])["kernels"]
 TWICE = [*KERNELS, KERNELS[0]]
 RENAMED = [KERNELS[0] | {"cubins": {"sm_80": "kernels/k0/kernel.sm_90.cubin"}}]
+OUTSIDE = [KERNELS[0] | {"template": "../../../stolen"}]
 ANOTHERS = [KERNELS[0] | {"cubins": {"sm_90": "kernels/k1/kernel.sm_90.cubin"}}]
 
 
@@ -183,6 +184,7 @@ ANOTHERS = [KERNELS[0] | {"cubins": {"sm_90": "kernels/k1/kernel.sm_90.cubin"}}]
         ("manifest.json", {"format": "other"}, "has format 'other'"),
         ("manifest.json", {"kernels": []}, "contradicts itself"),
         ("manifest.json", {"kernels": [{"id": "../x"}]}, "contradicts itself"),
+        ("manifest.json", {"kernels": OUTSIDE}, "'../../../stolen' is not a name"),
         ("manifest.json", {"kernels": TWICE}, "kernel k0 occurs twice"),
         ("manifest.json", {"kernels": RENAMED}, "is not machine code of kernels/k0/ for sm_80"),
         ("manifest.json", {"kernels": ANOTHERS}, "is not machine code of kernels/k0/ for sm_90"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from runtime_bundles import RECORDED, SETS, STUB
+from runtime_bundles import RECORDED, SETS, STUB, files_of, sealed, zipped
 
 import greenfast
 from greenfast.runtime.cpp_expression import cpp
@@ -153,3 +154,24 @@ def test_a_bundle_without_a_table_has_a_header_too(tmp_path, capsys, monkeypatch
     monkeypatch.setattr(sys, "argv", ["cpp_header", str(tmp_path / "none.zip"), str(tmp_path)])
     assert main() == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+QUOTE = '"; }; int stolen = 1; struct T { const char* t = "'
+CODE_OF_LINES = "(  # \\\nD ** -0.5\n# define int64_t stolen \\\n)"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('default = "none"', f"default = '{QUOTE}'"),
+        ('"D ** -0.5"', f"'''{CODE_OF_LINES}'''"),
+    ],
+)
+def test_no_text_of_a_bundle_becomes_code_of_the_header(tmp_path, before, after):
+    files = files_of("attention-h200.zip")
+    changed = files["kernel.toml"].replace(before.encode(), after.encode())
+    assert changed != files["kernel.toml"]
+    path = zipped(tmp_path / "evil.zip", sealed({**files, "kernel.toml": changed}))
+    text = header(greenfast.load(path).kernels)
+    code = re.sub(r'"(?:\\.|[^"\\\n])*"|//.*', "", text)
+    assert "stolen" not in code and "\\" not in code

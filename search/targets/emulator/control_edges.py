@@ -20,7 +20,8 @@ _SECTION = re.compile(r"\t\.section\t([^,\s]+)|\t\.(?:text|data|bss)\b")
 _CALL = re.compile(r"\tcall\t([^*\s@]+)$")
 _INDIRECT = re.compile(r"\tcall\t\*((?:.(?!@GOTPCREL))+)$")
 _RETURN = re.compile(r"\t(?:rep )?ret$")
-_IN_CODE = re.compile(r"\t(?!call\t)\w+\t[^#]*?([A-Za-z_][\w.$]*)(@GOTPCREL)?\(%rip\)")
+# Whole names only: a name may have thousands of letters, and each of them would be a begin.
+_IN_CODE = re.compile(r"\t(?!call\t)\w+\t[^#]*?(?<![\w.$])([A-Za-z_][\w.$]*+)(@GOTPCREL)?\(%rip\)")
 _IN_DATA = re.compile(r"\t\.quad\t([A-Za-z_][\w.$]*)$")
 _RUNTIME = re.compile(r"gf_emulator_|__tsan_|__ubsan_")
 _ENTRY = "gf_entry_"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from greenfast.search.targets.emulator.class_bodies import WIDEST_BYTES
 from greenfast.search.targets.emulator.source_rewriting import Rewriting
@@ -20,7 +20,7 @@ from greenfast.search.targets.emulator.source_scopes import (
     opens_standard,
     specialised,
 )
-from greenfast.search.targets.emulator.source_tokens import Token, text_at
+from greenfast.search.targets.emulator.source_tokens import Token, closing, text_at
 
 ATTRIBUTE_WORDS = ("__attribute__", "__attribute")
 HASHES = ("#", "##", "%:", "\\")
@@ -29,6 +29,7 @@ _OTHER_ESCAPE = re.compile(r"""(?<!\\)(?:\\\\)*\\([^'"?\\abfnrtvx0-7])""")
 # g++ reads a name behind a literal as a suffix, and as a macro where one has the name.
 _SUFFIX = re.compile(r"[^'\"]+\Z")
 _OWN_SUFFIX = re.compile(r"_[^_]")
+_UNEVALUATED = ("sizeof", "alignof", "decltype", "noexcept")
 _LITERAL_MACRO = re.compile(r"U?INT(?:8|16|32|64|MAX)_C\Z")
 
 
@@ -55,6 +56,10 @@ def judge_name(rewriting: Rewriting, index: int) -> None:
         text_at(tokens, index + 1) == "(" and tokens[index + 2].kind == "number"
     ):
         raise rewriting.refuse(token, f"`{token.text}` is a macro for a number's type")
+    if token.text == "noexcept" and _asks_about_a_call(tokens, index):
+        raise rewriting.refuse(
+            token, "compilers answer `noexcept` of a call differently; write noexcept(true) or none"
+        )
     if token.text == "namespace":
         if opens_standard(tokens, index):
             raise rewriting.refuse(
@@ -82,6 +87,14 @@ def judge_name(rewriting: Rewriting, index: int) -> None:
         text_at(tokens, index - 1),
     ):
         raise rewriting.refuse(token, "`long double` does not exist on a GPU; use `double`")
+
+
+def _asks_about_a_call(tokens: Sequence[Token], index: int) -> bool:
+    """Whether `noexcept(...)` at `index` holds a call: of expf, no for NVRTC and yes for g++."""
+    inside = (
+        range(index + 2, closing(tokens, index + 1)) if text_at(tokens, index + 1) == "(" else ()
+    )
+    return any(tokens[at].text == "(" and tokens[at - 1].text not in _UNEVALUATED for at in inside)
 
 
 def refuse_stamp(rewriting: Rewriting, token: Token) -> None:

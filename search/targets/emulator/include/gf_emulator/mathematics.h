@@ -11,10 +11,13 @@ using std::isnan;
 namespace gf_emulator {
 
 // Counts one operation of the special-function unit, in the counted build only.
+// A constant in one build is one in each, so that no text can tell them apart.
 #ifdef GF_EMULATOR_COUNTED
-__forceinline__ void special() { gf_emulator_special_function(); }
+__forceinline__ constexpr void special() {
+    if (!__builtin_is_constant_evaluated()) gf_emulator_special_function();
+}
 #else
-__forceinline__ void special() {}
+__forceinline__ constexpr void special() {}
 #endif
 
 __forceinline__ float fast_exp(float x) {

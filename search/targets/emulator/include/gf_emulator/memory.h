@@ -11,7 +11,6 @@ using ::gf_emulator_device_free;
 using ::gf_emulator_device_malloc;
 }  // namespace std
 
-#if defined(GF_EMULATOR_CHECKED) || defined(GF_EMULATOR_COUNTED)
 namespace std {
 using ::gf_emulator_memcmp;
 using ::gf_emulator_memcpy;
@@ -23,4 +22,3 @@ using ::gf_emulator_memset;
 #define memmove gf_emulator_memmove
 #define memset gf_emulator_memset
 #define memcmp gf_emulator_memcmp
-#endif

@@ -21,6 +21,17 @@
 #define srandom gf_emulator_host_srandom
 
 #include <cstddef>
+// No function of CUDA is noexcept for NVRTC, and a text could ask for it. <cstddef> has defined glibc's words.
+#ifdef __THROW
+#undef __THROW
+#undef __THROWNL
+#undef __NTH
+#undef __NTHNL
+#define __THROW
+#define __THROWNL
+#define __NTH(function) function
+#define __NTHNL(function) function
+#endif
 // libstdc++ would instantiate Bessel's, Legendre's and other functions of C++17 in every kernel's compile. With them
 // came std::copy, std::fill and their like, which kernels use.
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
