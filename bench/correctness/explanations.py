@@ -115,6 +115,8 @@ RIGHT_STAGES: dict[str, tuple[str, ...]] = {
     "parts_of_the_keys_that_overlap": ("state", *END),
     "lse_of_one_part": ("state", *END),
     "two_parts_sent_to_one_place": END,
+    "ones_without_a_proxy_fence": ("pv", "state", *END),
+    "ones_that_stay_behind_the_first_keys": ("pv", "state", *END),
     "wgmma_row_offset_in_32_bits": END,
     "decode_key_offset_in_32_bits": TILES,
     "maximum_kept_until_exponentials_overflow": ("softmax", "state"),
