@@ -13,8 +13,9 @@ from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.loop.evaluate import EvaluationContext
+from greenfast.search.render import render
 from greenfast.search.space.candidate import complete_parameters
-from greenfast.search.space.space import Space
+from greenfast.search.space.space import Space, resolve
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Outcome
 
@@ -66,8 +67,11 @@ def test_every_stage_can_be_probed(subject, catalogue, emulator, toolchain):
     assert {report.outcome for report in reports} == {"right"}, reports
 
 
-def test_no_addition_is_left(subject):
-    text = subject(items()).source.text
+def test_no_addition_is_left(catalogue):
+    kernel = catalogue.kernel("attention")
+    template = kernel.template("wgmma")
+    point = resolve(template, complete_parameters(template, SUMS, items()), items(), device("h200"))
+    text = render(kernel, template, point, catalogue.include_dirs).text
     assert "sum += score" not in text and "warp_sum" not in text.partition("finish_sums")[2]
 
 
