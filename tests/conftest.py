@@ -17,6 +17,7 @@ from httpx._transports import default
 
 import greenfast.app  # noqa: F401 - before NumPy: it sets threads and collections
 from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import Toolchain
 
 ALBUM = Path(__file__).parent / "kernels"
@@ -106,6 +107,15 @@ def toolchain(artifacts):
     toolchain = Toolchain(artifacts, 2)
     yield toolchain
     toolchain.close()
+
+
+@pytest.fixture(scope="module")
+def emulator(artifacts, catalogue):
+    """The emulator of an H200, for the shipped kernels. Other modules have one of their own."""
+    target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1))
+    target.prepare()
+    yield target
+    target.close()
 
 
 @pytest.fixture

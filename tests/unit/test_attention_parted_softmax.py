@@ -12,21 +12,12 @@ from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate, differing_outputs
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Outcome
 
 COMPILED = (("D", 64), ("dtype", "bf16"), ("mask", "causal_bottom_right"))
 ORDERED = {"turns": True, "ordered": True, "tile_n": 64, "consumers": 2, "stages": 2}
 WAIT = "gf::wgmma_wait<0>();\n        release(&barriers.v_empty"
 FIRST, REST = "scale_log2, 0, 1);", "scale_log2, 1, 2);"
-
-
-@pytest.fixture(scope="module")
-def emulator(artifacts, catalogue):
-    target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1))
-    target.prepare()
-    yield target
-    target.close()
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.render import render
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import Space, resolve
-from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Outcome
 
 SUMS = {"sum_columns": True}
@@ -32,14 +31,6 @@ CASES = [
 
 def items(mask="none", dtype="bf16", width=64):
     return (("D", width), ("dtype", dtype), ("mask", mask))
-
-
-@pytest.fixture(scope="module")
-def emulator(artifacts, catalogue):
-    target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1))
-    target.prepare()
-    yield target
-    target.close()
 
 
 @pytest.fixture

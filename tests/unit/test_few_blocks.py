@@ -14,19 +14,10 @@ from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.few_blocks import few_blocks_cases
 from greenfast.search.gates.safety import ORDERS, SafetyGate, checked_problems
 from greenfast.search.oracle.cases import derived_cases
-from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Outcome, Reason
 
 EARLY = "    gf::wgmma_wait<0>();\n    release(*shared.barriers, position, before);\n"
 LATE = "    release(*shared.barriers, position, before);\n    gf::wgmma_wait<0>();\n"
-
-
-@pytest.fixture(scope="module")
-def emulator(artifacts, catalogue):
-    target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1))
-    target.prepare()
-    yield target
-    target.close()
 
 
 @pytest.fixture

@@ -8,21 +8,12 @@ from changed_subjects import changed_subject
 from greenfast.search.devices.facts import device
 from greenfast.search.gates.safety import SafetyGate, checked_problems, uncompared_problems
 from greenfast.search.oracle.cases import derived_cases, uncompared_cases
-from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.emulator.problem_run import emulated_run
 from greenfast.search.verdict import Outcome, Reason
 
 CAUSAL = (("D", 64), ("dtype", "fp16"), ("mask", "causal_top_left"))
 SMALL = {"consumers": 2, "tile_n": 64, "stages": 2, "scheduler": "grid"}
 FOUR_WARPS_EACH = "gf::mbarrier_init(&barriers.k_empty[i], 4 * consumers);"
-
-
-@pytest.fixture(scope="module")
-def emulator(artifacts, catalogue):
-    target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1))
-    target.prepare()
-    yield target
-    target.close()
 
 
 @pytest.fixture

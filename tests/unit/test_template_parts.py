@@ -22,7 +22,6 @@ from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import Resolved, resolve
-from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.toolchain import CompileFailed
 
 PARTED = ("mma", "wmma")
@@ -60,14 +59,6 @@ def parted(tmp_path):
         return Catalogue([tmp_path / "templates"])
 
     return change
-
-
-@pytest.fixture(scope="module")
-def emulator(artifacts, catalogue):
-    target = open_target("emulator:h200", TargetSettings(artifacts, catalogue.include_dirs, 1))
-    target.prepare()
-    yield target
-    target.close()
 
 
 def a_point(kernel: KernelSpec) -> tuple[TemplateSpec, Resolved]:
