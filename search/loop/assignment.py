@@ -21,6 +21,8 @@ from greenfast.search.targets.base import GateLimits, Runner
 from greenfast.search.toolchain import Toolchain
 from greenfast.search.verdict import Timing, Verdict
 
+BEAT_S = 2.0  # between two signs of life of an evaluator
+
 
 @dataclass(frozen=True)
 class Assignment:
@@ -88,6 +90,11 @@ class Answered:
     number: int
     reply: dict[str, Any] | None
     error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Alive:
+    """A sign of life of an evaluator, every `BEAT_S`."""
 
 
 @dataclass(frozen=True)

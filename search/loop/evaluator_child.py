@@ -13,9 +13,11 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar, cast
@@ -25,6 +27,8 @@ from greenfast.search.gates.judges import use_judges, workers_for
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.loop.assignment import (
+    BEAT_S,
+    Alive,
     Answered,
     Asked,
     Assignment,
@@ -61,9 +65,11 @@ class _Siblings(Siblings):
 class Evaluator:
     """Evaluates what comes through the connection, `width` candidates at a time."""
 
-    def __init__(self, connection: Connection, assignment: Assignment) -> None:
-        self._connection = connection
-        self._sending = threading.Lock()
+    def __init__(
+        self, connection: Connection, sending: threading.Lock, assignment: Assignment
+    ) -> None:
+        """`sending`: held while a message is written to the connection."""
+        self._connection, self._sending = connection, sending
         self._numbers = itertools.count()
         self._answers: dict[int, Future[dict[str, Any]]] = {}
         self._news = News(False, None, math.inf)
@@ -182,11 +188,21 @@ def _portable(error: Exception) -> Exception:
     return RuntimeError("".join(traceback.format_exception(error)))
 
 
+def _beat(connection: Connection, sending: threading.Lock) -> None:
+    """Show that this process runs, for as long as the search's process does."""
+    with suppress(OSError):
+        while True:
+            with sending:
+                connection.send(Alive())
+            time.sleep(BEAT_S)
+
+
 def main() -> None:
-    connection = Connection(int(sys.argv[1]))
+    connection, sending = Connection(int(sys.argv[1])), threading.Lock()
+    threading.Thread(target=_beat, args=(connection, sending), daemon=True).start()
     try:
         while True:
-            Evaluator(connection, connection.recv()).serve()
+            Evaluator(connection, sending, connection.recv()).serve()
     except (EOFError, OSError):
         # The search is over, or its process. Threads at work are not waited for.
         shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)  # a folder of this process alone

@@ -5,7 +5,8 @@ of it, besides what compilers and judges do in processes of their own, so that o
 keep several GPUs busy with kernels of microseconds. Evaluators take this work away. The search's
 process keeps the strategy, the records and the GPUs: it passes requests of evaluators on.
 
-A process that is lost takes its candidates with it. They are evaluated once more by another.
+A process that is lost takes its candidates with it. They are evaluated once more by another. One
+that hangs as a whole is silent; it is killed, and lost as any other.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from greenfast.search.children import KILL_WAIT_S, child_environment, kill_group
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import Fault
 from greenfast.search.loop.assignment import (
+    BEAT_S,
+    Alive,
     Answered,
     Asked,
     Assignment,
@@ -51,6 +54,7 @@ MODULE = "greenfast.search.loop.evaluator_child"
 LEAST_CORES = 8  # with fewer the compilers limit a search
 LEAST_TRIALS = 32  # fewer are over soon after the processes have started
 LOSSES = 2  # of evaluators, after which a candidate is not tried again
+SILENT_BEATS = 30  # signs of life that did not come, after which a process counts as hanging
 MOST_STARTS = 16  # of processes in place of lost ones; then the machine is broken
 
 Heard = Callable[[Verdict], None]  # of the verdict before the safety check
@@ -228,7 +232,10 @@ def _end(flight: _Flight, code: str, sentence: str) -> None:
 
 
 class _Process:
-    """One evaluator. A thread sends and another receives, so that no caller waits for a pipe."""
+    """One evaluator. A thread sends and another receives, so that no caller waits for a pipe.
+
+    A third one kills the process when it hangs.
+    """
 
     def __init__(self) -> None:
         self.flights: dict[int, _Flight] = {}  # by the order's number
@@ -240,6 +247,8 @@ class _Process:
         self._folder = Path(tempfile.mkdtemp(prefix="greenfast-evaluator-"))
         self._connection, other = Pipe()
         self._why = ""  # it was ended for a reason of ours
+        self._missing = 0  # signs of life since it was last heard
+        self._is_over = threading.Event()
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-B", "-m", MODULE, str(other.fileno())],
@@ -260,7 +269,8 @@ class _Process:
         self.pid = self._process.pid
         self._receiver = threading.Thread(target=self._receive, name="evaluator", daemon=True)
         self._receiver.start()
-        threading.Thread(target=self._send, name="evaluator", daemon=True).start()
+        for task in (self._send, self._watch):
+            threading.Thread(target=task, name="evaluator", daemon=True).start()
 
     def work_for(self, owner: Evaluators) -> bool:
         """Take the search's orders from now on; False if the process has ended."""
@@ -301,11 +311,14 @@ class _Process:
     def _receive(self) -> None:
         try:
             while True:
-                self._take(self._connection.recv())
+                message = self._connection.recv()
+                self._missing = 0
+                self._take(message)
         except (EOFError, OSError):
             pass
         except Exception as error:
             self._fail(error)
+        self._is_over.set()
         kill_group(self._process)
         self._messages.put(None)
         self._errors.seek(0)
@@ -318,6 +331,18 @@ class _Process:
         if owner is not None:
             owner.lost(self, self._why or last_line(tail) or ended)
 
+    def _watch(self) -> None:
+        """Kill the process once `SILENT_BEATS` in a row are missing, however long each took.
+
+        Times of a clock would be wrong where both processes were suspended.
+        """
+        while not self._is_over.wait(BEAT_S):
+            self._missing += 1
+            if self._missing >= SILENT_BEATS:
+                self._why = f"it did not respond for {SILENT_BEATS * BEAT_S:g} s"
+                kill_group(self._process)
+                return
+
     def _fail(self, error: Exception) -> None:
         """End the process because of an error here."""
         self._why = f"{type(error).__name__}: {error}"
@@ -325,6 +350,8 @@ class _Process:
 
     def _take(self, message: object) -> None:
         match message:
+            case Alive():
+                pass
             case Asked():
                 assert self._owner is not None, "it works for a search"
                 self._owner.answer(self, message)

@@ -54,11 +54,11 @@ def results(sink):
 
 
 class KillingSink(ListSink):
-    """Ends a process of a search once three trials are recorded."""
+    """Signals a process of a search once three trials are recorded."""
 
-    def __init__(self):
+    def __init__(self, number, monkeypatch):
         super().__init__()
-        self.search = None
+        self.search, self.number, self.monkeypatch = None, number, monkeypatch
         self.killed = []
 
     def record(self, records):
@@ -66,7 +66,8 @@ class KillingSink(ListSink):
         if len(self.trials) >= 3 and not self.killed:
             process = self.search.running_evaluators.processes[0]
             self.killed.append(process.pid)
-            os.kill(process.pid, signal.SIGKILL)
+            self.monkeypatch.setattr(evaluators, "SILENT_BEATS", 5)  # not while they start
+            os.kill(process.pid, self.number)
 
 
 def test_evaluators_judge_as_the_process_of_the_search_does(search):
@@ -88,8 +89,12 @@ def test_evaluators_judge_as_the_process_of_the_search_does(search):
     assert gpus == {0, 1}
 
 
-def test_the_candidates_of_a_killed_evaluator_are_evaluated_by_another(search):
-    sink = KillingSink()
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)]
+)
+def test_the_candidates_of_a_lost_evaluator_are_evaluated_by_another(search, monkeypatch, number):
+    """SIGKILL ends it, and after SIGSTOP it hangs."""
+    sink = KillingSink(number, monkeypatch)
     sink.search = search(sink, 2, trials=11)
     assert sink.search.run().ended is Ended.COMPLETED
     assert len(sink.killed) == 1
