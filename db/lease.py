@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, func, or_, update
+from sqlalchemy import ColumnElement, and_, bindparam, case, func, or_, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningUpdate
 
@@ -15,13 +15,17 @@ from greenfast.db.models import SearchRecord, table_of
 from greenfast.db.rows import Claim
 from greenfast.search.status import SearchStatus
 
+CANCELLED_LEASE_S = 5.0  # at most, once a cancel was requested: its trials need no waiting for
+
 _searches = table_of(SearchRecord)
 
 
 def is_expired() -> ColumnElement[bool]:
     """The worker renewed nothing for the length of its lease, or the clock moved by as much."""
     silent_s = func.abs(now_s() - SearchRecord.renewed_at)
-    return and_(SearchRecord.status == SearchStatus.RUNNING, silent_s >= SearchRecord.lease_s)
+    is_short = and_(SearchRecord.wanted == "cancel", SearchRecord.lease_s > CANCELLED_LEASE_S)
+    lease_s = case((is_short, CANCELLED_LEASE_S), else_=SearchRecord.lease_s)
+    return and_(SearchRecord.status == SearchStatus.RUNNING, silent_s >= lease_s)
 
 
 def is_claimable() -> ColumnElement[bool]:

@@ -173,6 +173,9 @@ def insert_search(session: Session, plan: SearchPlan, files: KernelFiles | None)
 def request_control_of(session: Session, search_id: str, request: Wanted) -> None:
     """Pause, resume or cancel inside the caller's transaction."""
     record = search_record(session, search_id, lock=True)
+    if request == "cancel" and record.status == SearchStatus.RUNNING:
+        record.wanted = request  # shortens the lease
+        session.flush()
     abandoned = session.scalar(select(is_expired()).where(SearchRecord.key == record.key))
     if record.status == SearchStatus.RUNNING and not abandoned:
         record.wanted = _flag(record, request)

@@ -242,10 +242,10 @@ def peer(name: str = "torch-flash", outcome: str = "timed", ratio: float = 0.8) 
     )
 
 
-def expire(store, claim) -> None:
+def expire(store, claim, silent_s=LEASE_S + 1) -> None:
     """Let the worker of `claim` have been silent for longer than its lease."""
     with store._database.writing() as session:
         session.execute(
-            sql("UPDATE searches SET renewed_at = renewed_at - lease_s - 1 WHERE id = :id"),
-            {"id": claim.search_id},
+            sql("UPDATE searches SET renewed_at = renewed_at - :silent_s WHERE id = :id"),
+            {"id": claim.search_id, "silent_s": silent_s},
         )

@@ -125,6 +125,20 @@ class TestControl:
         with pytest.raises(LeaseLost):
             store.renew(claim, values.LEASE_S, 1.0)
 
+    def test_a_cancelled_search_does_not_wait_for_the_lease_of_a_silent_worker(self, store, claim):
+        values.expire(store, claim, silent_s=6.0)
+        assert store.request_control(claim.search_id, "pause").status == "running"
+        assert store.request_control(claim.search_id, "cancel").status == "cancelled"
+        with pytest.raises(LeaseLost):
+            store.renew(claim, values.LEASE_S, 1.0)
+
+    def test_another_worker_ends_a_cancelled_search_whose_worker_fell_silent(self, store, claim):
+        assert store.request_control(claim.search_id, "cancel").status == "running"
+        assert store.claim("other", values.LEASE_S) is None
+        values.expire(store, claim, silent_s=6.0)
+        other = store.claim("other", values.LEASE_S)
+        assert store.renew(other, values.LEASE_S, 0.0) is Control.CANCEL
+
     def test_a_pause_that_is_taken_back_is_not_obeyed(self, store, claim):
         store.request_control(claim.search_id, "pause")
         assert store.request_control(claim.search_id, "resume").wanted is None
