@@ -16,6 +16,7 @@ from greenfast.app.cli.import_in_out import (
     with_copies,
 )
 from greenfast.app.cli.import_reference import reference_text
+from greenfast.app.cli.import_scratch import scratch_bytes, with_scratch_last
 from greenfast.app.cli.import_source import ImportedArgument
 from greenfast.app.cli.imported import Imported
 from greenfast.search.diagnose.plain_reference import behind_includes, own_defines_off
@@ -219,6 +220,12 @@ def _template_toml(imported: Imported) -> str:
         f"block = {json.dumps(imported.block)}",
         *([f"cluster = {json.dumps(imported.cluster)}"] if imported.cluster else []),
         f"smem_dynamic_bytes = {_toml(imported.smem)}",
+    ]
+    for argument in imported.scratch:
+        lines += ["", "[[workspaces]]", f"name = {_toml(argument.name)}"]
+        lines.append(f"bytes = {_toml(scratch_bytes(argument))}")
+        lines += ["zero_fill = true"] * bool(argument.fill)
+    lines += [
         "",
         "[presets.defaults]",
         'doc = "the values of the plain file"',
@@ -230,6 +237,7 @@ def _template_toml(imported: Imported) -> str:
 def _with_extern_c(imported: Imported) -> str:
     """The text with the entry's name as it is, and without its own values of parameters."""
     text = own_defines_off(imported.text, set(imported.defines.values()))
+    text = with_scratch_last(text, imported.entry, imported.scratch)
     text = with_copies(text, imported.entry, imported.arguments)
     if imported.entry.is_extern_c:
         return text

@@ -32,6 +32,8 @@ from greenfast.app.cli.import_options import (
 )
 from greenfast.app.cli.import_parameters import C_TYPES, Declared
 from greenfast.app.cli.import_point import first_point
+from greenfast.app.cli.import_scratch import ROLE as WORKSPACE
+from greenfast.app.cli.import_scratch import checked_scratch, without_scratch
 from greenfast.app.cli.import_script import Script, read_script, script_entry, script_kernel
 from greenfast.app.cli.import_script_arguments import script_arguments
 from greenfast.app.cli.import_source import (
@@ -65,7 +67,7 @@ from greenfast.search.text import visible
 _ROLES = {"in": "input", "out": "output"}  # as `greenfast check` spells them
 _ARGUMENT = re.compile(
     r"(?P<name>\w+):(?P<dtype>\w+)(?:\[(?P<shape>[\w\s,+*/()-]+)\])?"
-    r"(?:=(?P<first>[^:]+))?(?::(?P<role>input|output|inout|in|out))?(?:=(?P<last>.+))?\Z"
+    r"(?:=(?P<first>[^:]+))?(?::(?P<role>input|output|inout|in|out|workspace))?(?:=(?P<last>.+))?\Z"
 )
 
 
@@ -176,18 +178,19 @@ def _imported(
     _check_spelling(defines.values(), text)
     block, smem = given.block or _default_block(tuning), given.smem
     known = Known(text, defines, (), sizes)
+    in_grid = replace(known, sizes=sizes)
+    arguments, scratch = without_scratch(arguments)
     return Imported(
         name=name,
         source=source,
         text=text,
         entry=entry,
         arguments=arguments,
+        scratch=checked_scratch(scratch, in_grid),
         tuning=tuning,
         defines={name: macros.get(define, define) for name, define in defines.items()},
         defaults=_defaults(text, tuning, defines),
-        grid=three(
-            "--grid", given.grid or default_grid(tuning, arguments), replace(known, sizes=sizes)
-        ),
+        grid=three("--grid", given.grid or default_grid(tuning, arguments), in_grid),
         block=three("--block", block, known),
         cluster=cluster_sizes(text, entry.name, defines),
         smem=checked("--smem", tuning.smem if smem is None else smem, known),
@@ -272,7 +275,7 @@ def _arguments(texts: list[str], entry: Entry, file: str) -> tuple[ImportedArgum
         _check_type(declared, argument, file)
     scalars = {argument.name: int(argument.value) for argument in arguments if argument.is_size}
     for argument in arguments:
-        for size in argument.shape:
+        for size in argument.shape if argument.role != WORKSPACE else ():
             _check_size(size, argument.name, scalars)
     arguments = tuple(_with_fill(argument, scalars.keys()) for argument in arguments)
     if not any(argument.role in ("output", "inout") for argument in arguments):
@@ -318,13 +321,6 @@ def _unknown_size(size: str, name: str, scalars: Mapping[str, int]) -> UsageErro
 
 
 def _argument(text: str) -> ImportedArgument:
-    if re.search(r":workspace\b", text):
-        raise UsageError(
-            f"--arg {visible(text)!r}: import has no scratch memory",
-            code="bad_argument",
-            mend="write :inout if its last contents are the same for all candidates, which are "
-            "compared; else write a template with [[workspaces]] (greenfast docs template-toml)",
-        )
     match = _ARGUMENT.match(text)
     if (
         match is None
@@ -397,9 +393,9 @@ def _check_type(declared: Declared, argument: ImportedArgument, file: str) -> No
             code="bad_argument",
             mend=f"for example {_example(declared)}",
         )
-    if declared.is_pointer and declared.is_const and argument.role in ("output", "inout"):
+    if declared.is_pointer and declared.is_const and argument.role != "input":
         raise UsageError(
-            f"--arg {argument.name}: {file} declares it const, so it is not an output",
+            f"--arg {argument.name}: {file} declares it const, so the kernel does not write it",
             code="bad_argument",
         )
 

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from greenfast.app.cli.import_in_out import copied, copy_entry
+from greenfast.app.cli.import_scratch import scratch_bytes
 from greenfast.app.cli.import_source import ImportedArgument
 from greenfast.app.cli.imported import Imported
 
@@ -42,8 +43,11 @@ def reference_text(imported: Imported, plain_text: str) -> str:
         "BLOCK": _sizes(imported.block),
         "SMEM": _size(imported.smem),
         "FIRST": first,
+        "SCRATCH": _scratch(imported),
         "OUTPUTS": _outputs(imported),
-        "PASSED": ", ".join(_passed(imported, argument) for argument in imported.arguments),
+        "PASSED": ", ".join(
+            _passed(imported, argument) for argument in (*imported.arguments, *imported.scratch)
+        ),
     }
     # In one pass, since a value may itself look like a placeholder.
     return re.sub(r"@([A-Z]+)@", lambda match: places[match[1]], _TEXT.read_text("utf-8"))
@@ -64,6 +68,17 @@ def _outputs(imported: Imported) -> str:
         for argument in imported.arguments
         if argument.role == "output"
     )
+
+
+def _scratch(imported: Imported) -> str:
+    """The plain kernel's scratch memory: (name, bytes, whether it begins as zeros)."""
+    if not imported.scratch:
+        return ""
+    each = ", ".join(
+        f"({argument.name!r}, int({_size(scratch_bytes(argument))}), {bool(argument.fill)})"
+        for argument in imported.scratch
+    )
+    return f"\n        scratch=[{each}],"
 
 
 def _passed(imported: Imported, argument: ImportedArgument) -> str:

@@ -21,7 +21,8 @@ class Imported:
     source: str  # the file's name
     text: str
     entry: Entry
-    arguments: tuple[ImportedArgument, ...]
+    arguments: tuple[ImportedArgument, ...]  # but for scratch memory
+    scratch: tuple[ImportedArgument, ...]  # its sizes are expressions
     tuning: Tuning
     defines: Mapping[str, str]  # a parameter's name in the file, by its own
     defaults: Mapping[str, Value]
@@ -35,7 +36,8 @@ class Imported:
     def dims(self) -> dict[str, int]:
         """Sizes by name: integer scalars that a shape or the grid uses, and literal sizes."""
         used = {size for argument in self.arguments for size in argument.shape}
-        words = {word for text in (*used, *self.grid) for word in _WORD.findall(text)}
+        scratch = {size for argument in self.scratch for size in argument.shape}
+        words = {word for text in (*used, *self.grid, *scratch) for word in _WORD.findall(text)}
         dims = {
             argument.name: int(argument.value)
             for argument in self.arguments

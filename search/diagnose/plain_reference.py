@@ -22,7 +22,15 @@ from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.expressions import expression
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.problem import LaunchPlan, Problem, Scalar, Tensor, poison_of
+from greenfast.search.oracle.problem import (
+    GivenArgument,
+    LaunchPlan,
+    Problem,
+    Scalar,
+    Tensor,
+    WorkspaceMemory,
+    poison_of,
+)
 from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.render import assemble
 from greenfast.search.targets import TargetSettings, open_target
@@ -49,7 +57,8 @@ class PlainKernel:
     """A CUDA text, its entry, and the sizes of its launch.
 
     `first_entry`, if there is one, runs before it in a block of 256 threads with the same
-    arguments.
+    arguments. `scratch`: (name, bytes, whether it begins as zeros) of each memory that is neither
+    an input nor an output.
     """
 
     text: str
@@ -58,6 +67,11 @@ class PlainKernel:
     block: tuple[int, int, int]
     smem_dynamic_bytes: int = 0
     first_entry: str = ""
+    scratch: Sequence[tuple[str, int, bool]] = ()
+
+    @property
+    def memories(self) -> tuple[WorkspaceMemory, ...]:
+        return tuple(WorkspaceMemory(*each) for each in self.scratch)
 
 
 def value_of(text: str, values: Mapping[str, float]) -> float:
@@ -84,9 +98,9 @@ def plain_outputs(
 ) -> dict[str, np.ndarray]:
     """The outputs of one run, in float64; with `whole`, an int64 output stays as it is.
 
-    `outputs` gives type and shape by name. `arguments` are names of tensors, or (type, value) for
-    scalars. SpecError when the plain kernel does not run to its end, leaves elements unwritten or
-    reads an output before it writes it.
+    `outputs` gives type and shape by name. `arguments` are names of tensors and of scratch memory,
+    or (type, value) for scalars. SpecError when the plain kernel does not run to its end, leaves
+    elements unwritten or reads an output before it writes it.
     """
     images = _images(kernel, inputs, outputs, arguments, None)
     for name, (dtype, shape) in outputs.items():
@@ -96,7 +110,7 @@ def plain_outputs(
         if values.size and (untouched.any() or _holds_nan(values, dtype)):
             again = _images(kernel, inputs, outputs, arguments, 0)[name]
             again = again.reshape(values.shape)
-            _require_written(kernel.entry, name, shape, values, again, untouched)
+            _require_written(kernel, name, shape, values, again, untouched)
         if values.size and _holds_nan(values, dtype):
             _require_clean(kernel, inputs, outputs, arguments, name)
     return {
@@ -115,7 +129,7 @@ def _require_clean(
     name: str,
 ) -> None:
     """SpecError for NaN in `name` after an access that the checks of `greenfast check` find."""
-    tensors, passed = _laid_out(inputs, outputs, arguments, None)
+    tensors, passed = _laid_out(kernel, inputs, outputs, arguments, None)
     program, problem = _program(kernel), _problem(kernel, tuple(tensors.values()), passed)
     for run in _target().check(program, [problem]) or ():
         for finding in run.findings:
@@ -134,7 +148,7 @@ def _holds_nan(values: np.ndarray, dtype: str) -> bool:
 
 
 def _require_written(
-    entry: str,
+    kernel: PlainKernel,
     name: str,
     shape: tuple[int, ...],
     over_poison: np.ndarray,
@@ -142,10 +156,18 @@ def _require_written(
     untouched: np.ndarray,
 ) -> None:
     """SpecError for elements that are as they were before, or that depend on it."""
+    entry = kernel.entry
     unwritten = untouched & (over_zeros == 0).all(axis=1)
     if unwritten.all():
         raise SpecError(
-            f"the plain kernel {entry} writes nothing to {name}", code="reference_failed"
+            f"the plain kernel {entry} writes nothing to {name}",
+            code="reference_failed",
+            mend=" ".join(
+                f"if {memory.name} must be zero before a launch, import it as --arg "
+                f"{memory.name}:...=zeros:workspace"
+                for memory in kernel.memories[-1:]
+                if not memory.zero_fill
+            ),
         )
     if unwritten.any():
         first = ", ".join(map(str, np.unravel_index(int(unwritten.argmax()), shape)))
@@ -172,7 +194,7 @@ def _images(
     start: int | None,
 ) -> dict[str, np.ndarray]:
     """The bytes of each output after a run over memory full of the byte `start`, or of poison."""
-    tensors, passed = _laid_out(inputs, outputs, arguments, start)
+    tensors, passed = _laid_out(kernel, inputs, outputs, arguments, start)
     problem = _problem(kernel, tuple(tensors.values()), passed)
     try:
         (execution,) = _target().execute(_program(kernel), [problem])
@@ -192,8 +214,12 @@ def _images(
 
 
 def _laid_out(
-    inputs: Mapping[str, np.ndarray], outputs: Outputs, arguments: Arguments, start: int | None
-) -> tuple[dict[str, Tensor], tuple[Tensor | Scalar, ...]]:
+    kernel: PlainKernel,
+    inputs: Mapping[str, np.ndarray],
+    outputs: Outputs,
+    arguments: Arguments,
+    start: int | None,
+) -> tuple[dict[str, Tensor], tuple[GivenArgument, ...]]:
     """The tensors, outputs full of the byte `start` or of poison, and the launch's arguments."""
     tensors = {name: _tensor(name, "input", array) for name, array in inputs.items()}
     for name, (dtype, shape) in outputs.items():
@@ -203,8 +229,10 @@ def _laid_out(
             _tensor(name, "output", memory.view(DTYPES[dtype]).reshape(shape)),
             filled=start is not None,
         )
+    by_name: dict[str, Tensor | WorkspaceMemory] = {**tensors}
+    by_name |= {memory.name: memory for memory in kernel.memories}
     passed = tuple(
-        tensors[argument]
+        by_name[argument]
         if isinstance(argument, str)
         else Scalar(argument[0], float(argument[1]) if "float" in argument[0] else int(argument[1]))
         for argument in arguments
@@ -213,7 +241,7 @@ def _laid_out(
 
 
 def _problem(
-    kernel: PlainKernel, tensors: tuple[Tensor, ...], passed: tuple[Tensor | Scalar, ...]
+    kernel: PlainKernel, tensors: tuple[Tensor, ...], passed: tuple[GivenArgument, ...]
 ) -> Problem:
     launches = [
         LaunchPlan(kernel.entry, kernel.grid, kernel.block, kernel.smem_dynamic_bytes, passed)
@@ -221,7 +249,7 @@ def _problem(
     if kernel.first_entry:
         launches.insert(0, LaunchPlan(kernel.first_entry, (1, 1, 1), (256, 1, 1), 0, passed))
     case = Case("plain", (), (), "", "contiguous", 0, ())
-    return Problem(case, tensors, (), passed, tuple(launches), 0.0, 0.0)
+    return Problem(case, tensors, kernel.memories, passed, tuple(launches), 0.0, 0.0)
 
 
 def _program(kernel: PlainKernel) -> Any:
