@@ -175,11 +175,14 @@ def test_the_types_are_those_of_the_file(run):
 
 
 def test_an_integer_may_be_the_poison_where_that_is_correct():
-    def unwritten(written: list[int], correct: list[float], dtype: str) -> int:
-        value = np.array(correct)
-        expected = Expected(value, np.zeros_like(value), None)
-        return _unwritten(np.array(written).astype(dtype), expected)
+    def unwritten(written: list[int], correct: list[float], dtype: str, bound: float = 0.0) -> int:
+        value, values = np.array(correct), np.array(written).astype(dtype)
+        expected = Expected(value, np.full_like(value, bound), None)
+        return _unwritten(values, abs(values - value) <= bound, expected)
 
     poison = int.from_bytes(bytes([WHOLE_POISON]) * 4, "little", signed=True)
     assert unwritten([WHOLE_POISON, 3], [WHOLE_POISON, 3], "uint8") == 0
     assert unwritten([poison, poison], [poison, -1], "int32") == 1
+    assert unwritten([WHOLE_POISON, 3], [WHOLE_POISON + 1, 3], "uint8", 1.0) == 0
+    assert unwritten([WHOLE_POISON, 3], [0, 3], "uint8", 1.0) == 1
+    assert unwritten([WHOLE_POISON, 4, 5], [0, 0, 0], "uint8", 1.0) == 0, "others are wrong, too"
