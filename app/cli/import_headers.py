@@ -13,6 +13,7 @@ from greenfast.search.errors import UsageError
 from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.toolchain.includes import STANDARD_HEADERS, is_allowed
 
+PlacedLine = tuple[str, str]  # a line, and `FILE:LINE` of the file that it is from
 HOST_CODE = re.compile(r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free)\w*\s*\(")
 _INCLUDE = re.compile(r"\s*#\s*include\s*<([\w./+-]+)>")
 _OF_CUDA = {
@@ -46,6 +47,18 @@ _LIMITS = {
 }
 # Device code needs these headers, so a missing one is an error.
 _OF_DEVICES = re.compile(r"cu(?!blas|dnn|fft|solver|sparse|tensor)|thrust/|nvcomp|nvshmem")
+# NVRTC refuses CUB's header of all, which also has its host code.
+_ALL_OF_CUB = re.compile(r"\s*#\s*include\s*<cub/cub\.cuh>")
+_OF_CUB = {
+    "BlockExchange": "block/block_exchange",
+    "BlockLoad": "block/block_load",
+    "BlockRadixSort": "block/block_radix_sort",
+    "BlockReduce": "block/block_reduce",
+    "BlockScan": "block/block_scan",
+    "BlockStore": "block/block_store",
+    "WarpReduce": "warp/warp_reduce",
+    "WarpScan": "warp/warp_scan",
+}
 _HOST_ONLY = word_set("""
     iostream fstream sstream iomanip vector string map set list deque queue unordered_map thread
     mutex future cublas_v2.h cufft.h curand.h nvToolsExt.h sys/time.h unistd.h cuda.h
@@ -66,6 +79,17 @@ def device_lines(line: str) -> list[str]:
     if header in _OF_CUDA:
         return [f"#include <{_OF_CUDA[header]}>  {note}"]
     return [note, *(_define(name, value) for name, value in _LIMITS.get(header, {}).items())]
+
+
+def cub_in_parts(lines: Sequence[PlacedLine]) -> list[PlacedLine]:
+    """The lines with the headers of the collectives that they use in place of `<cub/cub.cuh>`."""
+    text = "\n".join(line for line, _ in lines)
+    headers = [f"#include <cub/{_OF_CUB[name]}.cuh>" for name in _OF_CUB if name in text]
+    return [
+        (each, place)
+        for line, place in lines
+        for each in (headers if headers and _ALL_OF_CUB.match(line) else [line])
+    ]
 
 
 def _define(name: str, value: str) -> str:

@@ -22,6 +22,10 @@ _ATTRIBUTE = re.compile(r"\b__\w+__\b(?:\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))
 _DEFAULT = re.compile(r"\s*=[^,]*")  # of a parameter
 _PLAIN_WORD = re.compile(r"[\w.]+\Z")
 _STATEMENT = re.compile(r"[^;{}]+;?")
+_DECLARATION = re.compile(
+    r'(?:\btemplate\b|(?:(?:extern\s*"C"|static|inline|__forceinline__)\s+)*\b__global__\b)'
+    r"[^;{}]*;\Z"
+)
 OWN_VALUE = "_value"  # ends the macro of a parameter that has the name of a template's
 
 
@@ -86,12 +90,11 @@ def _declarations(bare: str, name: str) -> list[tuple[int, int]]:
     """The explicit instantiations of a kernel, and its declarations without a body."""
     named = re.compile(rf"\b{re.escape(name)}\s*[<(]")
     return [
-        (statement.start() + statement[0].index("template"), statement.end())
+        (statement.start() + declaration.start(), statement.end())
         for statement in _STATEMENT.finditer(bare)
-        if statement[0].endswith(";")
-        and re.search(r"\btemplate\b", statement[0])
-        and "__global__" in statement[0]
-        and named.search(statement[0])
+        if "__global__" in statement[0]
+        and (declaration := _DECLARATION.search(statement[0])) is not None
+        and named.search(declaration[0])
     ]
 
 

@@ -6,8 +6,10 @@ Known are arrays and numbers that NumPy makes of constants: zeros, ones, random 
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from itertools import combinations_with_replacement
 
 from greenfast.app.cli.import_parameters import Declared
 from greenfast.app.cli.import_script import Script
@@ -39,18 +41,32 @@ def script_arguments(
     names = {
         value.value: parameter.name
         for parameter, value in zip(entry.parameters, passed, strict=True)
-        if isinstance(value, Scalar) and scalars.count(value) == 1
+        if isinstance(value, Scalar) and scalars.count(value) == 1 and "int" in value.dtype
     }
     texts: dict[str, str] = {}
     for number, (parameter, value) in enumerate(zip(entry.parameters, passed, strict=True)):
         if isinstance(value, Scalar) and not parameter.is_pointer:
             texts[parameter.name] = f"{parameter.name}:{value.dtype}={value.value}"
         elif isinstance(value, Array) and parameter.is_pointer:
-            sizes = ",".join(names.get(size, str(size)) for size in value.shape)
+            sizes = ",".join(_size(size, names) for size in value.shape)
             known = len(answers) == len(passed)
             role = _role(parameter, value, text, (answers[number] is not None) if known else None)
             texts[parameter.name] = f"{parameter.name}:{value.dtype}[{sizes}]:{role}"
     return texts
+
+
+def _size(size: int, names: Mapping[int | float, str]) -> str:
+    """A size by the argument that has its value, or by those whose product it is."""
+    if size in names:
+        return names[size]
+    numbers = [int(number) for number in names if number > 1]
+    products = [
+        each
+        for count in (2, 3)
+        for each in combinations_with_replacement(numbers, count)
+        if math.prod(each) == size
+    ]
+    return "*".join(names[number] for number in products[0]) if len(products) == 1 else str(size)
 
 
 def _require_named(entry: Entry, passed: int, named: Collection[str]) -> None:

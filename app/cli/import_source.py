@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from greenfast.app.cli.import_headers import device_lines, refuse_host_code
+from greenfast.app.cli.import_headers import (
+    PlacedLine,
+    cub_in_parts,
+    device_lines,
+    refuse_host_code,
+)
 from greenfast.app.cli.import_parameters import QUALIFIERS, Declared, declared, split_at_commas
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.author_files import read_author_file
@@ -23,7 +28,6 @@ MOST_VALUES = 4096
 NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,47}\Z", re.ASCII)
 MOST_INCLUDES = 32
-PlacedLine = tuple[str, str]  # a line, and `FILE:LINE` of the file that it is from
 # A stranger's file may name any file, and what it names becomes part of a kernel that is shared.
 SOURCE_SUFFIXES = word_set(
     ".h .hh .hpp .hxx .cuh .cu .c .cc .cpp .cxx .inl .ipp .tpp .inc .def .impl"
@@ -35,6 +39,10 @@ _NESTED = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*"  # text with brackets two deep
 ENTRY = re.compile(
     rf"__global__\b(?P<between>(?:(?!__global__)[^;{{}}()]|\({_NESTED}\))*?)"
     rf"\b(?P<name>\w+)\s*\((?P<parameters>{_NESTED})\)\s*\{{"
+)
+_ATTRIBUTE_BEFORE = re.compile(
+    rf"(?P<attribute>\b__(?:launch_bounds|cluster_dims|maxnreg|block_size)__\s*\({_NESTED}\))"
+    r"(?P<blank>\s+)__global__\b"
 )
 # Spellings for --arg besides C's names and kernel.toml's. An unsigned number is stored
 # as the signed one of its width: only the bits are compared.
@@ -145,8 +153,8 @@ def read_cuda_text(whole: str, path: Path, within: Path | None = None) -> CudaTe
     With `within`, only files below that folder.
     """
     included = _Included(path, within, [path.resolve()])
-    lines = _with_includes(whole, included, visible(path))
-    text = _without_entry_macros("\n".join(line for line, _ in lines))
+    lines = cub_in_parts(_with_includes(whole, included, visible(path)))
+    text = _attributes_behind(_without_entry_macros("\n".join(line for line, _ in lines)))
     text = text.replace("__grid_constant__ ", "")  # on a number it only changes how it is passed
     if match := ENDS_RAW_TEXT.search(text):
         raise UsageError(
@@ -166,6 +174,13 @@ def _without_entry_macros(text: str) -> str:
         text = text.replace(macro[0], "\n" * macro[0].count("\n"))
         literal = body.replace("\\", r"\\")
         text = re.sub(rf"(?<![\w#\"]){macro['name']}\b", literal, text)
+    return text
+
+
+def _attributes_behind(text: str) -> str:
+    """The text with `__global__` before the attributes of an entry: `extern "C"` goes there."""
+    while (changed := _ATTRIBUTE_BEFORE.sub(r"__global__\g<blank>\g<attribute>", text)) != text:
+        text = changed
     return text
 
 

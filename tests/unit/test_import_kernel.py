@@ -115,6 +115,25 @@ def test_an_entry_that_a_macro_declares_is_read(run):
     assert outputs_of(load_kernel(Path("kernels/saxpy")), {"n": 5})["y"]["value"].shape == (5,)
 
 
+def test_attributes_and_a_declaration_before_the_entry_and_cub_are_as_a_launch_needs_them(run):
+    parameters = "const float* x, float* y, int n, float a"
+    sum_of_block = "cub::BlockReduce<float, block_size_x>::TempStorage place;"
+    text = SAXPY.replace(
+        "__global__ void saxpy(",
+        f'#include <cub/cub.cuh>\nextern "C" __global__ void saxpy(\n{parameters});\n'
+        "__launch_bounds__(block_size_x) __maxnreg__(64)\n__global__ void saxpy(",
+        1,
+    ).replace("    for", f"    __shared__ typename {sum_of_block}\n    for", 1)
+    Path("saxpy.cu").write_text(text)
+    code, _, err = run("import", "saxpy.cu", *TUNE, *ARGUMENTS)
+    assert code == 0, err
+    text = Path("kernels/saxpy/plain.cu.j2").read_text()
+    assert "#include <cub/block/block_reduce.cuh>" in text and "cub.cuh>" not in text
+    entry = "__launch_bounds__(block_size_x) __maxnreg__(64) void saxpy(const float*"
+    assert f'extern "C" __global__ {entry}' in " ".join(text.split())
+    assert text.count("saxpy(") == 1
+
+
 def test_checks_of_a_large_import_are_smaller_and_keep_multiples_of_powers_of_two(run):
     Path("saxpy.cu").write_text(SAXPY)
     large = [text.replace("n:int32=1000", "n:int32=80000000") for text in ARGUMENTS]

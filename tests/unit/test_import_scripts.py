@@ -94,6 +94,14 @@ def test_a_script_names_a_file_beside_it(folder, call):
             ),
             ["c:float32[800]:output", "a:float64[800]:input"],
         ),
+        (
+            "args = [np.empty(size * size, 'float32'), np.empty((2, 7)), np.int32(size)]",
+            ["c:float32[n*n]:output", "a:float64[2,7]:output", "n:int32=1000"],
+        ),
+        (
+            "args = [np.empty((2, size), 'float32'), np.empty(2), np.float32(2)]",
+            ["c:float32[2,1000]:output", "a:float64[2]:output", "n:float32=2.0"],
+        ),
         ("args = [make(), (2**62)**62**62, np.zeros(c)]", []),
         ("c = c\nargs = [c, c.shape, np.int32(c)]", []),
     ],
