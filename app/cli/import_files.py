@@ -122,6 +122,14 @@ def _cases_toml(imported: Imported) -> list[str]:
             )
             lines += ["", "[[checks]]", f'name = "{check}"', f"dims = {{ {changed} }}"]
             lines += ['inputs = "normal"', "seeds = 1"]
+    if free and set(free) == set(imported.tiles):
+        beyond = {name: f'"2 * tile_of_{name} + 1"' for name in free}
+        lines += ["", "[[checks]]", 'name = "beyond_a_tile"']
+        lines += [f"dims = {{ {_given({**dims, **beyond})} }}", 'inputs = "normal"', "seeds = 1"]
+    if any(each.role == "input" and not each.fill for each in imported.arguments):
+        lines += ["", "# The ends of each row hold its smallest and its largest number."]
+        lines += ["[[checks]]", 'name = "ends"', f"dims = {{ {_given(dims)} }}"]
+        lines += ['inputs = "ends"', "seeds = 1"]
     return [*lines, *_other_constants_toml(imported, dims)]
 
 
@@ -147,7 +155,7 @@ def _other_constants_toml(imported: Imported, dims: Mapping[str, int]) -> list[s
     ]
 
 
-def _given(dims: Mapping[str, int]) -> str:
+def _given(dims: Mapping[str, int | str]) -> str:
     return ", ".join(f"{name} = {size}" for name, size in dims.items())
 
 
@@ -202,6 +210,9 @@ def _template_toml(imported: Imported) -> str:
     for text in imported.tuning.restrictions:
         lines += ["", "[[constraints]]", f"expr = {_toml(text)}"]
         lines.append(f"because = {_toml(f'the restriction {text} does not hold')}")
+    if imported.tiles:
+        lines += ["", "# Elements that a block takes, for checks at the edges.", "[tiles]"]
+        lines += [f"tile_of_{dim} = {_toml(tile)}" for dim, tile in imported.tiles.items()]
     if copied(imported.arguments):
         grid = [copy_grid(imported.arguments), "1", "1"]
         lines += [

@@ -55,7 +55,7 @@ def reference_text(imported: Imported, plain_text: str) -> str:
 
 def _inputs(imported: Imported) -> str:
     return "\n".join(
-        f"        {argument.name!r}: stored(random, {_shape(argument)}, {argument.dtype!r}"
+        f"        {argument.name!r}: stored(random, {_shape(argument)}, {argument.dtype!r}, recipe"
         + (f", {argument.fill})," if argument.fill else "),")
         for argument in imported.arguments
         if argument.role == "input"

@@ -51,7 +51,8 @@ def script_arguments(
             sizes = ",".join(_size(size, names) for size in value.shape)
             known = len(answers) == len(passed)
             role = _role(parameter, value, text, (answers[number] is not None) if known else None)
-            texts[parameter.name] = f"{parameter.name}:{value.dtype}[{sizes}]:{role}"
+            first = _first_values(value, names) if role != "output" else ""
+            texts[parameter.name] = f"{parameter.name}:{value.dtype}[{sizes}]{first}:{role}"
     return texts
 
 
@@ -67,6 +68,17 @@ def _size(size: int, names: Mapping[int | float, str]) -> str:
         if math.prod(each) == size
     ]
     return "*".join(names[number] for number in products[0]) if len(products) == 1 else str(size)
+
+
+def _first_values(array: Array, names: Mapping[int | float, str]) -> str:
+    """The range of random numbers. An end that is a size is its name: indices are such numbers."""
+    if array.ends is None:
+        return ""
+    ends: list[int | float] = [int(end) if end == int(end) else end for end in array.ends]
+    if "int" in array.dtype and not all(isinstance(end, int) for end in ends):
+        return ""
+    low, high = ends
+    return f"=range({low},{names.get(high, high) if isinstance(high, int) else high})"
 
 
 def _require_named(entry: Entry, passed: int, named: Collection[str]) -> None:

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from greenfast.app.cli.import_source import Entry, ImportedArgument, Tuning
-from greenfast.search.kernels.expressions import SM_COUNT, Value
+from greenfast.search.errors import SpecError
+from greenfast.search.kernels.expressions import SM_COUNT, Value, expression
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+
+_TILED = re.compile(r"ceil_div\(\s*(?P<dim>\w+)\s*,(?P<tile>.+)\)\Z")
+
+
+def _has_only(text: str, names: Container[str]) -> bool:
+    """Whether a text is an expression over these names alone, and has one of them."""
+    try:
+        used = expression(text, "a tile").names
+    except SpecError:  # it is the middle of a longer expression
+        return False
+    return bool(used) and all(name in names for name in used)
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,17 @@ class Imported:
         """Expressions over the dims, by the names that shapes have for them."""
         return {
             name: text for argument in self.arguments for name, text in argument.computed.items()
+        }
+
+    @cached_property
+    def tiles(self) -> dict[str, str]:
+        """The elements that a block takes along a dim, where the grid is ceil_div(dim, tile)."""
+        matches = [_TILED.match(text) for text in self.grid]
+        tiles = {match["dim"]: match["tile"].strip() for match in matches if match is not None}
+        return {
+            dim: tile
+            for dim, tile in tiles.items()
+            if dim in self.dims and _has_only(tile, self.tuning.parameters)
         }
 
     @property

@@ -165,7 +165,10 @@ def _values_fault(name: str, fields: Mapping[str, np.ndarray | None]) -> str:
     value, bound = fields["value"], fields["bound"]
     assert value is not None and bound is not None
     if np.isnan(value).any() or np.isnan(bound).any():
-        return f"the reference of {name} holds NaN"
+        return (
+            f"the reference of {name} holds NaN; let make_inputs draw numbers for which {name} has "
+            "a value"
+        )
     if bound.size and bound.min() < 0.0:
         return f"the bound of {name} is negative ({bound.min():.3g}), so no output can be within it"
     return ""

@@ -102,6 +102,18 @@ def test_sizes_are_expressions_over_scalars(run):
     assert y.dtype == "float32" and 0 <= y.min() < 5 and 490 < y.max() < 500
 
 
+def test_checks_go_beyond_a_tile_and_have_the_largest_number_at_the_end_of_a_row(run):
+    assert run("import", "saxpy.cu", *TUNE, *ARGUMENTS)[0] == 0
+    kernel = load_kernel(Path("kernels/saxpy"))
+    checks = {check.name: dict(check.dims) for check in kernel.checks}
+    tile = kernel.templates[0].tiles[0][1]({"block_size_x": 32, "per_thread": 4})
+    assert checks["beyond_a_tile"]["n"]({"tile_of_n": tile}) == 257
+    make_inputs = runpy.run_path("kernels/saxpy/reference.py")["make_inputs"]
+    x, usual = (make_inputs({"n": 9}, {}, recipe, 1, {})["x"] for recipe in ("ends", "normal"))
+    assert x.argmax() == 8 and x.argmin() == 0 and (x[1:-1] == usual[1:-1]).all()
+    assert checks["ends"].keys() == {"n"}
+
+
 def test_an_entry_that_a_macro_declares_is_read(run):
     """The macro's own line is no function, whatever function follows it."""
     head = "\n__global__ void"

@@ -102,6 +102,15 @@ def test_a_script_names_a_file_beside_it(folder, call):
             "args = [np.empty((2, size), 'float32'), np.empty(2), np.float32(2)]",
             ["c:float32[2,1000]:output", "a:float64[2]:output", "n:float32=2.0"],
         ),
+        (
+            "a = np.random.randint(0, size, (2, 3)).astype(np.int32)\n"
+            "x = np.random.uniform(0.5, 2, size=5)\nargs = [a, x, np.int32(size)]",
+            ["c:int32[2,3]=range(0,n):inout", "a:float64[5]=range(0.5,2):input", "n:int32=1000"],
+        ),
+        (
+            "x = np.random.randint(9, size=4)\nargs = [x * 2, x.reshape(2, 2), np.int32(size)]",
+            ["c:int64[4]:inout", "a:int64[2,2]=range(0,9):input", "n:int32=1000"],
+        ),
         ("args = [make(), (2**62)**62**62, np.zeros(c)]", []),
         ("c = c\nargs = [c, c.shape, np.int32(c)]", []),
     ],

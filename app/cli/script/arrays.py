@@ -95,7 +95,8 @@ def _made(name: str, given: Sequence[Any], words: Mapping[str, Any]) -> Any:
     if name in _BY_SIZE:
         size = words.get("size", given[2] if len(given) > 2 else None)
         dtype = "int64" if name in ("randint", "integers", "random_integers") else "float64"
-        return _of_shape(size, dtype)
+        array = _of_shape(size, dtype)
+        return replace(array, ends=_ends(name, given, words)) if isinstance(array, Array) else array
     if name in _BY_SHAPE and (given or "shape" in words or "size" in words):
         shape = given[0] if given else words.get("shape", words.get("size"))
         dtype = "int64" if name == "full" and _is_whole(given[1:2]) else "float64"
@@ -107,10 +108,23 @@ def _made(name: str, given: Sequence[Any], words: Mapping[str, Any]) -> Any:
     if name in ("eye", "identity") and given:
         return _of_shape([given[0], given[0]])
     if name in _BY_ELEMENT and given and isinstance(given[0], Array):
-        return replace(given[0], is_empty=False, values=None)
+        return replace(given[0], is_empty=False, values=None, ends=None)
     if name == "prod" and given:
         return _product(given[0])
     return ...
+
+
+def _ends(
+    name: str, given: Sequence[Any], words: Mapping[str, Any]
+) -> tuple[int | float, int | float] | None:
+    """The least and the end of random numbers, where the call has both as numbers."""
+    if name == "normal":
+        return None
+    low = number(words.get("low", given[0] if given else 0))
+    high = number(words.get("high", given[1] if len(given) > 1 else None))
+    if high is None and name != "uniform":  # randint(9) ends before 9
+        low, high = 0, low
+    return (low, high) if low is not None and high is not None and low < high else None
 
 
 def _is_whole(values: Sequence[Any]) -> bool:
@@ -222,7 +236,7 @@ def combined(left: Any, operation: Callable[[Any, Any], Any], right: Any) -> Any
         return Unknown()
     if len(arrays) == 2 and len(arrays[0].shape) == len(arrays[1].shape):
         shape = tuple(map(max, arrays[0].shape, arrays[1].shape))
-        return replace(array, shape=shape, is_empty=False, values=None)
+        return replace(array, shape=shape, is_empty=False, values=None, ends=None)
     values = None
     if array.values is not None and len(arrays) == 1 and len(array.values) <= _MOST_VALUES:
         plain = [
@@ -236,4 +250,4 @@ def combined(left: Any, operation: Callable[[Any, Any], Any], right: Any) -> Any
         isinstance(number(each), float) for each in others
     ):
         dtype = "float64"
-    return replace(array, dtype=dtype, is_empty=False, values=values)
+    return replace(array, dtype=dtype, is_empty=False, values=values, ends=None)

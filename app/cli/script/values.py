@@ -49,6 +49,7 @@ class Array:
     dtype: str = "float64"
     is_empty: bool = False  # its content does not matter, or is zero
     values: Sequence[Any] | None = None
+    ends: tuple[int | float, int | float] | None = None  # random numbers lie between them
 
 
 @dataclass(frozen=True)
