@@ -103,8 +103,10 @@ def test_a_script_names_a_file_beside_it(folder, call):
             ["c:float32[2,1000]:output", "a:float64[2]:output", "n:float32=2.0"],
         ),
         (
-            "a = np.random.randint(0, size, (2, 3)).astype(np.int32)\n"
-            "x = np.random.uniform(0.5, 2, size=5)\nargs = [a, x, np.int32(size)]",
+            (
+                "a = np.random.randint(0, size, (2, 3)).astype(np.int32)\n"
+                "x = np.random.uniform(0.5, 2, size=5)\nargs = [a, x, np.int32(size)]"
+            ),
             ["c:int32[2,3]=range(0,n):inout", "a:float64[5]=range(0.5,2):input", "n:int32=1000"],
         ),
         (
