@@ -110,10 +110,7 @@ def _cases_toml(imported: Imported) -> list[str]:
         'inputs = "normal"',
         "seeds = 2",
     ]
-    sizes = [size for argument in imported.arguments for size in argument.shape]
-    # Of n // 2 elements, n is hardly ever odd.
-    divided = {match[1] for size in sizes if (match := re.match(r"(\w+)\s*//\s*\d+\Z", size))}
-    free = [name for name in dims if not name.startswith("size_") and name not in divided]
+    free = _free_dims(imported)
     for check, change in (("one_less", -1), ("one_more", 1)):
         if free:
             changed = ", ".join(
@@ -122,7 +119,7 @@ def _cases_toml(imported: Imported) -> list[str]:
             )
             lines += ["", "[[checks]]", f'name = "{check}"', f"dims = {{ {changed} }}"]
             lines += ['inputs = "normal"', "seeds = 1"]
-    if free and set(free) == set(imported.tiles):
+    if _tiles(imported):
         beyond = {name: f'"2 * tile_of_{name} + 1"' for name in free}
         lines += ["", "[[checks]]", 'name = "beyond_a_tile"']
         lines += [f"dims = {{ {_given({**dims, **beyond})} }}", 'inputs = "normal"', "seeds = 1"]
@@ -131,6 +128,20 @@ def _cases_toml(imported: Imported) -> list[str]:
         lines += ["[[checks]]", 'name = "ends"', f"dims = {{ {_given(dims)} }}"]
         lines += ['inputs = "ends"', "seeds = 1"]
     return [*lines, *_other_constants_toml(imported, dims)]
+
+
+def _free_dims(imported: Imported) -> list[str]:
+    """The sizes that a check may change."""
+    sizes = [size for argument in imported.arguments for size in argument.shape]
+    # Of n // 2 elements, n is hardly ever odd.
+    divided = {match[1] for size in sizes if (match := re.match(r"(\w+)\s*//\s*\d+\Z", size))}
+    fixed = {*divided, *imported.repeated}
+    return [name for name in imported.dims if not name.startswith("size_") and name not in fixed]
+
+
+def _tiles(imported: Imported) -> dict[str, str]:
+    """The tiles, if each size that a check may change has one. Others may depend on these."""
+    return imported.tiles if set(_free_dims(imported)) == imported.tiles.keys() else {}
 
 
 def _other_constants_toml(imported: Imported, dims: Mapping[str, int]) -> list[str]:
@@ -210,9 +221,9 @@ def _template_toml(imported: Imported) -> str:
     for text in imported.tuning.restrictions:
         lines += ["", "[[constraints]]", f"expr = {_toml(text)}"]
         lines.append(f"because = {_toml(f'the restriction {text} does not hold')}")
-    if imported.tiles:
+    if tiles := _tiles(imported):
         lines += ["", "# Elements that a block takes, for checks at the edges.", "[tiles]"]
-        lines += [f"tile_of_{dim} = {_toml(tile)}" for dim, tile in imported.tiles.items()]
+        lines += [f"tile_of_{dim} = {_toml(tile)}" for dim, tile in tiles.items()]
     if copied(imported.arguments):
         grid = [copy_grid(imported.arguments), "1", "1"]
         lines += [

@@ -78,7 +78,7 @@ def with_copies(text: str, entry: Entry, arguments: Sequence[ImportedArgument]) 
         at = own.start("text")
         parameters = f"{parameters[:at]} const {given}, {parameters[at:].lstrip()}"
     copies = "\n".join(
-        f"    for (long long i = first; i < {_product(output)}; i += step)\n"
+        f"    for (long long i_ = first_; i_ < {_product(output)}; i_ += step_)\n"
         f"        {_element(output, entry)};"
         for output in outputs
     )
@@ -87,8 +87,8 @@ def with_copies(text: str, entry: Entry, arguments: Sequence[ImportedArgument]) 
         "// The tensors that the kernel above reads and writes begin as copies of inputs.\n"
         f'extern "C" __global__ void {copy_entry(entry)}({parameters.strip()})\n'
         "{\n"
-        "    const long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
-        "    const long long step = gridDim.x * (long long)blockDim.x;\n"
+        "    const long long first_ = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+        "    const long long step_ = gridDim.x * (long long)blockDim.x;\n"
         f"{copies}\n"
         "}\n"
     )
@@ -98,11 +98,11 @@ def _element(output: ImportedArgument, entry: Entry) -> str:
     """The copy of an element, also where the entry's pointer is to a vector such as half2."""
     declared = next(each for each in entry.parameters if each.name == output.name)
     if declared.dtype:
-        return f"{output.name}[i] = {output.before}[i]"
+        return f"{output.name}[i_] = {output.before}[i_]"
     from greenfast.search.oracle.storage import DTYPES  # NumPy: no help needs it
 
     word = WORDS[DTYPES[output.dtype].itemsize]
-    return f"(({word}*){output.name})[i] = ((const {word}*){output.before})[i]"
+    return f"(({word}*){output.name})[i_] = ((const {word}*){output.before})[i_]"
 
 
 def _product(argument: ImportedArgument) -> str:

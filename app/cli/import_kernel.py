@@ -175,7 +175,8 @@ def _imported(
     parameters = tuple(tuning.parameters)
     sizes = tuple(each.name for each in arguments if each.is_size)
     _check_names(parameters, arguments)
-    _check_spelling(defines.values(), text)
+    in_launch = set(tuning.block_names)  # a kernel may read blockDim instead
+    _check_spelling([define for name, define in defines.items() if name not in in_launch], text)
     block, smem = given.block or _default_block(tuning), given.smem
     known = Known(text, defines, (), sizes)
     in_grid = replace(known, sizes=sizes)
@@ -223,6 +224,11 @@ def _report(imported: Imported, written: Path, notes: Notes, root: Path, as_json
     if notes.told:
         print("\nThe script has these arguments; correct a wrong one with --arg:")
         print("  " + " ".join(f"--arg {each}" for each in notes.told))
+    if repeated := imported.repeated:
+        print(
+            f"\nThe size {next(iter(repeated.values()))} may be {' or '.join(repeated)}. To check "
+            "other sizes, too, write the names into the sizes of --arg."
+        )
     for copy in copied(imported.arguments):
         print(
             f"\n{copy.name} is read and written: a first launch copies {copy.before} to "
@@ -336,7 +342,9 @@ def _argument(text: str) -> ImportedArgument:
         )
     dtype, value = _dtype(match["dtype"]), match["first"] or match["last"] or ""
     if match["shape"] is None:
-        return ImportedArgument(match["name"], dtype, (), "scalar", _scalar(text, value, dtype))
+        is_unsigned = match["dtype"].startswith("u")
+        number = _scalar(text, value, dtype, is_unsigned)
+        return ImportedArgument(match["name"], dtype, (), "scalar", number)
     whole = re.sub(r"/+", "//", match["shape"])  # C's division, which is kernel.toml's `//`
     shape = tuple(_split_sizes(whole))
     if any(not size or (size.isdigit() and not 0 < int(size) < 2**31) for size in shape):
@@ -362,7 +370,7 @@ def _dtype(text: str) -> str:
     return SPELLINGS.get(text, C_TYPES.get(text, text))
 
 
-def _scalar(text: str, given: str, dtype: str) -> int | float:
+def _scalar(text: str, given: str, dtype: str, is_unsigned: bool) -> int | float:
     if dtype not in SCALAR_DTYPES:
         raise UsageError(
             f"--arg {visible(text)!r}: a scalar cannot be {dtype}",
@@ -376,9 +384,13 @@ def _scalar(text: str, given: str, dtype: str) -> int | float:
             f"--arg {visible(text)!r}: {visible(given)} is not of type {dtype}",
             code="bad_argument",
         ) from error
-    if not abs(value) < 2**31:
+    bits = 32 if dtype == "int32" else 64
+    if is_unsigned and 2 ** (bits - 1) <= value < 2**bits:  # the signed number of these bits
+        value -= 2**bits
+    if not abs(value) < 2 ** (bits - 1):
         raise UsageError(
-            f"--arg {visible(text)!r}: a scalar's value must be below 2**31", code="bad_argument"
+            f"--arg {visible(text)!r}: a scalar of this type must be below 2**{bits - 1}",
+            code="bad_argument",
         )
     return value
 

@@ -101,6 +101,9 @@ def _role(parameter: Declared, array: Array, text: str, is_answer: bool | None) 
         rf"\b{name}\s*\[[^;=]*\]\s*[-+*/|&^]=|\batomic\w+\s*\(\s*&?\s*{name}\b", text
     )
     is_set = re.search(rf"\b{name}\s*\[[^;=]*\]\s*=(?!=)|\*\s*{name}\s*=(?!=)", text)
-    if is_added or (is_set and not array.is_empty):
+    is_read = len(re.findall(rf"\b{name}\s*\[", text)) > len(
+        re.findall(rf"\b{name}\s*\[[^;=]*\]\s*=(?!=)", text)
+    )
+    if is_added or (is_set and (is_read or not array.is_empty)):
         return "inout"
     return "output" if is_set or is_answer or array.is_empty else "input"

@@ -179,6 +179,7 @@ def _without_entry_macros(text: str) -> str:
 
 def _attributes_behind(text: str) -> str:
     """The text with `__global__` before the attributes of an entry: `extern "C"` goes there."""
+    text = re.sub(r"\b__global__(\s+)(static|inline)\b", r"\2\1__global__", text)
     while (changed := _ATTRIBUTE_BEFORE.sub(r"__global__\g<blank>\g<attribute>", text)) != text:
         text = changed
     return text

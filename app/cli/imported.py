@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations_with_replacement
 
 from greenfast.app.cli.import_source import Entry, ImportedArgument, Tuning
 from greenfast.search.errors import SpecError
@@ -46,16 +48,33 @@ class Imported:
 
     @cached_property
     def dims(self) -> dict[str, int]:
-        """Sizes by name: integer scalars that a shape or the grid uses, and literal sizes."""
+        """Sizes by name: integers that a shape, a range or the grid uses, and literal sizes."""
         used = {size for argument in self.arguments for size in argument.shape}
-        scratch = {size for argument in self.scratch for size in argument.shape}
-        words = {word for text in (*used, *self.grid, *scratch) for word in _WORD.findall(text)}
+        texts = {*used, *self.grid, *(argument.fill for argument in self.arguments)}
+        texts |= {size for argument in self.scratch for size in argument.shape}
+        words = {word for text in texts for word in _WORD.findall(text)}
         dims = {
             argument.name: int(argument.value)
             for argument in self.arguments
             if argument.is_size and argument.name in words and argument.value > 0
         }
         return {**dims, **{f"size_{size}": int(size) for size in sorted(used) if size.isdigit()}}
+
+    @cached_property
+    def repeated(self) -> dict[str, str]:
+        """Sizes by name whose number, or product with others, is also a literal size of a shape.
+
+        The values are these literal sizes. A shape may mean the name, so the size cannot change.
+        """
+        named = [name for name in self.dims if not name.startswith("size_") and self.dims[name] > 1]
+        literal = {size for name, size in self.dims.items() if name.startswith("size_")}
+        return {
+            name: str(size)
+            for count in (1, 2, 3)
+            for names in combinations_with_replacement(named, count)
+            if (size := math.prod(self.dims[each] for each in names)) in literal
+            for name in names
+        }
 
     @cached_property
     def constants(self) -> dict[str, int | float]:

@@ -37,7 +37,7 @@ row_sum(const T* __restrict__ x, T* const __restrict__ y, const __grid_constant_
         y[blockIdx.x] = sum;
     }
 }
-static __global__ void twice(const ops::real x[], ops::real* y, int n = 4)
+__global__ static void twice(const ops::real x[], ops::real* y, int n = 4)
 {
     if (threadIdx.x < n) y[threadIdx.x] = 2 * x[threadIdx.x];
 }

@@ -114,6 +114,26 @@ def test_checks_go_beyond_a_tile_and_have_the_largest_number_at_the_end_of_a_row
     assert checks["ends"].keys() == {"n"}
 
 
+def test_a_size_of_the_block_and_the_end_of_a_range_need_be_nowhere_else(run):
+    Path("saxpy.cu").write_text(SAXPY.replace("int n, float a", "int n, float a, int most"))
+    ranged = [text.replace("x:float32[n]", "x:float32[n]=range(0, most)") for text in ARGUMENTS]
+    more = ("--arg", "most:int32=7", "--tune", "block_size_y=1,2")
+    code, _, err = run("import", "saxpy.cu", *TUNE, *ranged, *more)
+    assert code == 0, err
+    reference = runpy.run_path("kernels/saxpy/reference.py")
+    dims = dict(load_kernel(Path("kernels/saxpy")).workloads[0].dims)
+    x = reference["make_inputs"](dims, {}, "normal", 1, {})["x"]
+    assert x.min() > 0 and 5 < x.max() < 7
+
+
+def test_a_size_that_an_argument_and_a_shape_both_are_is_not_changed(run):
+    given = [text.replace("float32[n]", "float32[1000]") for text in ARGUMENTS]
+    code, out, _ = run("import", "saxpy.cu", *TUNE, *given)
+    assert code == 0 and "The size 1000 may be n." in out
+    checks = [check.name for check in load_kernel(Path("kernels/saxpy")).checks]
+    assert checks == ["imported", "ends", "other_constants"]
+
+
 def test_an_entry_that_a_macro_declares_is_read(run):
     """The macro's own line is no function, whatever function follows it."""
     head = "\n__global__ void"
@@ -398,12 +418,25 @@ def test_a_tensor_that_is_read_and_written_begins_as_a_copy_of_an_input(run):
     assert [launch.entry for launch in kernel.templates[0].launches] == ["scale_copy", "scale"]
 
 
+def test_parameters_may_have_the_names_of_a_copy_and_all_values_of_their_types(run):
+    text = SCALE.replace("int n)", "int n, int step, unsigned long long seed, float first)")
+    Path("scale.cu").write_text(text)
+    more = ("step:int32=3", f"seed:uint64={2**64 - 1}", "first:float32=1e12", "n:int32=70")
+    code, _, err = run(*IN_OUT, *(word for each in more for word in ("--arg", each)))
+    assert code == 0, err
+    kernel = load_kernel(Path("kernels/scale"))
+    values = {each.name: each.value.text for each in kernel.arguments if each.value is not None}
+    assert values == {"n": "n", "step": "step", "seed": "seed", "first": "first"}
+    assert dict(kernel.constants)["seed"]({}) == -1
+    assert outputs_of(kernel, {"n": 9})["x"]["value"].shape == (9,)
+
+
 def test_the_copy_counts_elements_of_the_tensor_where_the_entry_has_vectors(run):
     Path("scale.cu").write_text(SCALE.replace("float* __restrict__ x", "float2* x"))
     given = [each.replace("x:float32[n]", "x:float32[2*n]") for each in IN_OUT]
     assert run(*given, "--arg", "n:int32=1000")[0] == 0
     text = Path("kernels/scale/plain.cu.j2").read_text()
-    assert "((unsigned int*)x)[i] = ((const unsigned int*)x_before)[i];" in text
+    assert "((unsigned int*)x)[i_] = ((const unsigned int*)x_before)[i_];" in text
 
 
 def test_the_cluster_that_the_text_declares_is_the_templates(run):

@@ -122,6 +122,15 @@ def test_a_script_tells_the_arguments_that_numpy_makes_of_constants(folder, line
     assert list(script_arguments(read_script(folder / "s.py"), ENTRY, ADD).values()) == told
 
 
+@pytest.mark.parametrize(("right", "role"), [("2 * c[i]", "inout"), ("2 * n", "output")])
+def test_zeros_that_the_kernel_reads_and_writes_are_both(folder, right, role):
+    args = "args = [np.zeros(size), np.ones(size), np.int32(size)]"
+    (folder / "s.py").write_text(f"size = 1000\n{args}\n{CALL}")
+    text = ADD.replace("a[i] + rows", f"a[i] + {right} + rows")
+    told = script_arguments(read_script(folder / "s.py"), ENTRY, text)
+    assert told["c"] == f"c:float64[n]:{role}"
+
+
 def test_another_number_of_arguments_is_told_unless_all_are_given(folder):
     (folder / "s.py").write_text(f"size = 1000\nargs = [c, a]\n{CALL}")
     script, names = read_script(folder / "s.py"), [each.name for each in ENTRY.parameters]

@@ -139,7 +139,7 @@ def test_a_line_behind_an_include_is_named_as_its_own_file_counts_it(run):
     [
         ("factor:bool=1", "a scalar cannot be bool"),
         ("factor:int8=1", "a scalar cannot be int8"),
-        ("factor:float64=inf", "must be below 2**31"),
+        ("factor:float64=inf", "must be below 2**63"),
         ("n:int32=4294967296", "must be below 2**31"),
         ("a:complex64[n]", "types are float32"),
     ],
