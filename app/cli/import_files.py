@@ -145,9 +145,12 @@ def _tiles(imported: Imported) -> dict[str, str]:
 
 
 def _other_constants_toml(imported: Imported, dims: Mapping[str, int]) -> list[str]:
-    """A check by which a candidate is wrong that ignores a scale. Zero often leaves a term out."""
+    """A check by which a candidate is wrong that ignores a scale. Zero often leaves a term out.
+
+    Values below 1, such as shares and probabilities, stay below 1.
+    """
     others = {
-        name: float(f"{1.5 * value:.6g}")
+        name: float(f"{(0.75 if 2 / 3 <= abs(value) < 1 else 1.5) * value:.6g}")
         for name, value in imported.constants.items()
         if isinstance(value, float) and value != 0 and math.isfinite(value)
     }

@@ -89,6 +89,7 @@ Tolerance = Annotated[
         "--tolerance",
         metavar="T",
         help="The largest difference from the plain kernel's output: T (|value| + their root mean "
-        "square). [default: 0 for whole numbers, 1e-4 for others]",
+        "square) and a rounding of its type; of a tensor that is read and written, by the values' "
+        "changes. [default: 0 for whole numbers, 1e-4 for others]",
     ),
 ]

@@ -43,6 +43,7 @@ def reference_text(imported: Imported, plain_text: str) -> str:
         "BLOCK": _sizes(imported.block),
         "SMEM": _size(imported.smem),
         "FIRST": first,
+        "CHANGED": repr(tuple(each.name for each in copied(imported.arguments))),
         "SCRATCH": _scratch(imported),
         "OUTPUTS": _outputs(imported),
         "PASSED": ", ".join(

@@ -37,6 +37,7 @@ from greenfast.search.text import shortened, visible
 
 _USUAL_NAMES = {"restrictions": ("restrictions", "restrict")}  # besides an argument's own
 _SIZE_NAMES = ("problem_size",)  # no kernel's argument
+_AS_TEXT = 'write a text, such as "block_size_x * block_size_y <= 1024"'
 _PROBLEM_SIZE_PLACE = 2  # among the arguments of tune_kernel
 
 
@@ -211,7 +212,7 @@ def _of_function(
         raise UsageError(
             f"{where}: a function is understood only where it is an expression over the parameters",
             code="bad_tune_file",
-            mend='write a text, such as "block_size_x * block_size_y <= 1024"',
+            mend=_AS_TEXT,
         ) from error
     yield text or ""
 
@@ -290,8 +291,11 @@ def _shared_memory(given: _Given, names: Sequence[str]) -> str:
 
 
 def _not_understood(what: str, where: str) -> UsageError:
+    mend = "write a literal list of values, range(...), or a list comprehension over a range"
+    if what == "restrictions":
+        mend = _AS_TEXT
     return UsageError(
         f"{where}: {what} cannot be read, because the file is not run",
         code="bad_tune_file",
-        mend="write a literal list of values, range(...), or a list comprehension over a range",
+        mend=mend,
     )

@@ -6,6 +6,7 @@ import json
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from greenfast.app.cli import main
@@ -429,6 +430,17 @@ def test_parameters_may_have_the_names_of_a_copy_and_all_values_of_their_types(r
     assert values == {"n": "n", "step": "step", "seed": "seed", "first": "first"}
     assert dict(kernel.constants)["seed"]({}) == -1
     assert outputs_of(kernel, {"n": 9})["x"]["value"].shape == (9,)
+
+
+def test_a_bound_follows_the_change_of_a_tensor_and_the_step_of_its_type(run):
+    Path("scale.cu").write_text(SCALE)
+    assert run(*IN_OUT, "--arg", "n:int32=70")[0] == 0
+    within = runpy.run_path("kernels/scale/reference.py")["within"]
+    value = np.array([1.0, 1.001])
+    whole, changed = within(value, "float32"), within(value, "float32", value - 1e-3)
+    assert (whole["bound"] > 1e-4).all() and (changed["bound"] < 3e-6).all()
+    assert (within(value, "fp16")["bound"] > np.spacing(np.float16(1.0))).all()
+    assert (within(value, "int8")["bound"] == 0).all()
 
 
 def test_the_copy_counts_elements_of_the_tensor_where_the_entry_has_vectors(run):
