@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from greenfast.app.bundle.callers import callers
 from greenfast.app.bundle.download import example_programs
 from greenfast.app.bundle.launch_header import launch_header
+from greenfast.app.bundle.machine_code import is_machine_code
 from greenfast.app.bundle.opened import NEEDED, OpenedBundle
+from greenfast.runtime.archive import MALFORMED
 from greenfast.search.kernels.spec import KernelSpec
 
 CALLERS = "cpp/"
@@ -26,7 +28,7 @@ def changed_programs(bundle: OpenedBundle, kernel: KernelSpec) -> tuple[str, ...
     return tuple(
         name
         for name, data in sorted(bundle.files.items())
-        if name not in known and data != programs.get(name)
+        if name not in known and not is_machine_code(name) and data != programs.get(name)
     )
 
 
@@ -43,10 +45,5 @@ def changed_callers(files: Mapping[str, bytes]) -> tuple[str, ...]:
 def _header(bundle: OpenedBundle) -> bytes:
     try:
         return launch_header(bundle.launch).encode()
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-    ):  # the item `launch` reports what is wrong there
+    except MALFORMED:  # the item `launch` reports what is wrong there
         return b""
