@@ -224,7 +224,7 @@ def _manifest(
         "schema": SCHEMA,
         "greenfast": __version__,
         "tuning": tuning.id,
-        "kernel": _operation(kernel),
+        "kernel": operation(kernel),
         "target": tuning.target,
         "time_kind": str(first.search.time_kind),
         "device": {
@@ -242,7 +242,7 @@ def _manifest(
     }
 
 
-def _operation(kernel: KernelSpec) -> dict[str, Any]:
+def operation(kernel: KernelSpec) -> dict[str, Any]:
     """The facts about the operation that a caller needs."""
     return {
         "name": kernel.name,
