@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -106,3 +107,15 @@ def test_the_host_example_encodes_them(workload, tmp_path):
         "6 2 0x10 128 200 256 8 64 0 0 0",
         "7 2 0x50 4 100 16 4 16 0 0 0",
     ]
+
+
+def test_no_text_of_launch_json_becomes_code_of_the_header(workload):
+    evil = 'x"}}; int stolen = 1; //\n'
+    named = {**workload, "name": evil, "launches": [{**workload["launches"][0], "entry": evil}]}
+    text = launch_header({"arch": evil, "workloads": [named]})
+    assert "stolen" not in re.sub(r'"(?:\\.|[^"\\\n])*"', "", text)
+    for key, place in (("name", -1), ("kind", 0)):
+        arguments = [dict(argument) for argument in workload["arguments"]]
+        arguments[place][key] = "q = {}; int stolen"
+        with pytest.raises(ValueError, match="is no name"):
+            launch_header({"arch": "sm_90", "workloads": [{**workload, "arguments": arguments}]})
