@@ -1,6 +1,6 @@
 """The bundle: one correct candidate with all files to compile, run and check it elsewhere.
 
-The same search gives the same bytes: names, order and times of the files are fixed.
+The same search and compiler give the same bytes: names, order and times of the files are fixed.
 """
 
 from __future__ import annotations
