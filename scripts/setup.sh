@@ -51,6 +51,8 @@ extra="$gpu"
 [ "$with_tests" = yes ] && extra="$with_test"
 if ! { [ -f .venv/.greenfast ] && grep -qxF -e "$sum[$extra] $PWD" -e "$sum[$with_test] $PWD" .venv/.greenfast; }; then
     say "installing wheels (about 200 MB on a first run)"
+    # The pip of Python 3.11 spends twice the processor time of a new one, which installs itself in a second.
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --upgrade pip 2>/dev/null || true
     # pip would compile 5,900 modules. Those that the service imports are compiled by importing them; others when needed.
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ".${extra:+[$extra]}" || die "pip could not install greenfast; its message is above"
     env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -P -c 'import greenfast.app.cli.main, greenfast.app.service.server, greenfast.app.service.worker, greenfast.search.strategies' \
