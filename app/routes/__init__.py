@@ -27,8 +27,8 @@ ERRORS = {
     422: "invalid value",
     503: "fault of the service",
 }
-# By name, since a model here is built once more for each status of each path: more than half of what a
-# service's start takes. app/routes/submissions.py gives the model itself.
+# By name: a model would be built again for each status of each path, which took more than half of a
+# service's start. app/routes/submissions.py gives the model itself.
 PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}
 
 
