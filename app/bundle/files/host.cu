@@ -49,7 +49,7 @@ static CUmodule load_module(CUdevice device)
     check(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), "device");
     check(cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device), "device");
     const std::string wanted = compiled_arch;
-    const bool exact = wanted.back() == 'a';
+    const bool exact = !wanted.empty() && wanted.back() == 'a';
     const auto arch = [&](int lower) { return "sm_" + std::to_string(10 * major + lower) + (exact ? "a" : ""); };
     for (int lower = minor; lower >= (exact ? minor : 0); --lower) {
         const std::string name = "kernel." + arch(lower) + ".cubin", image = contents(name);
