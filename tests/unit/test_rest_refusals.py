@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 import store_values as values
 from fastapi.testclient import TestClient
 
+from greenfast.app.routes import bundling
 from greenfast.app.service.application import create_app
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
@@ -167,6 +169,17 @@ def test_a_refusal_repeats_no_long_name(client):
     body = {"kernel": "attention", "baseline": "a" * 500_000}
     answer = client.post("/searches", json=body).json()
     assert answer["code"] == "bad_preset" and len(answer["detail"]) <= 1000
+
+
+def test_bundles_do_not_take_every_thread(client, search):
+    path = f"/searches/{search}/bundle"
+    other = client.get(path).json()["code"]
+    with ExitStack() as held:
+        for _ in range(bundling.MOST_AT_ONCE):
+            held.enter_context(bundling._SLOTS)
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (503, "bundles_busy")
+    assert client.get(path).json()["code"] == other != "bundles_busy"
 
 
 @pytest.mark.parametrize(("path", "whose"), [("/searches", "a search"), ("/tunings", "a tuning")])
