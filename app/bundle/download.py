@@ -1,6 +1,6 @@
 """The bundle: one correct candidate with all files to compile, run and check it elsewhere.
 
-The same search gives the same bytes: names, order and times of the files are fixed.
+The same search and compiler give the same bytes: names, order and times of the files are fixed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from greenfast.app.bundle.launch_data import launch_texts
 from greenfast.app.bundle.launch_header import launch_header
+from greenfast.app.bundle.machine_code import compiled_code
 from greenfast.app.history import measured_device
 from greenfast.app.views.confirmations import confirmation_out, peer_out
 from greenfast.app.views.schemas import SearchOut, TrialDetailOut
@@ -148,7 +149,11 @@ def _files(
     }
     if baseline is not None:
         files |= _baseline_files(services, kernel, row, baseline)
-    return {**{name: text.encode() for name, text in files.items()}, **example_programs()}
+    return {
+        **{name: text.encode() for name, text in files.items()},
+        **compiled_code(services.toolchain, files["kernel.cu"], str(launch["arch"])),
+        **example_programs(),
+    }
 
 
 def example_programs() -> dict[str, bytes]:

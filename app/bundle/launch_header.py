@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from greenfast.runtime.cpp_expression import quoted
+
 _TYPES = {
     "fp16": "Type::fp16",
     "bf16": "Type::bf16",
@@ -42,7 +44,7 @@ struct Argument {
     const TensorMapNumbers* map = nullptr;  // tensor maps; `type` is that of the elements
 };
 struct Launch {
-    const void* entry;
+    const char* entry;
     unsigned grid[3], block[3];
     int smem_dynamic_bytes;
 };
@@ -58,8 +60,12 @@ struct Workload {
 
 
 def launch_header(description: Mapping[str, Any]) -> str:
-    """The tables of launch.json. Names in them were checked when the kernel's files were read."""
+    """The tables of launch.json; ValueError for a name that would become code."""
     parts, rows = [_HEAD], []
+    arch = quoted(description["arch"])
+    parts.append(
+        f"// Code for sm_90a runs on sm_90 alone.\nstatic const char compiled_arch[] = {arch};\n"
+    )
     for number, workload in enumerate(description["workloads"]):
         places = {each["name"]: place for place, each in enumerate(workload["arguments"])}
         maps = [argument for argument in workload["arguments"] if argument["kind"] == "tensor_map"]
@@ -75,7 +81,7 @@ def launch_header(description: Mapping[str, Any]) -> str:
             f"static const Launch launches_{number}[] = {{\n{launches}\n}};\n"
         )
         rows.append(
-            f'    {{"{workload["name"]}", {float(workload["flop"])!r}, '
+            f"    {{{quoted(workload['name'])}, {float(workload['flop'])!r}, "
             f"{float(workload['bytes'])!r}, arguments_{number}, {len(workload['arguments'])}, "
             f"launches_{number}, {len(workload['launches'])}}}"
         )
@@ -88,7 +94,7 @@ def _tensor_map(number: int, numbers: Mapping[str, Any], place: int) -> str:
         return "{" + ", ".join(f"{int(value)}{suffix}" for value in values) + "}"
 
     return (
-        f"static const TensorMapNumbers map_{number}_{numbers['name']} = {{{place}, "
+        f"static const TensorMapNumbers {_map_name(number, numbers)} = {{{place}, "
         f"{len(numbers['sizes'])}, "
         f"{listed(numbers['sizes'], 'ull')}, {listed(numbers['strides_bytes'], 'ull')}, "
         f"{listed(numbers['box'], 'u')}, {int(numbers['swizzle_bytes'])}, "
@@ -102,10 +108,11 @@ def _argument(argument: Mapping[str, Any], number: int) -> str:
     whole = argument["value"] if kind == "scalar" and dtype in ("int32", "int64") else 0
     real = float(argument["value"]) if kind == "scalar" and dtype in ("float32", "float64") else 0.0
     zero = "true" if argument.get("zero_fill") else "false"
-    map_address = f", &map_{number}_{argument['name']}" if kind == "tensor_map" else ""
+    map_address = f", &{_map_name(number, argument)}" if kind == "tensor_map" else ""
     type_name = _TYPES.get(dtype, "Type::none")
     return (
-        f'{{"{argument["name"]}", Kind::{kind}, {type_name}, {argument.get("bytes", 0)}, {zero}, '
+        f"{{{quoted(argument['name'])}, Kind::{_identifier(kind)}, {type_name}, "
+        f"{int(argument.get('bytes', 0))}, {zero}, "
         f"{int(whole)}LL, {real!r}{map_address}}}"
     )
 
@@ -115,6 +122,16 @@ def _launch(launch: Mapping[str, Any]) -> str:
         return "{" + ", ".join(f"{int(size)}u" for size in sizes) + "}"
 
     return (
-        f"{{reinterpret_cast<const void*>(&{launch['entry']}), {three(launch['grid'])}, "
+        f"{{{quoted(launch['entry'])}, {three(launch['grid'])}, "
         f"{three(launch['block'])}, {int(launch['smem_dynamic_bytes'])}}}"
     )
+
+
+def _map_name(number: int, tensor_map: Mapping[str, Any]) -> str:
+    return f"map_{number}_{_identifier(tensor_map['name'])}"
+
+
+def _identifier(name: Any) -> str:
+    if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
+        raise ValueError(f"{name!r} is no name")
+    return name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from greenfast import __version__
@@ -20,8 +20,8 @@ from greenfast.app.bundle.download import (
     zip_bytes,
 )
 from greenfast.app.bundle.launch_data import launch_numbers
+from greenfast.app.bundle.machine_code import compiled_code
 from greenfast.app.bundle.tuning_readme import tuning_readme
-from greenfast.app.bundle.verify import as_text
 from greenfast.app.history import measured_device
 from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow, TrialDetail, TuningRow
@@ -38,14 +38,12 @@ from greenfast.search.dispatch.table import (
     table_json,
 )
 from greenfast.search.dispatch.times import is_servable, measured_trials
-from greenfast.search.errors import Fault, UsageError
+from greenfast.search.errors import UsageError
 from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec
-from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
 from greenfast.search.status import SearchStatus
-from greenfast.search.toolchain import Cubin
 from greenfast.search.toolchain.nvrtc import OPTIONS
 
 FORMAT, SCHEMA = "greenfast-tuning", 1
@@ -172,28 +170,11 @@ def _kernel_files(
     files = candidate_files(services, kernel, row, trial)
     launch = launch_data(kernel, row, trial)
     files["launch.json"] = json_of(launch)
-    cubins = {}
-    entries = tuple(entry["entry"] for entry in launch["entries"])
-    text = as_text(files["kernel.cu"].decode(), entries)
-    source = replace(text, arch_specific=kernel.template(trial.template).arch_specific)
-    cubin = _compiled(services, source, launch["arch"], required=row.time_kind == "measured")
-    if cubin is not None:
-        cubins[launch["arch"]] = f"kernel.{launch['arch']}.cubin"
-        files[cubins[launch["arch"]]] = cubin.code
-    return files, cubins
-
-
-def _compiled(
-    services: Services, source: RenderedSource, arch: str, *, required: bool
-) -> Cubin | None:
-    """The cubin; None without a compiler for GPUs, which an emulator's tuning does not need."""
-    try:
-        cubin = services.toolchain.compile(source, arch)
-    except Fault:
-        if required:
-            raise
-        return None
-    return cubin if isinstance(cubin, Cubin) else None
+    is_measured = row.time_kind == "measured"  # an emulator's tuning needs no machine code
+    text, arch = files["kernel.cu"].decode(), str(launch["arch"])
+    images = compiled_code(services.toolchain, text, arch, required=is_measured)
+    cubins = dict(zip((arch,), images, strict=False))  # one, or none
+    return {**files, **images}, cubins
 
 
 def launch_data(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -> dict[str, Any]:
@@ -243,7 +224,7 @@ def _manifest(
         "schema": SCHEMA,
         "greenfast": __version__,
         "tuning": tuning.id,
-        "kernel": _operation(kernel),
+        "kernel": operation(kernel),
         "target": tuning.target,
         "time_kind": str(first.search.time_kind),
         "device": {
@@ -261,7 +242,7 @@ def _manifest(
     }
 
 
-def _operation(kernel: KernelSpec) -> dict[str, Any]:
+def operation(kernel: KernelSpec) -> dict[str, Any]:
     """The facts about the operation that a caller needs."""
     return {
         "name": kernel.name,

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from greenfast.app.bundle.machine_code import compared_code
+from greenfast.app.bundle.machine_code import as_text, compared_code
 from greenfast.app.bundle.opened import OpenedBundle, kernel_of, open_bundle
 from greenfast.app.bundle.verify_launch import wrong_launch
 from greenfast.app.bundle.verify_programs import changed_programs
@@ -23,14 +23,12 @@ from greenfast.app.bundle.verify_trust import foreign_files, judged_kernel
 from greenfast.app.wiring import Services
 from greenfast.runtime.archive import MALFORMED, bad_bundle
 from greenfast.search.acceptance import weights_of
-from greenfast.search.digest import text_digest
 from greenfast.search.errors import UsageError
 from greenfast.search.gates import GateLimits, Subject
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.spec import KernelSpec
-from greenfast.search.kernels.template_text import Line
 from greenfast.search.loop.confirmation import BASELINE, timed_in_turns
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
 from greenfast.search.loop.plan import DEFAULT_TARGET, LARGEST_SECRET
@@ -276,13 +274,6 @@ def _subject(context: EvaluationContext, launch: Mapping[str, Any], text: str) -
             "compile", Finding.DISAGREES, f"kernel.cu does not compile here: {subject.sentence}"
         )
     return subject
-
-
-def as_text(text: str, entries: tuple[str, ...]) -> RenderedSource:
-    """A stored text as a source that compilers take."""
-    count = text.removesuffix("\n").count("\n") + 1  # splitlines() ends lines elsewhere, too
-    lines = tuple(Line("kernel.cu", number) for number in range(1, count + 1))
-    return RenderedSource(text, text_digest(text), lines, text, entries, False)
 
 
 def _item(result: GateResult) -> Item:

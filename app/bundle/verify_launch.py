@@ -40,13 +40,12 @@ def wrong_launch(
         expected = {"tensor_maps": None, **launch_texts(template, values)}
         if "entries" in launch:  # of a tuning bundle
             expected |= launch_numbers(kernel, template, values, dict(compiled))
-        else:
-            expected["workloads"] = [
-                workload_description(
-                    kernel, template, kernel.workload(each["name"]), launch["parameters"], ran_on
-                )
-                for each in launch["workloads"]
-            ]
+        expected["workloads"] = [
+            workload_description(
+                kernel, template, kernel.workload(each["name"]), launch["parameters"], ran_on
+            )
+            for each in launch["workloads"]
+        ]
     except SpecError as error:
         return f"an expression of template.toml cannot be computed: {error}"
     plain = json.loads(json.dumps(expected))

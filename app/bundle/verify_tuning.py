@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from greenfast.app.bundle.download import json_of
 from greenfast.app.bundle.opened import kernel_of
 from greenfast.app.bundle.opened_tuning import OpenedTuning, is_tuning, open_tuning
+from greenfast.app.bundle.tuning import COMPILE_OPTIONS, operation
 from greenfast.app.bundle.verify import (
     Finding,
     Item,
@@ -22,6 +27,7 @@ from greenfast.app.bundle.verify import (
 from greenfast.app.bundle.verify_programs import changed_callers
 from greenfast.app.bundle.verify_trust import judged_kernel
 from greenfast.app.wiring import Services
+from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.targets import check_target_name
 
@@ -61,18 +67,45 @@ def verify_tuning(
     items = [
         Item("files", Finding.AGREES, f"all {len(tuning.files) - 1} files match the manifest"),
         Item("dispatch", Finding.AGREES, _dispatch_sentence(tuning)),
-        programs_item(changed_callers(tuning.files)),
     ]
-    templates = []
+    templates: list[str] = []
     for kernel_id, catalogue in catalogues.items():
         bundle = tuning.bundle_of(kernel_id)
-        templates.append(f"{bundle.launch['template']} ({kernel_id})")
         with tempfile.TemporaryDirectory(prefix="greenfast-verify-") as folder:
             stated = kernel_of(bundle, Path(folder))
+            if not templates:
+                items.append(_manifest_item(tuning, stated, bundle.launch))
+                items.append(_programs_item(tuning, stated))
             kernel = judged_kernel((services.catalogue, catalogue), stated)
             own = rechecked(services, bundle, kernel, name, catalogue.include_dirs, seed)
+        templates.append(f"{bundle.launch['template']} ({kernel_id})")
         items += [replace(item, name=f"{kernel_id} {item.name}") for item in own]
     return Report(path.name, tuning.table.kernel, ", ".join(templates), name, seed, tuple(items))
+
+
+def _manifest_item(tuning: OpenedTuning, kernel: KernelSpec, launch: Mapping[str, Any]) -> Item:
+    """Readers of the format take these from the manifest, and the other items from other files.
+
+    The kernel's identity is not compared: it depends on the version of greenfast that wrote it.
+    """
+    manifest, device = tuning.manifest, tuning.manifest["device"]
+    sm_count = device.get("sm_count") if isinstance(device, dict) else None
+    options = {"compile_options": list(COMPILE_OPTIONS), "sm_count": launch.get("sm_count")}
+    given = json.loads(json_of({**operation(kernel), **options}))
+    stated = {
+        **manifest["kernel"],
+        "compile_options": manifest["compile_options"],
+        "sm_count": sm_count,
+    }
+    wrong = [name for name in given if name != "identity" and stated.get(name) != given[name]]
+    if wrong:
+        words = f"manifest.json has other {' and '.join(wrong)} than the other files give"
+        return Item("manifest", Finding.DISAGREES, words)
+    return Item("manifest", Finding.AGREES, "manifest.json has what the other files give")
+
+
+def _programs_item(tuning: OpenedTuning, kernel: KernelSpec) -> Item:
+    return programs_item(changed_callers(tuning, kernel.reference_files.keys()))
 
 
 def _dispatch_sentence(tuning: OpenedTuning) -> str:

@@ -24,6 +24,7 @@ from greenfast.app.views.problems import SAFE_HEADERS, problem_response
 
 COOKIE = "greenfast_session"
 LARGEST_BODY_BYTES = 1_000_000
+LARGEST_LOGIN_BYTES = 10_000  # anyone may send a login, and reading a form costs processor time
 BODY_DEADLINE_S = 30.0
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OPEN_PATHS = ("/healthz", "/readyz", "/login")
@@ -68,7 +69,8 @@ class Guard:
                 return
             self.check_role(scope, headers)
             if scope["method"] not in SAFE_METHODS:
-                receive = replay(await read_body(headers, receive))
+                most = LARGEST_LOGIN_BYTES if scope["path"] in OPEN_PATHS else LARGEST_BODY_BYTES
+                receive = replay(await read_body(headers, receive, most))
         except Refused as refused:
             response = problem_response(refused.status, refused.code, refused.message, refused.mend)
             await response(scope, receive, send)
@@ -183,11 +185,11 @@ def _cookie(headers: Headers) -> str:
     return morsel.value if morsel else ""
 
 
-async def read_body(headers: Headers, receive: Receive) -> bytes:
+async def read_body(headers: Headers, receive: Receive, most_bytes: int) -> bytes:
     """The whole body; Refused when it is too large or late."""
     announced = headers.get("content-length", "0")
-    if announced.isdigit() and int(announced) > LARGEST_BODY_BYTES:
-        raise _too_large()
+    if announced.isdigit() and int(announced) > most_bytes:
+        raise _too_large(most_bytes)
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_DEADLINE_S):
@@ -196,8 +198,8 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
                 if message["type"] == "http.disconnect":
                     return b""
                 body += message.get("body", b"")
-                if len(body) > LARGEST_BODY_BYTES:
-                    raise _too_large()
+                if len(body) > most_bytes:
+                    raise _too_large(most_bytes)
                 if not message.get("more_body"):
                     return bytes(body)
     except TimeoutError:
@@ -206,8 +208,8 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
         ) from None
 
 
-def _too_large() -> Refused:
-    return Refused(413, "body_too_large", f"a body may have at most {LARGEST_BODY_BYTES:,} bytes")
+def _too_large(most_bytes: int) -> Refused:
+    return Refused(413, "body_too_large", f"a body may have at most {most_bytes:,} bytes")
 
 
 def replay(body: bytes) -> Receive:

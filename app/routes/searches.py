@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from greenfast.app.bundle.download import bundle
 from greenfast.app.routes.access import TheServices, TheStore
+from greenfast.app.routes.bundling import zip_response
 from greenfast.app.views.base_schemas import Page
 from greenfast.app.views.confirmation_schemas import TimedAgainOut
 from greenfast.app.views.confirmations import champion_out, confirmation_out, peer_out
@@ -143,9 +144,4 @@ def download(
     trial: Annotated[int | None, Query(ge=0, le=LARGEST_SEED)] = None,
 ) -> Response:
     """The best candidate, or trial `trial`, with the files to compile, run and check it."""
-    package = bundle(services, search, trial)
-    return Response(
-        package.content,
-        media_type="application/zip",
-        headers={"content-disposition": f'attachment; filename="{package.file_name}"'},
-    )
+    return zip_response(lambda: bundle(services, search, trial))

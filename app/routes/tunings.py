@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from greenfast.app.bundle.tuning import dispatch_table, tuning_bundle
 from greenfast.app.routes.access import TheServices, TheStore
+from greenfast.app.routes.bundling import zip_response
 from greenfast.app.views.base_schemas import Page
 from greenfast.app.views.query_schemas import PageQuery
 from greenfast.app.views.tunings import TuningOut, TuningSubmission, tuning_out
@@ -51,12 +52,7 @@ def dispatch(tuning: str, services: TheServices) -> dict[str, Any]:
 )
 def download(tuning: str, services: TheServices) -> Response:
     """The kernels and the table that picks among them; `greenfast docs bundle` has the format."""
-    package = tuning_bundle(services, tuning)
-    return Response(
-        package.content,
-        media_type="application/zip",
-        headers={"content-disposition": f'attachment; filename="{package.file_name}"'},
-    )
+    return zip_response(lambda: tuning_bundle(services, tuning))
 
 
 @router.post("/{tuning}/{wanted}")

@@ -62,7 +62,10 @@ def bounded_protocol(
 
 
 class CountedConnection(h11.Connection):
-    """Counts the chunks and bytes of the present request's body."""
+    """Counts the chunks and bytes of the present request's body, which has one stated length.
+
+    A proxy in front that goes by the other length would take a part of the body for a request.
+    """
 
     chunks = body_bytes = 0
 
@@ -73,6 +76,8 @@ class CountedConnection(h11.Connection):
             self.body_bytes += len(event.data)
         elif isinstance(event, h11.Request):
             self.chunks = self.body_bytes = 0
+            if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
+                raise h11.RemoteProtocolError("content-length beside transfer-encoding")
         return event
 
     @property

@@ -12,8 +12,9 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+from greenfast.runtime.zip_layout import layout_fault
 from greenfast.search.errors import UsageError
 from greenfast.search.text import one_line, shortened
 
@@ -71,7 +72,10 @@ def archive_files(
     No file may have a name that `is_allowed` denies, or another's.
     """
     try:
-        with zipfile.ZipFile(opened_zip(path, most_files)) as packed:
+        opened = opened_zip(path, most_files)
+        with zipfile.ZipFile(opened) as packed:
+            if fault := layout_fault(opened.getvalue(), packed.infolist()):
+                raise bad_bundle(f"{path}: as a zip file it is ambiguous: {fault}")
             return _files(path, packed, is_allowed, most_files)
     except FileNotFoundError:
         raise UsageError(f"{one_line(path)} does not exist", code="missing_bundle") from None
@@ -87,7 +91,7 @@ def archive_files(
         raise bad_bundle(f"{path} cannot be read as a zip file: {error}") from None
 
 
-def opened_zip(path: Path, most_files: int) -> BinaryIO:
+def opened_zip(path: Path, most_files: int) -> io.BytesIO:
     """A plain file, whole and in memory; OSError where it cannot be read, UsageError `bad_bundle`.
 
     Python reads the directory of a zip file before anyone can look at its length.

@@ -60,18 +60,22 @@ def sm_version(image: bytes) -> int:
 
 
 def _sections(image: bytes) -> Iterator[tuple[str, bytes]]:
-    """Every section's name and bytes; ValueError for one that the file does not hold."""
+    """Every section's name and bytes; ValueError for one that the file lacks, or holds twice."""
     (headers_at,) = struct.unpack_from("<Q", image, 0x28)
     count, names = struct.unpack_from("<HH", image, 0x3C)
     headers = [
         struct.unpack_from("<IIQQQQ", image, headers_at + SECTION_BYTES * number)
         for number in range(count)
     ]
+    seen: set[str] = set()
     for name_at, kind, _, _, start, size in headers:
         if kind != NO_BITS and start + size > len(image):
             raise ValueError("a section lies beyond the end")
         begin = headers[names][4] + name_at
         name = image[begin : image.index(b"\0", begin)].decode()
+        if name in seen:
+            raise ValueError(f"two sections {name}")
+        seen.add(name)
         yield name, b"" if kind == NO_BITS else image[start : start + size]
 
 

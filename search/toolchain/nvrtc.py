@@ -41,6 +41,8 @@ _OUT_OF_MEMORY = re.compile(
     rf"|{OUT_OF_MEMORY})$",
     re.MULTILINE,
 )
+# The machine code of `assert` holds the name of its file and the number of its line.
+_POSITIONS = re.compile(r"\bassert\b|__FILE__|__LINE__")
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")  # fixed: options are never free text
 
 
@@ -161,12 +163,13 @@ class Toolchain:
 
         Raises Fault when a child is lost, the cache cannot be written or releases are mixed.
         """
-        key = digest((source.digest, arch, self.identity, "with PTX"))
+        marked, name = source.marked(), f"{source.digest[:16]}.cu"
+        text = text_digest(marked) if _POSITIONS.search(source.text) else source.digest
+        key = digest((text, arch, self.identity, "with PTX"))
         if (entry := self._cache.get(key)) is not None:
             record, code = entry
             record["entries"] = tuple(EntryFigures(**figures) for figures in record["entries"])
             return Cubin(code=code, ptx_deflated=base64.b64decode(record.pop("ptx")), **record)
-        marked, name = source.marked(), f"{source.digest[:16]}.cu"
         if sentence := refused_include(marked, name):
             return CompileFailed(source.digest, Reason.COMPILE_ERROR, shortened(sentence), sentence)
         request = {"source": marked, "name": name, "arch": arch, "log_bytes": LOG_BYTES}

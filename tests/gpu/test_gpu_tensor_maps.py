@@ -66,6 +66,7 @@ def bundled(folder: Path, subject) -> dict:
     )
     launch = {"arch": "sm_90a", "workloads": [workload]}
     (folder / "kernel.cu").write_text(subject.source.text)
+    (folder / "kernel.sm_90a.cubin").write_bytes(subject.machine_code.code)
     (folder / "launch.json").write_text(json.dumps(launch))
     (folder / "launch.h").write_text(launch_header(launch))
     (folder / "reference.py").write_text(subject.kernel.reference_text)
@@ -88,7 +89,7 @@ def test_the_bundles_examples_encode_the_maps(gpu, toolchain, catalogue_of_rows,
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("nvcc is not on the PATH")
-    build = [nvcc, "-std=c++17", "-arch=sm_90a", "-o", "host", "host.cu"]
+    build = [nvcc, "-std=c++17", "-o", "host", "host.cu", "-lcuda"]
     subprocess.run(build, cwd=tmp_path, check=True, timeout=300)
     done = subprocess.run(
         ["./host"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False

@@ -184,6 +184,12 @@ def test_a_body_in_tiny_chunks_is_refused(reading, chunk, count, status):
     assert answer.startswith(b"HTTP/1.1 " + status) or (status == b"400" and not answer)
 
 
+def test_a_body_of_two_lengths_is_refused_with_what_follows_it(reading):
+    head = b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
+    answer = answer_to(reading, head + b"content-length: 5\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1") == 1
+
+
 def processes_of(server: str) -> list[int]:
     """The server's main process and its children; empty where they are not on this machine."""
     with psycopg.connect(server) as connection:

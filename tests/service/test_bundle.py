@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import py_compile
 import shutil
 import subprocess
@@ -28,6 +27,7 @@ FILES = {
     "environment.json",
     "evidence.json",
     "host.cu",
+    "kernel.sm_90.cubin",
     "kernel.cu",
     "kernel.toml",
     "launch.h",
@@ -175,11 +175,10 @@ def test_the_kernel_compiles_with_nvrtc_given_only_cudas_headers(folder):
 )
 def test_the_cpp_example_compiles_with_nvcc_given_only_cudas_headers(folder):
     done = subprocess.run(
-        ["nvcc", "-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", "-o", "host", "host.cu"],
+        ["nvcc", "-std=c++17", "-Werror", "all-warnings", "-c", "-o", "host.o", "host.cu"],
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert os.access(folder / "host", os.X_OK)

@@ -172,7 +172,7 @@ class TestCommand:
         (champion,) = home.run("champions", "attention", "--json").json
         assert (
             champion["trial"]["number"] == 1
-            and home.run("champions", "softmax", "--json").json == []
+            and home.run("champions", "rmsnorm", "--json").json == []
         )
 
     def test_a_search_names_its_peers(self, home, capsys):

@@ -314,6 +314,8 @@ def test_what_is_not_json_is_400_and_what_is_too_large_is_413(service):
     for content in (b"x" * 1_100_000, iter([b"x" * 600_000] * 2)):  # announced, and in chunks
         answer = raw(service, "POST", "/api/v1/searches", content=content, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+    answer = raw(service, "POST", "/login", data={"token": "x" * 10_000})  # anyone may send it
+    assert answer.json()["detail"] == "a body may have at most 10,000 bytes"
     assert (
         raw(
             service,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -16,7 +19,9 @@ from greenfast.app.wiring import Services
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.frozen import frozen_catalogue, kernel_files
 from greenfast.search.kernels.identity import kernel_identity
+from greenfast.search.toolchain.toolkit import find_toolkit
 
+STUB = Path(__file__).resolve().parents[1] / "unit" / "runtime_stub" / "host_stub.cpp"
 LAUNCH = 'grid = ["ceil_div(N, 128)"]\nblock = [128]\n[tiles]\ntile_q = "128"\n'
 RIGHT = """#include <cuda_fp16.h>
 extern "C" __global__ void mine(const __half* x, __half* y, int N, float a, float b)
@@ -46,6 +51,12 @@ WRONG_IN_BETWEEN = RIGHT.replace("i < N)", "i < N && (N <= 64 || N >= 4000))")
 READING = RIGHT + 'asm(".incbin \\"/etc/passwd\\"");\n'
 INCLUDING = '#include "/etc/passwd"\n' + RIGHT
 MISSPELT = '#include "gf/dtipe.cuh"\n' + RIGHT
+# Code for the CPU that neither NVRTC nor a check sees; in a program, it runs before main.
+HIDING = """#ifndef __CUDACC_RTC__
+extern "C" int creat(const char*, unsigned);
+static int ran = creat("hidden_code_ran", 0644);
+#endif
+"""
 HOSTILE_TEXT = "<script>alert(1)</script>\x1b[31m\nGREEN \u202e"
 
 
@@ -70,6 +81,7 @@ def judged(service):
         ("reading", READING, "128"),
         ("including", INCLUDING, "128"),
         ("misspelt", MISSPELT, "128"),
+        ("hiding", HIDING + RIGHT, "128"),
     ):
         launch = LAUNCH.replace('"128"', f'"{tile}"')
         answer = submit(service, source, launch=launch, author=HOSTILE_TEXT, baseline="none")
@@ -205,6 +217,77 @@ def test_a_submitted_champion_is_a_baseline_and_a_submission_is_bundled(service,
         texts = {name: bundle.read(name) for name in bundle.namelist()}
     sources = [text.decode().rstrip() for name, text in texts.items() if name.endswith(".cu")]
     assert RIGHT.rstrip() in sources
+
+
+@pytest.fixture
+def hiding_bundle(service, judged, tmp_path):
+    """The unpacked bundle of the source that hides code, and a libcuda that runs nothing."""
+    assert judged["hiding"]["verdict"] == "green"
+    search_id = judged["hiding"]["id"]
+    saved = service.home.run("bundle", search_id, "-o", str(tmp_path / "b.zip"))
+    assert saved.code == 0, saved.err
+    with zipfile.ZipFile(tmp_path / "b.zip") as bundle:
+        bundle.extractall(tmp_path)
+    include = [f"-I{folder}" for folder in find_toolkit().include_dirs]
+    stub = ["g++", "-shared", "-fPIC", *include, "-o", "libcuda.so.1", str(STUB)]
+    subprocess.run(stub, cwd=tmp_path, check=True, timeout=120)
+    (tmp_path / "libcuda.so").symlink_to("libcuda.so.1")
+    return tmp_path
+
+
+def run_host(folder, **environment):
+    return subprocess.run(
+        ["./host"],
+        cwd=folder,
+        env={"LD_LIBRARY_PATH": str(folder), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_host_program_launches_machine_code_and_runs_nothing_of_the_source(hiding_bundle):
+    folder = hiding_bundle
+    include = [f"-I{path}" for path in find_toolkit().include_dirs]
+    build = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", *include, "-x", "c++", "host.cu"]
+    build += ["-o", "host", "-Wl,--no-as-needed", "-L.", "-lcuda"]
+    subprocess.run(build, cwd=folder, check=True, timeout=120)
+    done = run_host(folder)
+    assert not (folder / "hidden_code_ran").exists()
+    (launch,) = json.loads((folder / "launch.json").read_text())["workloads"][0]["launches"]
+    sizes = " ".join(map(str, (*launch["grid"], *launch["block"], 0)))
+    assert done.stdout.splitlines()[0] == f"launch mine {sizes}"
+    assert done.returncode == 1 and " elements are NaN" in done.stdout  # the stub writes no output
+    other = run_host(folder, STUB_SM="120")
+    assert (other.returncode, other.stdout) == (1, "")
+    assert other.stderr.endswith("-cubin -arch=sm_120 -o kernel.sm_120.cubin kernel.cu\n")
+    (folder / "kernel.sm_90.cubin").rename(folder / "kernel.sm_80.cubin")
+    assert "launch mine" in run_host(folder, STUB_SM="86").stdout
+    assert "machine code" in run_host(folder, STUB_SM="90").stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    shutil.which("nvcc") is None, reason="NVCC IS NOT INSTALLED: the host program was not compiled"
+)
+def test_what_nvcc_compiles_runs_nothing_of_the_source(hiding_bundle):
+    """As README.txt has it; a program that includes the source is the twin that runs it."""
+    folder = hiding_bundle
+
+    def nvcc(*arguments):
+        command = ["nvcc", "-std=c++17", "-Werror", "all-warnings", *arguments]
+        subprocess.run(command, cwd=folder, check=True, timeout=300)
+
+    (folder / "kernel.sm_90.cubin").unlink()
+    nvcc("-cubin", "-arch=sm_90", "-o", "kernel.sm_90.cubin", "kernel.cu")
+    nvcc("-o", "host", "host.cu", "-L.", "-lcuda")
+    assert "launch mine" in run_host(folder).stdout
+    assert not (folder / "hidden_code_ran").exists()
+    (folder / "twin.cu").write_text('#include "kernel.cu"\nint main() {}\n')
+    nvcc("-o", "host", "twin.cu")
+    run_host(folder)
+    assert (folder / "hidden_code_ran").exists()
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,14 @@ def test_its_bundle_is_verified_and_a_changed_one_is_not(path, here, tmp_path):
     ended = here.run("verify", str(path), "--json")
     assert ended.code == 0, ended.err
     items = {item["name"]: item["finding"] for item in ended.json["items"]}
-    assert items["dispatch"] == items["k0 correctness"] == items["k1 safety"] == "agrees"
+    assert (
+        items["dispatch"]
+        == items["manifest"]
+        == items["programs"]
+        == items["k0 correctness"]
+        == items["k1 safety"]
+        == "agrees"
+    )
     with zipfile.ZipFile(path) as packed:
         has_code = any(name.endswith(".cubin") for name in packed.namelist())
     assert items.get("k0 machine_code") == ("agrees" if has_code else None)
@@ -167,6 +174,29 @@ def test_machine_code_that_its_source_does_not_give_disagrees(path, here, tmp_pa
     assert ended.code == 1, ended.err
     (item,) = (item for item in ended.json["items"] if item["name"] == "k0 machine_code")
     assert item["finding"] == "disagrees" and ".text." in item["sentence"]
+
+
+def test_what_only_readers_of_the_format_use_is_compared_too(path, here, tmp_path):
+    def changes(files):
+        manifest, name = json.loads(files["manifest.json"]), "kernels/k0/launch.json"
+        launch = json.loads(files[name])
+        manifest["kernel"]["alignment"]["pointer_bytes"] = 1
+        manifest["compile_options"].append("--use_fast_math")
+        launch["workloads"][0]["launches"][0]["grid"] = [7, 1, 1]
+        added = {name: json.dumps(launch).encode(), "numpy.py": b"", "kernels/k9/kernel.cu": b""}
+        for each, data in added.items():
+            manifest["files"][each] = hashlib.sha256(data).hexdigest()
+        return {**added, "manifest.json": json.dumps(manifest).encode()}
+
+    (tmp_path / "other.zip").write_bytes(repacked(path, changes))
+    ended = here.run("verify", str(tmp_path / "other.zip"), "--json")
+    assert ended.code == 1, ended.err
+    items = {item["name"]: (item["finding"], item["sentence"]) for item in ended.json["items"]}
+    assert items["manifest"][0] == items["k0 launch"][0] == "disagrees"
+    assert "other alignment and compile_options than" in items["manifest"][1]
+    assert "other workloads than" in items["k0 launch"][1]
+    assert items["programs"][0] == "cannot_tell"
+    assert items["programs"][1].startswith("kernels/k9/kernel.cu, numpy.py: not as")
 
 
 def repacked(path, changes):

@@ -30,6 +30,7 @@ def test_a_workload_is_laid_out_with_its_numbers_without_computing_its_reference
 def test_the_header_holds_every_argument_and_launch():
     text = launch_header(
         {
+            "arch": "sm_90",
             "workloads": [
                 {
                     "name": "line",
@@ -51,7 +52,7 @@ def test_the_header_holds_every_argument_and_launch():
                         {"name": "scratch", "kind": "workspace", "bytes": 64, "zero_fill": True},
                     ],
                 }
-            ]
+            ],
         }
     )
     for part in (
@@ -60,7 +61,8 @@ def test_the_header_holds_every_argument_and_launch():
         "Type::int32, 0, false, 4096LL, 0.0}",
         "Type::float32, 0, false, 0LL, 2.5}",
         "Kind::workspace, Type::none, 64, true",
-        "(&axpy), {32u, 1u, 1u}, {128u, 1u, 1u}, 0}",
+        'compiled_arch[] = "sm_90";',
+        '{"axpy", {32u, 1u, 1u}, {128u, 1u, 1u}, 0}',
         '{"line", 8192.0, 16384.0, arguments_0, 5, launches_0, 1}',
     ):
         assert part in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,14 +17,14 @@ from greenfast.search.toolchain.toolkit import find_toolkit
 from tests.unit.rows_kernel import write_rows
 
 FILES = Path(download.__file__).parent / "files"
-# Prints the maps that host.cu hands to the driver, whose entry point it asks the runtime for.
+# Prints the maps that host.cu hands to the driver.
 DRIVER = """
 #include <cstdio>
 #include <cstring>
 #define main bundle_main
 #include "host.cu"
 #undef main
-static CUresult record(
+CUresult cuTensorMapEncodeTiled(
     CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
     const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
     const cuuint32_t* steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
@@ -37,15 +38,6 @@ static CUresult record(
     std::memset(map, 7, sizeof *map);
     return CUDA_SUCCESS;
 }
-extern "C" cudaError_t cudaGetDriverEntryPointByVersion(
-    const char* name, void** entry, unsigned, unsigned long long,
-    cudaDriverEntryPointQueryResult* result)
-{
-    const bool known = !std::strcmp(name, "cuTensorMapEncodeTiled");
-    *entry = known ? reinterpret_cast<void*>(&record) : nullptr;
-    *result = cudaDriverEntryPointSuccess;
-    return cudaSuccess;
-}
 int main()
 {
     for (const Workload& workload : workloads)
@@ -53,8 +45,7 @@ int main()
             if (workload.arguments[i].kind == Kind::tensor_map) {
                 const Argument& argument = workload.arguments[i];
                 Value value;
-                void* address = reinterpret_cast<void*>(16L * argument.map->argument);
-                value.as_map = encode(argument, address);
+                value.as_map = encode(argument, 16 * argument.map->argument);
                 const void* taken = value_of(argument, value);
                 if (reinterpret_cast<unsigned long>(taken) % 64) return 1;
                 if (*static_cast<const char*>(taken) != 7) return 2;
@@ -93,12 +84,11 @@ def test_the_host_example_encodes_them(workload, tmp_path):
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("g++ is not on the PATH")
-    (tmp_path / "kernel.cu").write_text('extern "C" void rows_mapped() {}\n')
-    (tmp_path / "launch.h").write_text(launch_header({"workloads": [workload]}))
+    (tmp_path / "launch.h").write_text(launch_header({"arch": "sm_90", "workloads": [workload]}))
     shutil.copy(FILES / "host.cu", tmp_path / "host.cu")
     (tmp_path / "driver.cpp").write_text(DRIVER)
     include = [f"-I{folder}" for folder in find_toolkit(None).include_dirs]
-    # The runtime's other functions are never called.
+    # The driver's other functions are never called.
     options = [
         "-std=c++17",
         "-O1",
@@ -117,3 +107,15 @@ def test_the_host_example_encodes_them(workload, tmp_path):
         "6 2 0x10 128 200 256 8 64 0 0 0",
         "7 2 0x50 4 100 16 4 16 0 0 0",
     ]
+
+
+def test_no_text_of_launch_json_becomes_code_of_the_header(workload):
+    evil = 'x"}}; int stolen = 1; //\n'
+    named = {**workload, "name": evil, "launches": [{**workload["launches"][0], "entry": evil}]}
+    text = launch_header({"arch": evil, "workloads": [named]})
+    assert "stolen" not in re.sub(r'"(?:\\.|[^"\\\n])*"', "", text)
+    for key, place in (("name", -1), ("kind", 0)):
+        arguments = [dict(argument) for argument in workload["arguments"]]
+        arguments[place][key] = "q = {}; int stolen"
+        with pytest.raises(ValueError, match="is no name"):
+            launch_header({"arch": "sm_90", "workloads": [{**workload, "arguments": arguments}]})

@@ -16,7 +16,8 @@ import yaml
 import greenfast
 from bench.results import read_result, result_names
 from greenfast.app.cli.main import COMMAND_LINE_ERROR, make_app
-from greenfast.app.routes.auth import LARGEST_BODY_BYTES
+from greenfast.app.routes.auth import LARGEST_BODY_BYTES, LARGEST_LOGIN_BYTES
+from greenfast.app.routes.bundling import MOST_AT_ONCE
 from greenfast.app.routes.events import MOST_STREAMS
 from greenfast.app.routes.health import READY_TIMEOUT_S
 from greenfast.app.service.admission import MOST_WAITING
@@ -229,6 +230,7 @@ def test_the_service_page_states_the_limits_of_the_code():
     text = " ".join(page.split())
     assert f"| {MOST_WAITING} requests" in text and f"| {MOST_STREAMS} event streams" in text
     assert f"| {LARGEST_BODY_BYTES:,} bytes" in text
+    assert f"{LARGEST_LOGIN_BYTES:,} in a login" in text and f"| {MOST_AT_ONCE} bundles" in text
     assert f"within {READY_TIMEOUT_S:g} s" in text and f"for {ALIVE_S:g} s" in text
     refusals = re.findall(r"^\| `(database_\w+)` \|", page, re.M)
     code = "".join(path.read_text() for path in (ROOT / "db").glob("*.py"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import runpy
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from greenfast.app.bundle.download import example_programs
 from greenfast.app.bundle.launch_header import launch_header
 from greenfast.app.cli import main
 from greenfast.app.cli.new import ELEMENT
@@ -70,9 +72,16 @@ def test_every_place_knows_every_type_of_a_tensor():
     assert all(numpy_dtype(name) == DTYPES[name] for name in STORAGE_DTYPES)
     assert {name: DTYPES[name].itemsize for name in DTYPES} == ELEMENT_BYTES
     assert set(SCALAR_DTYPES) <= set(SCALAR_FORMATS)
-    head = launch_header({"workloads": []})
+    head = launch_header({"arch": "sm_90", "workloads": []})
     (types,) = (line for line in head.split("\n") if line.startswith("enum class Type"))
     assert all(f" {name}" in types for name in STORAGE_DTYPES)
+    program = ast.parse(example_programs()["run_cupy.py"])
+    of_program = {
+        each.targets[0].id: {key.value for key in each.value.keys}
+        for each in program.body
+        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Dict)
+    }
+    assert of_program == {"DTYPES": set(STORAGE_DTYPES), "MAP_TYPES": set(STORAGE_DTYPES)}
 
 
 @pytest.mark.slow

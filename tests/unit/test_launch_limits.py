@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from greenfast.app.bundle.verify import as_text
+from greenfast.app.bundle.machine_code import as_text
 from greenfast.search.diagnose.plain import GivenLaunch, PlainOptions, read_plain
 from greenfast.search.errors import SpecError
 from greenfast.search.targets.emulator.target import EmulatorTarget

@@ -42,6 +42,7 @@ def loaded(tmp_path, files):
         (IMAGE[: len(IMAGE) // 2], "cut off"),
         (put(IMAGE, "<Q", 0x28, 2**64 - 1), "cut off"),
         (OTHER, "it has no entry rmsnorm_cluster"),
+        (IMAGE.replace(b".nv.callgraph\0", b".nv.compat\0...", 1), "cut off or damaged"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 import store_values as values
 from fastapi.testclient import TestClient
 
+from greenfast.app.routes import bundling
 from greenfast.app.service.application import create_app
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
@@ -120,6 +123,13 @@ def test_a_list_of_a_misspelt_kernel_is_refused_with_the_known_names(client, pat
     assert client.get(f"{path}?kernel=attention").json()["items"] == []
 
 
+def test_every_schema_that_openapi_refers_to_is_part_of_it(client):
+    document = client.get("/openapi.json")
+    named = set(re.findall(r'"\$ref": ?"#/components/schemas/([^"]+)"', document.text))
+    assert "Problem" in named
+    assert named <= set(document.json()["components"]["schemas"])
+
+
 def test_every_documented_parameter_is_accepted(client, search):
     """OpenAPI once named a parameter that its route refused."""
     paths = client.get("/openapi.json").json()["paths"]
@@ -159,6 +169,17 @@ def test_a_refusal_repeats_no_long_name(client):
     body = {"kernel": "attention", "baseline": "a" * 500_000}
     answer = client.post("/searches", json=body).json()
     assert answer["code"] == "bad_preset" and len(answer["detail"]) <= 1000
+
+
+def test_bundles_do_not_take_every_thread(client, search):
+    path = f"/searches/{search}/bundle"
+    other = client.get(path).json()["code"]
+    with ExitStack() as held:
+        for _ in range(bundling.MOST_AT_ONCE):
+            held.enter_context(bundling._SLOTS)
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (503, "bundles_busy")
+    assert client.get(path).json()["code"] == other != "bundles_busy"
 
 
 @pytest.mark.parametrize(("path", "whose"), [("/searches", "a search"), ("/tunings", "a tuning")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import struct
@@ -121,6 +122,64 @@ def test_a_name_that_occurs_twice_is_refused(tmp_path):
         packed.writestr("dispatch.json", b"{}")
     with pytest.raises(UsageError, match="holds a file named"):
         greenfast.load(path)
+
+
+def hidden(data: bytes, place: int) -> bytes:
+    """A file with a head, which programs that unpack a stream find, and without an entry."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as packed:
+        packed.writestr("numpy.py", b"import os")
+    begin = data.rindex(b"PK\x05\x06")
+    first = data.index(b"PK\x01\x02")
+    more = buffer.getvalue()[: buffer.getvalue().index(b"PK\x01\x02")]
+    end = bytearray(data[begin:])
+    struct.pack_into("<I", end, 16, first + len(more))
+    entries = bytearray(data[first:begin])
+    if place < first:
+        at = 0
+        while at < len(entries):
+            (offset,) = struct.unpack_from("<I", entries, at + 42)
+            struct.pack_into("<I", entries, at + 42, offset + len(more))
+            at += 46 + sum(struct.unpack_from("<3H", entries, at + 28))
+    return data[:place] + more + data[place:first] + bytes(entries) + bytes(end)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda data: hidden(data, 0), "there are bytes of no file before"),
+        (lambda data: hidden(data, data.index(b"PK\x01\x02")), "there are bytes of no file"),
+        (lambda data: hidden(data, 0)[:30] + data, "does not end with its directory"),
+        (lambda data: data[:-2] + b"\x01\x00x", "does not end with its directory"),
+        (lambda data: data[:-14] + b"\x01\x00\x01\x00" + data[-10:], "it states 1 files"),
+        (lambda data: data[:18] + b"\x09" + data[19:], "is not as the directory has it"),
+    ],
+    ids=["before", "behind", "prefix", "comment", "count", "size"],
+)
+def test_a_zip_file_that_others_unpack_to_other_files_is_refused(tmp_path, change, why):
+    data = zipped(tmp_path / "plain.zip", files_of(SET)).read_bytes()
+    (tmp_path / "odd.zip").write_bytes(change(data))
+    with pytest.raises(UsageError, match=why) as caught:
+        greenfast.load(tmp_path / "odd.zip")
+    assert caught.value.code == "bad_bundle"
+
+
+def test_a_zip_file_that_a_stream_was_packed_to_is_read(tmp_path):
+    class Pipe(io.BytesIO):
+        def seekable(self):
+            return False
+
+        def seek(self, *arguments):
+            raise io.UnsupportedOperation
+
+        tell = seek
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
+        for name, data in files_of(SET).items():
+            packed.writestr(name, data)
+    (tmp_path / "streamed.zip").write_bytes(pipe.getvalue())
+    assert greenfast.load(tmp_path / "streamed.zip")
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path):

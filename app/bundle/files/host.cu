@@ -1,18 +1,18 @@
-// Runs and times kernel.cu from C++. Compile this file alone:
+// Loads, runs and times the kernel from C++, through CUDA's driver API:
 //
-//   nvcc -std=c++17 -arch=sm_90 -o host host.cu && ./host
+//   nvcc -std=c++17 -o host host.cu -lcuda && ./host
 //
-// README.txt names the GPU's own -arch. No library but the runtime is linked, also for kernels that take tensor maps.
+// It loads machine code, kernel.sm_XX.cubin of the current folder. No text of kernel.cu is compiled into this program: a
+// text can hold code for the CPU that NVRTC does not see, so that no check has read it. Where the folder has no machine
+// code for your GPU, the program prints the command that makes it.
 //
 // It fills the inputs with fixed pseudo-random numbers in [-1, 1), launches every workload of launch.h, and prints the
 // time of one pass and a checksum of each output. It fails only on NaN; run_cupy.py checks the values.
-#include "kernel.cu"
 #include "launch.h"
 
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,13 +20,51 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <vector>
 
-static void check(cudaError_t error, const char* what)
+static void check(CUresult result, const char* what)
 {
-    if (error == cudaSuccess)
+    if (result == CUDA_SUCCESS)
         return;
-    std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
+    const char* name = nullptr;
+    cuGetErrorName(result, &name);
+    std::fprintf(stderr, "%s: %s\n", what, name != nullptr ? name : "an error that the driver has no name for");
+    std::exit(1);
+}
+
+static std::string contents(const std::string& file_name)
+{
+    std::ifstream file(file_name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// The machine code of this folder that runs on the GPU: for its architecture, or for a lower minor version of it.
+// Code for sm_90a runs on sm_90 alone.
+static CUmodule load_module(CUdevice device)
+{
+    int major = 0, minor = 0;
+    check(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), "device");
+    check(cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device), "device");
+    const std::string wanted = compiled_arch;
+    const bool exact = !wanted.empty() && wanted.back() == 'a';
+    const auto arch = [&](int lower) { return "sm_" + std::to_string(10 * major + lower) + (exact ? "a" : ""); };
+    for (int lower = minor; lower >= (exact ? minor : 0); --lower) {
+        const std::string name = "kernel." + arch(lower) + ".cubin", image = contents(name);
+        CUmodule module = nullptr;
+        if (image.empty())
+            continue;
+        check(cuModuleLoadData(&module, image.c_str()), name.c_str());
+        return module;
+    }
+    const std::string own = arch(minor);
+    if (exact && own != wanted)
+        std::fprintf(stderr, "the kernel is written for %s alone, and this GPU is sm_%d%d\n", wanted.c_str(), major, minor);
+    else
+        std::fprintf(stderr, "this folder has no machine code for this GPU; to make it, run\n"
+                             "  nvcc -std=c++17 -cubin -arch=%s -o kernel.%s.cubin kernel.cu\n", own.c_str(), own.c_str());
     std::exit(1);
 }
 
@@ -93,24 +131,25 @@ static double load(const char* at, Type type)
 }
 
 // Device memory for one argument: inputs filled, outputs full of NaN, workspaces zeroed where the kernel needs it.
-static void* allocate(const Argument& argument, uint32_t seed)
+static CUdeviceptr allocate(const Argument& argument, uint32_t seed)
 {
-    void* memory = nullptr;
-    check(cudaMalloc(&memory, std::max<long long>(argument.bytes, 16)), argument.name);
+    CUdeviceptr memory = 0;
+    const size_t bytes = std::max<long long>(argument.bytes, 16);
+    check(cuMemAlloc(&memory, bytes), argument.name);
     if (argument.kind == Kind::input) {
         const size_t size = element_bytes(argument.type);
         std::vector<char> host(argument.bytes);
         for (size_t at = 0; at < host.size(); at += size)
             store(host.data() + at, argument.type, next_value(seed));
-        check(cudaMemcpy(memory, host.data(), host.size(), cudaMemcpyHostToDevice), argument.name);
+        check(cuMemcpyHtoD(memory, host.data(), host.size()), argument.name);
     } else {
-        check(cudaMemset(memory, argument.zero_fill ? 0 : 0xFF, std::max<long long>(argument.bytes, 16)), argument.name);
+        check(cuMemsetD8(memory, argument.zero_fill ? 0 : 0xFF, bytes), argument.name);
     }
     return memory;
 }
 
-// Storage for the value of one argument; cudaLaunchKernel reads the argument from its address.
-struct Value { void* pointer; int64_t as_long; int32_t as_int; float as_float; double as_double; CUtensorMap as_map; };
+// Storage for the value of one argument; cuLaunchKernel reads the argument from its address.
+struct Value { CUdeviceptr pointer; int64_t as_long; int32_t as_int; float as_float; double as_double; CUtensorMap as_map; };
 
 static CUtensorMapDataType map_type(Type type)
 {
@@ -138,40 +177,19 @@ static CUtensorMapL2promotion map_promotion(int bytes)
          : bytes == 64  ? CU_TENSOR_MAP_L2_PROMOTION_L2_64B  : CU_TENSOR_MAP_L2_PROMOTION_NONE;
 }
 
-// The driver's cuTensorMapEncodeTiled, through the runtime.
-static auto map_encoder()
-{
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult found;
-#if CUDART_VERSION >= 12050
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found), "driver");
-#else
-    check(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &entry, cudaEnableDefault, &found), "driver");
-#endif
-    if (found != cudaDriverEntryPointSuccess) {
-        std::fprintf(stderr, "the driver has no tensor maps\n");
-        std::exit(1);
-    }
-    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
-}
-
 // The tensor map of `argument` for a tensor at `address`.
-static CUtensorMap encode(const Argument& argument, void* address)
+static CUtensorMap encode(const Argument& argument, CUdeviceptr address)
 {
-    static const auto encoder = map_encoder();
     const TensorMapNumbers& map = *argument.map;
     const unsigned element_strides[5] = {1, 1, 1, 1, 1};
     const cuuint64_t *sizes = reinterpret_cast<const cuuint64_t*>(map.sizes);
     const cuuint64_t *strides = reinterpret_cast<const cuuint64_t*>(map.strides_bytes);
     CUtensorMap encoded;
-    const CUresult result = encoder(
-        &encoded, map_type(argument.type), map.rank, address, sizes, strides, map.box, element_strides,
+    check(cuTensorMapEncodeTiled(
+        &encoded, map_type(argument.type), map.rank, reinterpret_cast<void*>(address), sizes, strides, map.box, element_strides,
         CU_TENSOR_MAP_INTERLEAVE_NONE, map_swizzle(map.swizzle_bytes), map_promotion(map.l2_promotion_bytes),
-        map.fill_nan ? CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA : CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (result != CUDA_SUCCESS) {
-        std::fprintf(stderr, "tensor map %s: the driver's error %d\n", argument.name, static_cast<int>(result));
-        std::exit(1);
-    }
+        map.fill_nan ? CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA : CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        argument.name);
     return encoded;
 }
 
@@ -192,43 +210,63 @@ static void* value_of(const Argument& argument, Value& value)
     return argument.type == Type::int64 ? static_cast<void*>(&value.as_long) : static_cast<void*>(&value.as_int);
 }
 
-static void launch_all(const Workload& workload, void** values)
+// A workload on the device: the function of each launch, and where the value of each argument is.
+struct Prepared {
+    const Workload& workload;
+    std::vector<CUfunction> functions;
+    std::vector<void*> values;
+};
+
+static std::vector<CUfunction> functions_of(const Workload& workload, CUmodule module)
 {
+    std::vector<CUfunction> functions(workload.launch_count);
     for (int i = 0; i < workload.launch_count; ++i) {
         const Launch& launch = workload.launches[i];
-        check(cudaLaunchKernel(launch.entry, dim3(launch.grid[0], launch.grid[1], launch.grid[2]),
-                               dim3(launch.block[0], launch.block[1], launch.block[2]), values,
-                               launch.smem_dynamic_bytes, nullptr),
-              "launch");
+        check(cuModuleGetFunction(&functions[i], module, launch.entry), launch.entry);
+        check(cuFuncSetAttribute(functions[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.smem_dynamic_bytes),
+              "shared memory");
+    }
+    return functions;
+}
+
+// Clusters are declared in the source, so a launch has no attributes.
+static void launch_all(Prepared& prepared)
+{
+    for (int i = 0; i < prepared.workload.launch_count; ++i) {
+        const Launch& launch = prepared.workload.launches[i];
+        check(cuLaunchKernel(prepared.functions[i], launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
+                             launch.block[1], launch.block[2], launch.smem_dynamic_bytes, nullptr, prepared.values.data(),
+                             nullptr),
+              launch.entry);
     }
 }
 
 // Microseconds of one pass: the median of several batches, after a warm-up. Inputs stay in L2 when they fit.
-static double time_us(const Workload& workload, void** values)
+static double time_us(Prepared& prepared)
 {
     const int batches = 15, passes = 50;
     std::vector<double> times;
-    cudaEvent_t begin, end;
-    check(cudaEventCreate(&begin), "event");
-    check(cudaEventCreate(&end), "event");
+    CUevent begin, end;
+    check(cuEventCreate(&begin, CU_EVENT_DEFAULT), "event");
+    check(cuEventCreate(&end, CU_EVENT_DEFAULT), "event");
     for (int batch = 0; batch < batches; ++batch) {
-        check(cudaEventRecord(begin), "event");
+        check(cuEventRecord(begin, nullptr), "event");
         for (int pass = 0; pass < passes; ++pass)
-            launch_all(workload, values);
-        check(cudaEventRecord(end), "event");
-        check(cudaEventSynchronize(end), "run");
+            launch_all(prepared);
+        check(cuEventRecord(end, nullptr), "event");
+        check(cuEventSynchronize(end), "run");
         float milliseconds = 0;
-        check(cudaEventElapsedTime(&milliseconds, begin, end), "event");
+        check(cuEventElapsedTime(&milliseconds, begin, end), "event");
         times.push_back(milliseconds * 1000.0 / passes);
     }
     std::nth_element(times.begin(), times.begin() + batches / 2, times.end());
     return times[batches / 2];
 }
 
-static bool report(const Argument& argument, const void* memory)
+static bool report(const Argument& argument, CUdeviceptr memory)
 {
     std::vector<char> host(argument.bytes);
-    check(cudaMemcpy(host.data(), memory, host.size(), cudaMemcpyDeviceToHost), argument.name);
+    check(cuMemcpyDtoH(host.data(), memory, host.size()), argument.name);
     double sum = 0;
     long long bad = 0;
     for (size_t at = 0; at < host.size(); at += element_bytes(argument.type)) {
@@ -240,41 +278,45 @@ static bool report(const Argument& argument, const void* memory)
     return bad == 0;
 }
 
-static bool run(const Workload& workload)
+static bool run(const Workload& workload, CUmodule module)
 {
     std::vector<Value> storage(workload.argument_count);
-    std::vector<void*> values(workload.argument_count);
+    Prepared prepared{workload, functions_of(workload, module), std::vector<void*>(workload.argument_count)};
     for (int i = 0; i < workload.argument_count; ++i) {
         const Argument& argument = workload.arguments[i];
-        storage[i].pointer = nullptr;
+        storage[i].pointer = 0;
         if (argument.kind == Kind::tensor_map)
             storage[i].as_map = encode(argument, storage[argument.map->argument].pointer);  // after its tensor
         else if (argument.kind != Kind::scalar)
             storage[i].pointer = allocate(argument, 1u + i);
-        values[i] = value_of(argument, storage[i]);
+        prepared.values[i] = value_of(argument, storage[i]);
     }
-    for (int i = 0; i < workload.launch_count; ++i)
-        check(cudaFuncSetAttribute(workload.launches[i].entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   workload.launches[i].smem_dynamic_bytes), "shared memory");
-    launch_all(workload, values.data());
-    check(cudaDeviceSynchronize(), "run");
-    const double microseconds = time_us(workload, values.data());
+    launch_all(prepared);
+    check(cuCtxSynchronize(), "run");
+    const double microseconds = time_us(prepared);
     std::printf("%s: %.2f us, %.2f TFLOP/s, %.0f GB/s\n", workload.name, microseconds,
                 workload.flop / microseconds * 1e-6, workload.bytes / microseconds * 1e-3);
     bool finite = true;
     for (int i = 0; i < workload.argument_count; ++i) {
         if (workload.arguments[i].kind == Kind::output)
             finite = report(workload.arguments[i], storage[i].pointer) && finite;
-        if (storage[i].pointer != nullptr)
-            check(cudaFree(storage[i].pointer), "free");
+        if (storage[i].pointer != 0)
+            check(cuMemFree(storage[i].pointer), "free");
     }
     return finite;
 }
 
 int main()
 {
+    CUdevice device;
+    CUcontext context;
+    check(cuInit(0), "driver");
+    check(cuDeviceGet(&device, 0), "device");
+    check(cuDevicePrimaryCtxRetain(&context, device), "device");
+    check(cuCtxSetCurrent(context), "device");
+    CUmodule module = load_module(device);
     bool finite = true;
     for (const Workload& workload : workloads)
-        finite = run(workload) && finite;
+        finite = run(workload, module) && finite;
     return finite ? 0 : 1;
 }
