@@ -1,0 +1,94 @@
+"""`greenfast import` of kernels as people write them: names, attributes, sizes and their checks."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+from test_import_kernel import (  # noqa: F401 (run is a fixture)
+    ARGUMENTS,
+    IN_OUT,
+    SAXPY,
+    SCALE,
+    TUNE,
+    outputs_of,
+    run,
+)
+
+from greenfast.search.kernels.kernel_file import load_kernel
+
+
+def test_attributes_and_a_declaration_before_the_entry_and_cub_are_as_a_launch_needs_them(run):  # noqa: F811
+    parameters = "const float* x, float* y, int n, float a"
+    sum_of_block = "cub::BlockReduce<float, block_size_x>::TempStorage place;"
+    text = SAXPY.replace(
+        "__global__ void saxpy(",
+        f'#include <cub/cub.cuh>\nextern "C" __global__ void saxpy(\n{parameters});\n'
+        "__launch_bounds__(block_size_x) __maxnreg__(64)\n__global__ void saxpy(",
+        1,
+    ).replace("    for", f"    __shared__ typename {sum_of_block}\n    for", 1)
+    Path("saxpy.cu").write_text(text)
+    code, _, err = run("import", "saxpy.cu", *TUNE, *ARGUMENTS)
+    assert code == 0, err
+    text = Path("kernels/saxpy/plain.cu.j2").read_text()
+    assert "#include <cub/block/block_reduce.cuh>" in text and "cub.cuh>" not in text
+    entry = "__launch_bounds__(block_size_x) __maxnreg__(64) void saxpy(const float*"
+    assert f'extern "C" __global__ {entry}' in " ".join(text.split())
+    assert text.count("saxpy(") == 1
+
+
+def test_checks_go_beyond_a_tile_and_have_the_largest_number_at_the_end_of_a_row(run):  # noqa: F811
+    assert run("import", "saxpy.cu", *TUNE, *ARGUMENTS)[0] == 0
+    kernel = load_kernel(Path("kernels/saxpy"))
+    checks = {check.name: dict(check.dims) for check in kernel.checks}
+    tile = kernel.templates[0].tiles[0][1]({"block_size_x": 32, "per_thread": 4})
+    assert checks["beyond_a_tile"]["n"]({"tile_of_n": tile}) == 257
+    make_inputs = runpy.run_path("kernels/saxpy/reference.py")["make_inputs"]
+    x, usual = (make_inputs({"n": 9}, {}, recipe, 1, {})["x"] for recipe in ("ends", "normal"))
+    assert x.argmax() == 8 and x.argmin() == 0 and (x[1:-1] == usual[1:-1]).all()
+    assert checks["ends"].keys() == {"n"}
+
+
+def test_a_size_of_the_block_and_the_end_of_a_range_need_be_nowhere_else(run):  # noqa: F811
+    Path("saxpy.cu").write_text(SAXPY.replace("int n, float a", "int n, float a, int most"))
+    ranged = [text.replace("x:float32[n]", "x:float32[n]=range(0, most)") for text in ARGUMENTS]
+    more = ("--arg", "most:int32=7", "--tune", "block_size_y=1,2")
+    code, _, err = run("import", "saxpy.cu", *TUNE, *ranged, *more)
+    assert code == 0, err
+    reference = runpy.run_path("kernels/saxpy/reference.py")
+    dims = dict(load_kernel(Path("kernels/saxpy")).workloads[0].dims)
+    x = reference["make_inputs"](dims, {}, "normal", 1, {})["x"]
+    assert x.min() > 0 and 5 < x.max() < 7
+
+
+def test_a_size_that_an_argument_and_a_shape_both_are_is_not_changed(run):  # noqa: F811
+    given = [text.replace("float32[n]", "float32[1000]") for text in ARGUMENTS]
+    code, out, _ = run("import", "saxpy.cu", *TUNE, *given)
+    assert code == 0 and "The size 1000 may be n." in out
+    checks = [check.name for check in load_kernel(Path("kernels/saxpy")).checks]
+    assert checks == ["imported", "ends", "other_constants"]
+
+
+def test_parameters_may_have_the_names_of_a_copy_and_all_values_of_their_types(run):  # noqa: F811
+    text = SCALE.replace("int n)", "int n, int step, unsigned long long seed, float first)")
+    Path("scale.cu").write_text(text)
+    more = ("step:int32=3", f"seed:uint64={2**64 - 1}", "first:float32=1e12", "n:int32=70")
+    code, _, err = run(*IN_OUT, *(word for each in more for word in ("--arg", each)))
+    assert code == 0, err
+    kernel = load_kernel(Path("kernels/scale"))
+    values = {each.name: each.value.text for each in kernel.arguments if each.value is not None}
+    assert values == {"n": "n", "step": "step", "seed": "seed", "first": "first"}
+    assert dict(kernel.constants)["seed"]({}) == -1
+    assert outputs_of(kernel, {"n": 9})["x"]["value"].shape == (9,)
+
+
+def test_a_bound_follows_the_change_of_a_tensor_and_the_step_of_its_type(run):  # noqa: F811
+    Path("scale.cu").write_text(SCALE)
+    assert run(*IN_OUT, "--arg", "n:int32=70")[0] == 0
+    within = runpy.run_path("kernels/scale/reference.py")["within"]
+    value = np.array([1.0, 1.001])
+    whole, changed = within(value, "float32"), within(value, "float32", value - 1e-3)
+    assert (whole["bound"] > 1e-4).all() and (changed["bound"] < 3e-6).all()
+    assert (within(value, "fp16")["bound"] > np.spacing(np.float16(1.0))).all()
+    assert (within(value, "int8")["bound"] == 0).all()
