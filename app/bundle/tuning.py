@@ -6,8 +6,9 @@ docs/bundle.md describes the format. The same tuning gives the same bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from greenfast import __version__
@@ -38,6 +39,7 @@ from greenfast.search.dispatch.table import (
     table_json,
 )
 from greenfast.search.dispatch.times import is_servable, measured_trials
+from greenfast.search.dispatch.waves import Waves, waves_of
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec
@@ -47,6 +49,7 @@ from greenfast.search.space.space import resolve
 from greenfast.search.status import SearchStatus
 from greenfast.search.toolchain import Cubin
 from greenfast.search.toolchain.nvrtc import OPTIONS
+from greenfast.search.verdict import Trial
 
 FORMAT, SCHEMA = "greenfast-tuning", 1
 COMPILE_OPTIONS = tuple(option for option in OPTIONS if not option.startswith("--ptxas-options"))
@@ -119,7 +122,26 @@ def group_times(services: Services, search: SearchRow, weights: Mapping[str, flo
             )
         )
     compiled = kernel.workload(search.workloads[0]).compile_time(kernel)
-    return GroupTimes(compiled, tuple(workloads), measured)
+    waves = _waves(services, kernel, search, {str(trial.number): trial for trial in trials})
+    return GroupTimes(compiled, tuple(workloads), measured, waves)
+
+
+def _waves(
+    services: Services, kernel: KernelSpec, search: SearchRow, trials: Mapping[str, Trial]
+) -> Callable[[str], Waves | None]:
+    """How the blocks of a trial fill the GPU that it was timed on, by its number."""
+    compiled = kernel.workload(search.workloads[0]).compile_time(kernel)
+
+    @cache
+    def waves(number: str) -> Waves | None:
+        candidate = trials[number].candidate
+        template = kernel.template(candidate.template)
+        environment = services.store.trial(search.id, int(number)).environment
+        device = measured_device(search.target, environment)
+        values = resolve(template, candidate.parameters, compiled, device).values
+        return waves_of(template, values, device.multiprocessors)
+
+    return waves
 
 
 def _peers(services: Services, search: SearchRow) -> dict[str, tuple[PeerTime, ...]]:
