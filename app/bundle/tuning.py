@@ -6,7 +6,7 @@ docs/bundle.md describes the format. The same tuning gives the same bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -26,6 +26,7 @@ from greenfast.app.bundle.verify import as_text
 from greenfast.app.history import measured_device
 from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow, TrialDetail, TuningRow
+from greenfast.runtime.fallbacks import FALLBACK_PEERS
 from greenfast.search.dispatch.build import (
     GroupTimes,
     TimedWorkload,
@@ -108,6 +109,9 @@ def group_times(services: Services, search: SearchRow, weights: Mapping[str, flo
     baseline = next((trial for trial in measured if trial.name == "0"), None)
     run_dims = [dim.name for dim in kernel.dims if dim.time == "run"]
     peers = _peers(services, search)
+    confirmed = services.store.confirmation(search.id)
+    winner = str(confirmed.confirmation.trial) if confirmed is not None else "0"
+    beside = next((trial for trial in measured if trial.name == winner), None)
     workloads = []
     for at, name in enumerate(search.workloads):
         dims = kernel.workload(name).dims
@@ -119,6 +123,9 @@ def group_times(services: Services, search: SearchRow, weights: Mapping[str, flo
                 weights[name],
                 baseline.times_us[at] if baseline is not None else None,
                 peers.get(name, ()),
+                library_us(kernel.name, beside.times_us[at], peers.get(name, ()))
+                if beside
+                else None,
             )
         )
     compiled = kernel.workload(search.workloads[0]).compile_time(kernel)
@@ -154,6 +161,12 @@ def _peers(services: Services, search: SearchRow) -> dict[str, tuple[PeerTime, .
             )
             peers[row.peer.workload] = (*peers.get(row.peer.workload, ()), time)
     return peers
+
+
+def library_us(kernel: str, winner_us: float, peers: Sequence[PeerTime]) -> float | None:
+    """The time of what the runtime falls back to, by its ratio to the winner; None: not known."""
+    name = FALLBACK_PEERS.get(kernel)
+    return next((winner_us / peer.ratio for peer in peers if peer.name == name), None)
 
 
 def tuning_bundle(services: Services, tuning_id: str) -> Bundle:

@@ -21,7 +21,7 @@ from greenfast.app.cli.search_options import (
 )
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.terminal import say
-from greenfast.runtime.fallbacks import FALLBACKS
+from greenfast.runtime.fallbacks import FALLBACK_WORDS, FALLBACKS, use_words
 from greenfast.search.dispatch.build import DEFAULT_WITHIN_PERCENT
 from greenfast.search.dispatch.table import DispatchGroup, DispatchTable, table_json
 from greenfast.search.errors import UsageError
@@ -218,9 +218,10 @@ def show_dispatch(dispatch: DispatchTable) -> None:
     for group in dispatch.groups:
         values = ", ".join(f"{name}={value}" for name, value in group.compiled)
         rows: list[tuple[Any, ...]] = [
-            (" and ".join(map(str, rule.when)) or "otherwise", rule.use) for rule in group.rules
+            (" and ".join(map(str, rule.when)) or "otherwise", use_words(rule.use))
+            for rule in group.rules
         ]
-        library = "PyTorch's operation, else " if dispatch.kernel in FALLBACKS else ""
+        library = f"{FALLBACK_WORDS}, else " if dispatch.kernel in FALLBACKS else ""
         rows.append(("outside of the tuned sizes", f"{library}{group.outside}"))
         out.print(table(("sizes", "kernel"), rows, title=values))
         out.print(_workloads_table(group, dispatch.time_kind))
@@ -239,7 +240,7 @@ def _workloads_table(group: DispatchGroup, time_kind: str) -> Any:
             (
                 row.name,
                 f"{row.weight:g}",
-                row.use,
+                use_words(row.use),
                 f"{dict(row.times_us)[row.use]:.2f} us",
                 f"{dict(row.times_us)[row.use] / row.best_us:.3f}",
                 "-" if row.ratio is None else f"{row.ratio:.3f}",

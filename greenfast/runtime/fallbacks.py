@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from greenfast.runtime.frameworks import framework_of
+from greenfast.runtime.kernel_set import LIBRARY
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import Value
 
@@ -244,3 +245,15 @@ FALLBACKS: dict[str, Fallback] = {
     "gemm": gemm_fallback,
     "rmsnorm": rms_norm_fallback,
 }
+# The peers (peers.py of the kernel's folder) that time what a fallback runs.
+FALLBACK_PEERS = {
+    "attention": "torch-default",
+    "gemm": "cublaslt",
+    "rmsnorm": "torch-rms-norm",
+}
+FALLBACK_WORDS = "PyTorch's operation"
+
+
+def use_words(use: str) -> str:
+    """What serves a size, by a table of a tuning: a kernel's id, or the fallback."""
+    return FALLBACK_WORDS if use == LIBRARY else use

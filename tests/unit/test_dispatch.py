@@ -16,6 +16,7 @@ from greenfast.search.dispatch.build import GroupTimes, TimedWorkload, check_wit
 from greenfast.search.dispatch.cover import Measured, best_times, smallest_cover
 from greenfast.search.dispatch.read import read_table
 from greenfast.search.dispatch.table import (
+    LIBRARY,
     DispatchTable,
     PeerTime,
     table_digest,
@@ -133,6 +134,49 @@ def test_a_product_of_dims_is_used_where_no_single_dim_separates():
     kernels = [Measured("0", (1.0, 1.0, 2.0)), Measured("1", (2.0, 2.0, 1.0))]
     group = dispatch_group(group_of(*rows, kernels=kernels), SHARE)
     assert len(group.rules) == 2 and str(group.rules[0].when[0]).startswith("B * S <= ")
+
+
+@pytest.fixture
+def beside_a_library():
+    """A kernel that wins on short rows alone, and one that is never far from the best kernel."""
+    rows = [
+        replace(workload(f"s{size}", S=size), library_us=us)
+        for size, us in ((64, 0.99), (256, 2.0), (1024, 2.0), (4096, 0.5))
+    ]
+    return group_of(
+        *rows,
+        kernels=[Measured("3", (1.0, 1.0, 3.0, 3.0)), Measured("7", (1.1, 1.1, 1.0, 1.0))],
+    )
+
+
+def test_a_library_that_is_faster_than_every_kernel_is_picked(beside_a_library):
+    group = dispatch_group(beside_a_library, SHARE)
+    assert [served.use for served in group.workloads] == ["3", "3", "7", LIBRARY]
+    # 1 % behind the library is within the tolerance; of best counts from the library's time.
+    assert [served.best_us for served in group.workloads] == [0.99, 1.0, 1.0, 0.5]
+    assert group.kernels == ("3", "7") and group.outside == "7"
+    # Left out, the ends lie outside of the others' region, where a program calls the library.
+    ends = {row.workload: row.use for row in group.regret.rows if not row.inside}
+    assert ends == {"s64": LIBRARY, "s4096": LIBRARY}
+    value = table_json(
+        DispatchTable("attention", 3.0, "measured", (group.renamed({"3": "k0", "7": "k1"}),))
+    )
+    assert table_json(read_table(json.loads(json.dumps(value)), KERNELS)) == value
+    assert value["groups"][0]["rules"][-1] == {"when": [], "use": LIBRARY}
+
+
+def test_a_library_that_is_not_known_on_every_workload_is_never_picked(beside_a_library):
+    first, *others = beside_a_library.workloads
+    partly = replace(beside_a_library, workloads=(replace(first, library_us=None), *others))
+    group = dispatch_group(partly, SHARE)
+    assert [served.use for served in group.workloads] == ["3", "3", "7", "7"]
+    assert all(LIBRARY not in dict(served.times_us) for served in group.workloads)
+
+
+def test_where_the_library_is_always_faster_a_bundle_still_holds_a_kernel(beside_a_library):
+    rows = [replace(row, library_us=0.1) for row in beside_a_library.workloads]
+    group = dispatch_group(replace(beside_a_library, workloads=tuple(rows)), SHARE)
+    assert {served.use for served in group.workloads} == {LIBRARY} and group.kernels == ("7",)
 
 
 def test_between_two_sizes_a_kernel_is_picked_until_it_needs_another_wave():
