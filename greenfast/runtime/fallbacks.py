@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 import math
 import re
@@ -251,6 +252,16 @@ FALLBACK_PEERS = {
     "gemm": "cublaslt",
     "rmsnorm": "torch-rms-norm",
 }
+
+
+def has_fallback(operation: str) -> bool:
+    """Whether a call that no kernel serves can run here; PyTorch is looked for, not imported."""
+    try:
+        return operation in FALLBACKS and importlib.util.find_spec("torch") is not None
+    except ValueError:  # a module without a specification, which is there
+        return True
+
+
 FALLBACK_WORDS = "PyTorch's operation"
 
 

@@ -18,6 +18,7 @@ from slow_cases import quick_first
 
 import greenfast
 from greenfast.app.bundle.opened_tuning import is_tuning
+from greenfast.runtime.fallbacks import has_fallback
 from greenfast.runtime.program import _launch
 from greenfast.runtime.read_bundle import kernel_set
 from greenfast.runtime.single_bundle import launch_form
@@ -267,7 +268,8 @@ def test_where_a_table_prefers_a_library_it_runs_if_there_is_one():
     kernels = kernel_set(files, SET)
     sizes = {name: low for name, (low, _) in kernels.groups[0].region.items()}
     values = {**kernels.groups[0].compiled, **sizes}
-    assert kernels.choose(values, {}).program is None  # PyTorch's operation
+    assert replace(kernels, has_library=True).choose(values, {}).program is None
+    assert has_fallback("rmsnorm") is kernels.has_library and not has_fallback("softmax")
     alone = replace(kernels, has_library=False).choose(values, {})
     assert alone.program is kernels.programs["k0"] and "another library was faster" in alone.why
 
