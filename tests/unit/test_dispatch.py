@@ -189,6 +189,18 @@ def test_between_two_sizes_a_kernel_is_picked_until_it_needs_another_wave():
     assert dispatch_group(times, SHARE).pick({"B": 60}) == "1"
 
 
+def test_a_rule_counts_blocks_where_no_size_or_product_separates():
+    sizes = ((1, 128), (2, 64), (3, 33), (1, 129), (2, 65))
+    rows = [workload(f"b{batches}s{rows}", B=batches, S=rows) for batches, rows in sizes]
+    kernels = [Measured("k0", (1.0, 1.0, 2.0, 2.0, 2.0)), Measured("k1", (1.5,) * 5)]
+    blocks = Waves(expression("ceil_div(S, 64) * B", "blocks"), 2)
+    times = replace(group_of(*rows, kernels=kernels), waves_of={"k0": blocks}.get)
+    group = dispatch_group(times, SHARE)
+    assert [str(rule.when[0]) for rule in group.rules[:-1]] == ["ceil_div(S, 64) * B <= 2"]
+    table = table_json(DispatchTable("attention", 3.0, "measured", (group,)))
+    assert read_table(table, KERNELS).groups[0].rules == group.rules
+
+
 def test_a_count_of_blocks_is_the_product_of_the_grid_with_the_points_values(catalogue):
     kernel = catalogue.kernel("attention")
     compiled = (("D", 64), ("dtype", "bf16"), ("mask", "none"))
