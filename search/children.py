@@ -8,6 +8,7 @@ private pipes: never stdout, and never pickle, since a child that ran candidate 
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import resource
@@ -466,6 +467,7 @@ def serve_requests(
     parent = Parent(read_fd, write_fd)
     while (request := parent.request()) is not None:
         parent.reply(handle(request))
+    gc.freeze()  # else the interpreter looks through all modules for garbage as it ends
 
 
 def encoded(message: Mapping[str, Any]) -> bytes:

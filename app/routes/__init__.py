@@ -16,7 +16,6 @@ from greenfast.app.routes import (
     tunings,
 )
 from greenfast.app.routes.access import each_field_once, known_query_only
-from greenfast.app.views.base_schemas import Problem
 
 ERRORS = {
     400: "malformed request",
@@ -28,6 +27,9 @@ ERRORS = {
     422: "invalid value",
     503: "fault of the service",
 }
+# By name: a model would be built again for each status of each path, which took more than half of a
+# service's start. app/routes/submissions.py gives the model itself.
+PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}
 
 
 def api() -> APIRouter:
@@ -36,11 +38,7 @@ def api() -> APIRouter:
         prefix="/api/v1",
         dependencies=[Depends(known_query_only), Depends(each_field_once)],
         responses={
-            status: {
-                "model": Problem,
-                "description": words,
-                "content": {"application/problem+json": {}},
-            }
+            status: {"description": words, "content": {"application/problem+json": PROBLEM}}
             for status, words in ERRORS.items()
         },
     )

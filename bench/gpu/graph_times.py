@@ -62,7 +62,11 @@ def repeated_graphs(
         repeats = max(1, min(MOST_REPEATS, int(GRAPH_US / max(rough - 2, 1)) + 1))
         graphs[name] = (captured(function, repeats), repeats)
         replayed_us(graphs[name][0])
-        quick[name] = min(replayed_us(graphs[name][0]) for _ in range(2)) / repeats
+    # Two passes: a GPU that is slow for some milliseconds must not rule a function out.
+    for name in 2 * list(graphs):
+        graph, repeats = graphs[name]
+        us = min(replayed_us(graph) for _ in range(2)) / repeats
+        quick[name] = min(us, quick.get(name, us))
     return graphs, quick
 
 

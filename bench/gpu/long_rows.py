@@ -1,11 +1,12 @@
 """The winners of hopper_rows beside every peer, in one interleaved run, without a search.
 
-    python -m bench.gpu.long_rows build ROWS.zip [--kept FOLDER]                anywhere
+    python -m bench.gpu.long_rows build ROWS.zip [--kept FOLDER] [--gpu h200]   anywhere
     python -m bench.gpu.long_rows measure ROWS.zip OUT.json [--seconds 60]      on a GPU
 
 `build` renders and compiles a kernel for each row of bench.gpu.hopper_rows: the winner that
-h200/hopper_rows or h200/few_rows holds, or the fastest point of h200/attention_variants, whichever
-took less of the time of PyTorch's best in its run; the baseline where a row is in none of them.
+h200/hopper_rows or h200/few_rows holds, or the fastest point of h200/attention_variants or
+h100/output_variants. Results of the GPU of --gpu come first; of several, the one counts that took
+less of the time of PyTorch's best in its run. A row that is in none of them has its baseline.
 `measure` needs greenfast's runtime alone: it times those kernels in CUDA graphs in turns with
 PyTorch's backends, FlashAttention-3 and FlashAttention-4, as far as they are there. A ratio is the
 median over rounds; its interval holds the middle half.
@@ -24,12 +25,14 @@ from typing import Any
 from bench.command_line import require_gpu, script_parser
 from bench.gpu.graph_times import samples_us
 from bench.gpu.hopper_rows import ATTENTION, DECODE, FEW_ROWS
+from bench.gpu.measured_gpu import add_gpu
 from bench.gpu.runtime_shapes import Shape
 from bench.results import Row, find_result, read_result, write_json
 
 DTYPE, GPU = "bf16", "h200"
 ROUNDS = 31
 OURS = "greenfast"
+VARIANTS = ("h200/attention_variants", "h100/output_variants")
 
 
 def main() -> int:
@@ -39,9 +42,10 @@ def main() -> int:
     parser.add_argument("out", type=Path, nargs="?", metavar="OUT.json")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
+    add_gpu(parser)
     options = parser.parse_args()
     if options.work == "build":
-        options.bundle.write_bytes(built_rows(options.kept))
+        options.bundle.write_bytes(built_rows(options.kept, options.gpu))
         return 0
     if options.out is None:
         parser.error("OUT.json is missing")
@@ -73,7 +77,7 @@ def row_shape(values: str) -> Shape:
 # ---- anywhere ----
 
 
-def built_rows(kept: Path | None) -> bytes:
+def built_rows(kept: Path | None, gpu: str) -> bytes:
     """A bundle of one kernel a row; each is used on exactly its sizes."""
     from bench.gpu.set_files import Built, Entry, built, bundle_bytes
     from greenfast.search.cores import usable_cores
@@ -83,7 +87,7 @@ def built_rows(kept: Path | None) -> bytes:
 
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
     kernel = catalogue.kernel("attention")
-    stored = chosen_designs()
+    stored = chosen_designs(gpu)
     kernels: list[Built] = []
     rules: dict[tuple[int, str], list[Row]] = {}
     with TemporaryDirectory(prefix="greenfast-rows-") as folder:
@@ -131,8 +135,8 @@ class Chosen:
     ratio: float  # of its time to PyTorch's best time in the same run
 
 
-def chosen_designs() -> dict[str, Chosen]:
-    """By workload: the design with the least ratio."""
+def chosen_designs(gpu: str) -> dict[str, Chosen]:
+    """By workload: the design with the least ratio, of those that `gpu` timed if there is any."""
     every: list[tuple[str, Chosen]] = []
     for name in ("h200/hopper_rows", "h200/few_rows"):
         for row in read_result(name)["rows"]:
@@ -140,13 +144,18 @@ def chosen_designs() -> dict[str, Chosen]:
             if row["kernel"] == "attention" and ratios:
                 template, ratio = row["baseline"].partition(":")[0], max(ratios)
                 every.append((row["workload"], Chosen(name, template, row["parameters"], ratio)))
-    for row in find_result("h200/attention_variants").get("rows", ()):
-        best = row["points"][0]
-        ratio = best["us"] / min(row["peers"].values())
-        chosen = Chosen("h200/attention_variants", "wgmma", best["parameters"], ratio)
-        every.append((row["workload"], chosen))
-    every.sort(key=lambda item: -item[1].ratio)
+    for name in VARIANTS:
+        for row in find_result(name).get("rows", ()):
+            best = row["points"][0]
+            chosen = Chosen(name, "wgmma", best["parameters"], best["us"] / pytorch_us(row))
+            every.append((row["workload"], chosen))
+    every.sort(key=lambda item: (item[1].source.startswith(f"{gpu}/"), -item[1].ratio))
     return dict(every)
+
+
+def pytorch_us(row: Row) -> float:
+    """Of a row of attention_variants: the time of PyTorch's fastest kernel."""
+    return float(min(us for name, us in row["peers"].items() if name.startswith("torch")))
 
 
 def row_rule(shape: Shape, use: str) -> Row:

@@ -7,6 +7,7 @@ tests/unit/test_docs.py compares the page with the results.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +34,7 @@ AIMS = {
 }
 LONG, LONG_H100, COUNTERS = "h200/long_rows", "h100/long_rows", "h200/row_counters"
 VARIANTS, MEDIUM, SUMS = "h200/attention_variants", "h100/medium_variants", "h100/row_sums"
+OUTPUTS, SHARED = "h100/output_variants", "h100/shared_tiles"
 STALLS = 3  # of each kernel, the longest
 EARLIER = " (earlier run)"
 UNITS = {
@@ -138,16 +140,48 @@ def variants(result: str = VARIANTS) -> str:
     return f"{table(titles, lines)}\n\n{gpu}, L2 hot; {source_of(result)}."
 
 
+def outputs() -> str:
+    """The fastest point of each row beside FlashAttention-4, without confirmation."""
+    lines = []
+    for row in rows(OUTPUTS):
+        best, peer_us = row["points"][0], row["peers"]["flash-attention-4"]
+        stages, epilogue = (best["parameters"][name] for name in ("stages", "epilogue"))
+        lines.append(
+            (
+                f"`{row['workload'].removesuffix(',dtype=bf16')}`",
+                len(row["points"]),
+                f"{best['us']:.1f}",
+                f"{peer_us:.1f}",
+                f"{best['us'] / peer_us:.3f}",
+                f"{_variant(best['parameters'])}, {stages} stages, {epilogue}",
+            )
+        )
+    titles = ("workload", "points", "fastest, us", "FlashAttention-4, us", "ratio", "design")
+    return f"{table(titles, lines)}\n\nH100, L2 hot; {source_of(OUTPUTS)}."
+
+
 def row_sums() -> str:
     """The fastest point of each row whose row sums are additions, and that with sums from P V."""
+    titles = ("additions, us", "from P V, us", "ratio", "design from P V")
+    return compared(SUMS, "sum_columns", (False, True), titles)
+
+
+def shared_tiles() -> str:
+    """The fastest point of each row whose blocks load for themselves, and that of clusters."""
+    titles = ("alone, us", "in clusters, us", "ratio", "design in clusters")
+    return compared(SHARED, "cluster_rows", (1, 2), titles)
+
+
+def compared(result: str, name: str, values: tuple[object, object], titles: Sequence[str]) -> str:
+    """By row: the fastest points with each of two values of a parameter."""
     lines = []
-    for row in rows(SUMS):
+    for row in rows(result):
         without, having = (
             min(
-                (point for point in row["points"] if point["parameters"]["sum_columns"] is with_it),
+                (point for point in row["points"] if point["parameters"][name] == value),
                 key=lambda point: (point["us"] is None, point["us"] or point["quick_us"]),
             )
-            for with_it in (False, True)
+            for value in values
         )
         times = [point["us"] or point["quick_us"] for point in (without, having)]
         lines.append(
@@ -158,8 +192,7 @@ def row_sums() -> str:
                 _variant(having["parameters"]),
             )
         )
-    titles = ("workload", "additions, us", "from P V, us", "ratio", "design from P V")
-    return f"{table(titles, lines)}\n\nH100, L2 hot; {source_of(SUMS)}."
+    return f"{table(('workload', *titles), lines)}\n\nH100, L2 hot; {source_of(result)}."
 
 
 STAY = {"persistent": "persistent", "persistent_all": "persistent over all batches"}
@@ -313,6 +346,8 @@ def pages() -> dict[Path, str]:
         "variants": variants,
         "medium": partial(variants, MEDIUM),
         "row_sums": row_sums,
+        "outputs": outputs,
+        "shared_tiles": shared_tiles,
         "reads": reads,
         "fp8": fp8,
         "fp8_apart": fp8_apart,

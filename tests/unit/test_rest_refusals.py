@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -118,6 +119,13 @@ def test_a_list_of_a_misspelt_kernel_is_refused_with_the_known_names(client, pat
     assert (answer.status_code, answer.json()["code"]) == (422, "unknown_kernel")
     assert "did you mean 'attention'?" in answer.json()["mend"]
     assert client.get(f"{path}?kernel=attention").json()["items"] == []
+
+
+def test_every_schema_that_openapi_refers_to_is_part_of_it(client):
+    document = client.get("/openapi.json")
+    named = set(re.findall(r'"\$ref": ?"#/components/schemas/([^"]+)"', document.text))
+    assert "Problem" in named
+    assert named <= set(document.json()["components"]["schemas"])
 
 
 def test_every_documented_parameter_is_accepted(client, search):

@@ -37,6 +37,7 @@ from greenfast.search.targets.emulator.compiler_process import (
     run_compiler,
 )
 from greenfast.search.targets.emulator.control_edges import with_checked_edges
+from greenfast.search.targets.emulator.debug_sections import split_debug
 from greenfast.search.targets.emulator.device_preprocessor import (
     HOST_MACROS,
     MACROS,
@@ -96,6 +97,7 @@ RULES = (
     "../../toolchain/includes",
     "class_bodies",
     "control_edges",
+    "debug_sections",
     "device_preprocessor",
     "dynamic_shared",
     "early_macros",
@@ -366,12 +368,15 @@ class EmulatorBuild:
             lines, failed = _assembly([*compiled, *source], work, deadline, confinement)
             if failed is not None:
                 return failed
-            _write_assembly(lines, work / "kernel.s")
+            lines, debug = split_debug(lines)
+            _write_assembly(lines, debug, work / "kernel.s")
             zeros = [*compiled, ZEROS, *source]
-            unset = unset_variables(lines, lambda: _assembly(zeros, work, deadline, confinement)[0])
+            unset = unset_variables(
+                lines, lambda: split_debug(_assembly(zeros, work, deadline, confinement)[0])[0]
+            )
             compiled, source = [self.compiler.path], ["kernel.s"]
             if unset is not None:
-                _write_assembly(unset.other, work / "other.s")
+                _write_assembly(unset.other, debug, work / "other.s")
                 (work / f"kernel{UNSET}").write_text(json.dumps(unset.places))
                 link = self._link(compiled, ["other.s"], f"kernel{OTHER}", flavour)
                 failed = run_compiler(link, work, deadline, confinement)
@@ -434,9 +439,10 @@ def _assembly(
         return plain.readlines(), None
 
 
-def _write_assembly(lines: Iterable[str], path: Path) -> None:
+def _write_assembly(lines: Iterable[str], debug: Iterable[str], path: Path) -> None:
     with open(path, "w") as file:
         file.writelines(with_gaps(with_own_frames_passed(with_checked_edges(lines))))
+        file.writelines(debug)
 
 
 def _entry_call(entry: str) -> str:
