@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,6 +99,19 @@ def tune(
         raise UsageError(
             "name a kernel or --resume TUNING_ID, and not both", code="bad_command_line"
         )
+    settings: dict[str, Any] = {
+        "name": name,
+        "target": target,
+        "strategy": strategy,
+        "trials": trials,
+        "seconds": seconds,
+        "gpu_seconds": gpu_seconds,
+        "seed": seed,
+        "mode": mode,
+    }
+    if resume is not None:
+        others = {"template": template, "workload": workload, "workloads": workloads}
+        _refuse_settings(others | settings, within)
     require_folder(output)
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
@@ -105,23 +119,25 @@ def tune(
         if resume is not None:
             tuning = services.store.tuning(resume)
         else:
-            request = SearchRequest(
-                kernel=str(kernel),
-                name=name,
-                templates=tuple(template) if template else None,
-                target=target,
-                strategy=strategy,
-                trials=trials,
-                seconds=seconds,
-                gpu_seconds=gpu_seconds,
-                seed=seed,
-                mode=mode,
-            )
+            templates = tuple(template) if template else None
+            request = SearchRequest(kernel=str(kernel), templates=templates, **settings)
             rows = given_workloads(request.kernel, workload, workloads, services.catalogue)
             tuning = services.submit_tuning(TuningRequest(request, rows, within))
         say(f"tuning {tuning.id}: {tuning.name} on {tuning.target}")
         code = run_searches(services, tuning, stop)
         return code or _bundled(services, tuning.id, output, as_json)
+
+
+def _refuse_settings(settings: Mapping[str, object], within: float) -> None:
+    """UsageError for a setting beside --resume, which continues with those that are stored."""
+    given = [f"--{name.replace('_', '-')}" for name, value in settings.items() if value is not None]
+    given += ["--within"] if within != DEFAULT_WITHIN_PERCENT else []
+    if given:
+        raise UsageError(
+            f"{given[0]} is a setting of a new tuning, and --resume continues with the stored ones",
+            code="bad_command_line",
+            mend=f"leave {given[0]} out, or begin a new tuning",
+        )
 
 
 def given_workloads(
