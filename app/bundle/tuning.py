@@ -6,8 +6,9 @@ docs/bundle.md describes the format. The same tuning gives the same bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from greenfast import __version__
@@ -25,6 +26,7 @@ from greenfast.app.bundle.tuning_readme import tuning_readme
 from greenfast.app.history import measured_device
 from greenfast.app.wiring import Services
 from greenfast.db.rows import SearchRow, TrialDetail, TuningRow
+from greenfast.runtime.fallbacks import FALLBACK_PEERS
 from greenfast.search.dispatch.build import (
     GroupTimes,
     TimedWorkload,
@@ -38,6 +40,7 @@ from greenfast.search.dispatch.table import (
     table_json,
 )
 from greenfast.search.dispatch.times import is_servable, measured_trials
+from greenfast.search.dispatch.waves import Waves, waves_of
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec
@@ -45,6 +48,7 @@ from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
 from greenfast.search.status import SearchStatus
 from greenfast.search.toolchain.nvrtc import OPTIONS
+from greenfast.search.verdict import Trial
 
 FORMAT, SCHEMA = "greenfast-tuning", 1
 COMPILE_OPTIONS = tuple(option for option in OPTIONS if not option.startswith("--ptxas-options"))
@@ -103,6 +107,9 @@ def group_times(services: Services, search: SearchRow, weights: Mapping[str, flo
     baseline = next((trial for trial in measured if trial.name == "0"), None)
     run_dims = [dim.name for dim in kernel.dims if dim.time == "run"]
     peers = _peers(services, search)
+    confirmed = services.store.confirmation(search.id)
+    winner = str(confirmed.confirmation.trial) if confirmed is not None else "0"
+    beside = next((trial for trial in measured if trial.name == winner), None)
     workloads = []
     for at, name in enumerate(search.workloads):
         dims = kernel.workload(name).dims
@@ -114,10 +121,32 @@ def group_times(services: Services, search: SearchRow, weights: Mapping[str, flo
                 weights[name],
                 baseline.times_us[at] if baseline is not None else None,
                 peers.get(name, ()),
+                library_us(kernel.name, beside.times_us[at], peers.get(name, ()))
+                if beside
+                else None,
             )
         )
     compiled = kernel.workload(search.workloads[0]).compile_time(kernel)
-    return GroupTimes(compiled, tuple(workloads), measured)
+    waves = _waves(services, kernel, search, {str(trial.number): trial for trial in trials})
+    return GroupTimes(compiled, tuple(workloads), measured, waves)
+
+
+def _waves(
+    services: Services, kernel: KernelSpec, search: SearchRow, trials: Mapping[str, Trial]
+) -> Callable[[str], Waves | None]:
+    """How the blocks of a trial fill the GPU that it was timed on, by its number."""
+    compiled = kernel.workload(search.workloads[0]).compile_time(kernel)
+
+    @cache
+    def waves(number: str) -> Waves | None:
+        candidate = trials[number].candidate
+        template = kernel.template(candidate.template)
+        environment = services.store.trial(search.id, int(number)).environment
+        device = measured_device(search.target, environment)
+        values = resolve(template, candidate.parameters, compiled, device).values
+        return waves_of(template, values, device.multiprocessors)
+
+    return waves
 
 
 def _peers(services: Services, search: SearchRow) -> dict[str, tuple[PeerTime, ...]]:
@@ -130,6 +159,12 @@ def _peers(services: Services, search: SearchRow) -> dict[str, tuple[PeerTime, .
             )
             peers[row.peer.workload] = (*peers.get(row.peer.workload, ()), time)
     return peers
+
+
+def library_us(kernel: str, winner_us: float, peers: Sequence[PeerTime]) -> float | None:
+    """The time of what the runtime falls back to, by its ratio to the winner; None: not known."""
+    name = FALLBACK_PEERS.get(kernel)
+    return next((winner_us / peer.ratio for peer in peers if peer.name == name), None)
 
 
 def tuning_bundle(services: Services, tuning_id: str) -> Bundle:

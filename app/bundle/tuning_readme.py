@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from greenfast.app.bundle.download import STATIC_FILES
 from greenfast.db.rows import TuningRow
-from greenfast.runtime.fallbacks import FALLBACKS
+from greenfast.runtime.fallbacks import FALLBACK_WORDS, FALLBACKS, use_words
 from greenfast.search.dispatch.table import DispatchGroup, DispatchTable
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.verdict import TimeKind
@@ -28,7 +28,7 @@ def tuning_readme(
     inputs = [
         tensor.name for tensor in tensors if tensor.kind == "input" and tensor.read_when is None
     ]
-    library = "PyTorch's operation, else " if kernel.name in FALLBACKS else ""
+    library = f"{FALLBACK_WORDS}, else " if kernel.name in FALLBACKS else ""
     facts = {
         "@KERNEL@": kernel.name,
         "@TITLE@": kernel.title,
@@ -53,8 +53,12 @@ def _lines(group: DispatchGroup, library: str) -> list[str]:
     values = ", ".join(f"{name}={value}" for name, value in group.compiled)
     lines = [f"  {values}" if values else "  all types"]
     for rule in group.rules:
-        lines.append(f"    {' and '.join(map(str, rule.when)) or 'otherwise'}: {rule.use}")
+        lines.append(
+            f"    {' and '.join(map(str, rule.when)) or 'otherwise'}: {use_words(rule.use)}"
+        )
     lines.append(f"    outside of the tuned sizes: {library}{group.outside}")
     for row in group.workloads:
-        lines.append(f"      {row.name}: {row.use}, {dict(row.times_us)[row.use]:.2f} us")
+        lines.append(
+            f"      {row.name}: {use_words(row.use)}, {dict(row.times_us)[row.use]:.2f} us"
+        )
     return lines

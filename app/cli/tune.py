@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,7 @@ from greenfast.app.cli.search_options import (
 )
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.terminal import say
-from greenfast.runtime.fallbacks import FALLBACKS
+from greenfast.runtime.fallbacks import FALLBACK_WORDS, FALLBACKS, use_words
 from greenfast.search.dispatch.build import DEFAULT_WITHIN_PERCENT
 from greenfast.search.dispatch.table import DispatchGroup, DispatchTable, table_json
 from greenfast.search.errors import UsageError
@@ -98,6 +99,19 @@ def tune(
         raise UsageError(
             "name a kernel or --resume TUNING_ID, and not both", code="bad_command_line"
         )
+    settings: dict[str, Any] = {
+        "name": name,
+        "target": target,
+        "strategy": strategy,
+        "trials": trials,
+        "seconds": seconds,
+        "gpu_seconds": gpu_seconds,
+        "seed": seed,
+        "mode": mode,
+    }
+    if resume is not None:
+        others = {"template": template, "workload": workload, "workloads": workloads}
+        _refuse_settings(others | settings, within)
     require_folder(output)
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
@@ -105,23 +119,25 @@ def tune(
         if resume is not None:
             tuning = services.store.tuning(resume)
         else:
-            request = SearchRequest(
-                kernel=str(kernel),
-                name=name,
-                templates=tuple(template) if template else None,
-                target=target,
-                strategy=strategy,
-                trials=trials,
-                seconds=seconds,
-                gpu_seconds=gpu_seconds,
-                seed=seed,
-                mode=mode,
-            )
+            templates = tuple(template) if template else None
+            request = SearchRequest(kernel=str(kernel), templates=templates, **settings)
             rows = given_workloads(request.kernel, workload, workloads, services.catalogue)
             tuning = services.submit_tuning(TuningRequest(request, rows, within))
         say(f"tuning {tuning.id}: {tuning.name} on {tuning.target}")
         code = run_searches(services, tuning, stop)
         return code or _bundled(services, tuning.id, output, as_json)
+
+
+def _refuse_settings(settings: Mapping[str, object], within: float) -> None:
+    """UsageError for a setting beside --resume, which continues with those that are stored."""
+    given = [f"--{name.replace('_', '-')}" for name, value in settings.items() if value is not None]
+    given += ["--within"] if within != DEFAULT_WITHIN_PERCENT else []
+    if given:
+        raise UsageError(
+            f"{given[0]} is a setting of a new tuning, and --resume continues with the stored ones",
+            code="bad_command_line",
+            mend=f"leave {given[0]} out, or begin a new tuning",
+        )
 
 
 def given_workloads(
@@ -218,9 +234,10 @@ def show_dispatch(dispatch: DispatchTable) -> None:
     for group in dispatch.groups:
         values = ", ".join(f"{name}={value}" for name, value in group.compiled)
         rows: list[tuple[Any, ...]] = [
-            (" and ".join(map(str, rule.when)) or "otherwise", rule.use) for rule in group.rules
+            (" and ".join(map(str, rule.when)) or "otherwise", use_words(rule.use))
+            for rule in group.rules
         ]
-        library = "PyTorch's operation, else " if dispatch.kernel in FALLBACKS else ""
+        library = f"{FALLBACK_WORDS}, else " if dispatch.kernel in FALLBACKS else ""
         rows.append(("outside of the tuned sizes", f"{library}{group.outside}"))
         out.print(table(("sizes", "kernel"), rows, title=values))
         out.print(_workloads_table(group, dispatch.time_kind))
@@ -239,7 +256,7 @@ def _workloads_table(group: DispatchGroup, time_kind: str) -> Any:
             (
                 row.name,
                 f"{row.weight:g}",
-                row.use,
+                use_words(row.use),
                 f"{dict(row.times_us)[row.use]:.2f} us",
                 f"{dict(row.times_us)[row.use] / row.best_us:.3f}",
                 "-" if row.ratio is None else f"{row.ratio:.3f}",

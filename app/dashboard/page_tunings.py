@@ -12,6 +12,7 @@ from greenfast.app.bundle.tuning import ServedKernel, dispatch_table
 from greenfast.app.dashboard.page_search import designs_of
 from greenfast.app.dashboard.pages import PageRoute, one_of, render, services_of
 from greenfast.db.searches import Wanted
+from greenfast.search.dispatch.table import LIBRARY
 from greenfast.search.errors import GreenfastError
 from greenfast.search.status import SearchStatus
 
@@ -50,6 +51,7 @@ def tuning_page(request: Request, tuning_id: str) -> Response:
             "tuning": tuning,
             "table": table,
             "kernels": kernels,
+            "library": LIBRARY,
             "design_of": lambda each: designs_of(services, each.search).of(
                 each.trial.template, each.trial.parameters
             ),

@@ -6,7 +6,6 @@ which takes as long as the first, while the library, with other tiles, may need 
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from bench.gpu.set_files import Built
 from bench.results import Row
 from greenfast.search.devices.facts import Device
 from greenfast.search.devices.occupancy import occupancy
+from greenfast.search.dispatch.waves import folded
 from greenfast.search.kernels.expressions import Expression, Value, expression
 
 MANY = 8  # waves: with so many, one more is little
@@ -59,51 +59,3 @@ def waves_of(kernel: Built, device: Device) -> Waves:
     text = " * ".join(f"({folded(size, constants)})" for size in entry["grid"])
     at_once = resident.blocks_per_sm * device.multiprocessors
     return Waves(expression(folded(text, {}), "blocks"), at_once)
-
-
-def folded(text: str, constants: Mapping[str, Value]) -> str:
-    """The expression with the constants' values, as far as they decide it."""
-    return ast.unparse(_Folding(constants).visit(ast.parse(text, mode="eval")))
-
-
-class _Folding(ast.NodeTransformer):
-    def __init__(self, constants: Mapping[str, Value]) -> None:
-        self._constants = constants
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.Constant(self._constants[node.id]) if node.id in self._constants else node
-
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        test = self.visit(node.test)
-        if isinstance(test, ast.Constant):
-            chosen: ast.expr = self.visit(node.body if test.value else node.orelse)
-            return chosen
-        return ast.IfExp(test, self.visit(node.body), self.visit(node.orelse))
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        arguments = [self.visit(item) for item in node.args]
-        return _decided(ast.Call(node.func, arguments, []), arguments)
-
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        sides = [self.visit(item) for item in (node.left, *node.comparators)]
-        return _decided(ast.Compare(sides[0], node.ops, sides[1:]), sides)
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        left, right = self.visit(node.left), self.visit(node.right)
-        if isinstance(node.op, ast.Mult):
-            if _is_one(left):
-                return right
-            if _is_one(right):
-                return left
-        return _decided(ast.BinOp(left, node.op, right), [left, right])
-
-
-def _is_one(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value == 1
-
-
-def _decided(node: ast.expr, parts: list[ast.expr]) -> ast.expr:
-    """The constant that the node is, where its parts are constants."""
-    if not all(isinstance(part, ast.Constant) for part in parts):
-        return node
-    return ast.Constant(expression(ast.unparse(node), "a constant part")({}))

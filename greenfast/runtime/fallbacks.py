@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 import math
 import re
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from greenfast.runtime.frameworks import framework_of
+from greenfast.runtime.kernel_set import LIBRARY
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import Value
 
@@ -244,3 +246,25 @@ FALLBACKS: dict[str, Fallback] = {
     "gemm": gemm_fallback,
     "rmsnorm": rms_norm_fallback,
 }
+# The peers (peers.py of the kernel's folder) that time what a fallback runs.
+FALLBACK_PEERS = {
+    "attention": "torch-default",
+    "gemm": "cublaslt",
+    "rmsnorm": "torch-rms-norm",
+}
+
+
+def has_fallback(operation: str) -> bool:
+    """Whether a call that no kernel serves can run here; PyTorch is looked for, not imported."""
+    try:
+        return operation in FALLBACKS and importlib.util.find_spec("torch") is not None
+    except ValueError:  # a module without a specification, which is there
+        return True
+
+
+FALLBACK_WORDS = "PyTorch's operation"
+
+
+def use_words(use: str) -> str:
+    """What serves a size, by a table of a tuning: a kernel's id, or the fallback."""
+    return FALLBACK_WORDS if use == LIBRARY else use

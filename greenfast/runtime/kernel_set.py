@@ -128,7 +128,7 @@ class KernelSet:
                 else f"the last rule of the table of {self.origin} applies"
             )
             if rule.use == LIBRARY:
-                return Choice(None, f"another library was faster there: {why}", group.measured)
+                return self._outside(group, f"another library was faster there: {why}")
             return Choice(self.programs[rule.use], why, group.measured)
         return self._outside(group, "no rule covers this shape")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from greenfast.runtime.archive import MANIFEST, bad_bundle
-from greenfast.runtime.fallbacks import FALLBACKS
+from greenfast.runtime.fallbacks import has_fallback
 from greenfast.runtime.kernel_set import KernelSet
 from greenfast.runtime.machine_code import code_fault
 from greenfast.runtime.operation import ScalarArgument
@@ -34,7 +34,7 @@ def kernel_set(files: Mapping[str, bytes], name: str) -> KernelSet:
 def _read(files: Mapping[str, bytes], name: str) -> KernelSet:
     if MANIFEST in files:
         kernels = tuned_set(files, name, has_library=False)
-        has_library = kernels.operation.name in FALLBACKS
+        has_library = has_fallback(kernels.operation.name)
         return KernelSet(
             kernels.origin,
             kernels.operation,

@@ -10,12 +10,14 @@ torch.nn.attention.bias, README of github.com/Dao-AILab/flash-attention, docs.fl
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import importlib.util
 import os
 
 SDPA = {"torch-flash": "FLASH_ATTENTION", "torch-cudnn": "CUDNN_ATTENTION", "torch-efficient": "EFFICIENT_ATTENTION"}
+DEFAULT = "torch-default"            # the backend that PyTorch chooses itself: what greenfast's runtime falls back to
 # (module, package that names the version); function flash_attn_func(q, k, v [B, S, H, D], softmax_scale, causal).
 FLASH = {"flash-attention-4": ("flash_attn.cute", "flash-attn-4"),
          "flash-attention-3": ("flash_attn_interface", "flash_attn_3"),
@@ -23,14 +25,14 @@ FLASH = {"flash-attention-4": ("flash_attn.cute", "flash-attn-4"),
 # FlashAttention-3 is also in the wheel of vLLM, as a library that torch loads; its signature is the operation's schema
 # (github.com/vllm-project/flash-attention, hopper/flash_api_torch_lib.cpp). A copy on sys.path serves without the rest.
 VLLM_LIBRARY = "_vllm_fa3_C"
-NAMES = (*SDPA, *FLASH, "flashinfer")
+NAMES = (DEFAULT, *SDPA, *FLASH, "flashinfer")
 
 
 def offer(name, dims, options, scalars):
     if options["dtype"] not in ("fp16", "bf16"):
         raise ValueError(f"it does not take {options['dtype']} inputs as ours do")
-    if name in SDPA:
-        return _sdpa(SDPA[name], dims, options["mask"], scalars["scale"])
+    if name == DEFAULT or name in SDPA:
+        return _sdpa(SDPA.get(name, ""), dims, options["mask"], scalars["scale"])
     if name == "flash-attention-3" and importlib.util.find_spec(FLASH[name][0]) is None:
         return _flash_of_vllm(vllm_library(), dims, options["mask"], scalars["scale"])
     if name in FLASH:
@@ -42,6 +44,8 @@ def _sdpa(backend, dims, mask, scale):
     square = dims["S_q"] == dims["S_kv"]
     if mask == "causal_bottom_right" and not square and backend == "CUDNN_ATTENTION":
         raise ValueError("its causal mask is aligned to the top left")
+    if mask == "causal_bottom_right" and not square and not backend:
+        raise ValueError("it has no such mask, and the runtime gives it a tensor in its place")
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     arguments = {"scale": scale, "enable_gqa": dims["H"] != dims["H_kv"], "is_causal": False}
@@ -55,7 +59,7 @@ def _sdpa(backend, dims, mask, scale):
         version += f", cuDNN {torch.backends.cudnn.version()}"
 
     def run(tensors):
-        with sdpa_kernel(getattr(SDPBackend, backend)):
+        with sdpa_kernel(getattr(SDPBackend, backend)) if backend else contextlib.nullcontext():
             return {"o": torch.nn.functional.scaled_dot_product_attention(
                 tensors["q"], tensors["k"], tensors["v"], **arguments)}
     return {"version": version, "run": run}

@@ -40,10 +40,16 @@ def best_times(kernels: Sequence[Measured]) -> tuple[float, ...]:
     return tuple(min(times) for times in zip(*(kernel.times_us for kernel in kernels), strict=True))
 
 
-def smallest_cover(kernels: Sequence[Measured], weights: Sequence[float], share: float) -> Cover:
+def smallest_cover(
+    kernels: Sequence[Measured],
+    weights: Sequence[float],
+    share: float,
+    best: Sequence[float] | None = None,
+) -> Cover:
     """The smallest covering set; of several, the one with the lowest weighted mean time.
 
-    UsageError `no_kernel` when a workload has no time at all.
+    `best`: the times to be close to, where they are not the kernels' own. UsageError `no_kernel`
+    when a workload has no time at all.
     """
     if not kernels or not all(map(math.isfinite, best_times(kernels))):
         raise UsageError(
@@ -51,7 +57,7 @@ def smallest_cover(kernels: Sequence[Measured], weights: Sequence[float], share:
             code="no_kernel",
             mend="give the search more trials",
         )
-    best = best_times(kernels)
+    best = best_times(kernels) if best is None else best
     masks = [_mask(kernel, best, share) for kernel in kernels]
     representatives = _representatives(kernels, masks, weights)
     everything = (1 << len(best)) - 1

@@ -81,6 +81,8 @@ class DispatchGroup:
     def renamed(self, ids: Mapping[str, str]) -> DispatchGroup:
         """The group with other names for its kernels, and without times of kernels not in `ids`."""
 
+        ids = {**ids, LIBRARY: LIBRARY}
+
         def name(old: str) -> str:
             return ids.get(old, old)
 

@@ -74,7 +74,7 @@ def test_each_peer_gets_what_it_deserves(winner, tmp_path):
 
 def test_pytorchs_back_ends_are_timed_in_turns_with_ours(winner):
     peers = {peer.name: peer for peer in compare_peers(winner, processes=1)}
-    for name in ("torch-flash", "torch-efficient"):
+    for name in ("torch-default", "torch-flash", "torch-efficient"):
         peer = peers[name]
         assert peer.outcome == "timed", peer.sentence
         (process,) = peer.comparison.processes

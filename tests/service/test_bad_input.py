@@ -74,6 +74,11 @@ REFUSED = {
         "a search for each",
     ),
     "no kernel and nothing to resume": (("search",), "bad_command_line", "--resume"),
+    "a setting beside a tuning to resume": (
+        ("tune", "--resume", "t_aaaaaaaaaaaa", "--gpu-seconds", "9"),
+        "bad_command_line",
+        "--gpu-seconds is a setting of a new tuning",
+    ),
     "an unknown search": (("pause", "s_aaaaaaaaaaaa"), "unknown_search", ""),
     "an unknown search to resume here": (
         ("search", "--resume", "s_aaaaaaaaaaaa"),

@@ -7,19 +7,26 @@ import itertools
 import json
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
+from greenfast.search.devices.facts import device
 from greenfast.search.dispatch.build import GroupTimes, TimedWorkload, check_within, dispatch_group
 from greenfast.search.dispatch.cover import Measured, best_times, smallest_cover
 from greenfast.search.dispatch.read import read_table
 from greenfast.search.dispatch.table import (
+    LIBRARY,
     DispatchTable,
     PeerTime,
     table_digest,
     table_json,
 )
+from greenfast.search.dispatch.waves import Waves, waves_of
 from greenfast.search.errors import UsageError
+from greenfast.search.kernels.expressions import expression
+from greenfast.search.space.candidate import complete_parameters
+from greenfast.search.space.space import resolve
 
 SHARE = 0.03
 COMPILED = (("D", 64), ("dtype", "bf16"))
@@ -92,7 +99,8 @@ def times():
 
 def test_the_rules_are_short_and_hold_between_the_measured_sizes(times):
     group = dispatch_group(times, SHARE)
-    assert [str(rule.when[0]) for rule in group.rules[:-1]] == ["S <= 256"]
+    # The kernel for short rows loses more on the other side, so its rule ends before the middle.
+    assert [str(rule.when[0]) for rule in group.rules[:-1]] == ["S <= 234"]
     assert [rule.use for rule in group.rules] == ["3", "7"]
     assert group.pick({"B": 2, "S": 100}) == "3" and group.pick({"B": 3, "S": 700}) == "7"
     # Outside of what was measured the kernel with the lowest worst ratio is taken.
@@ -126,6 +134,94 @@ def test_a_product_of_dims_is_used_where_no_single_dim_separates():
     kernels = [Measured("0", (1.0, 1.0, 2.0)), Measured("1", (2.0, 2.0, 1.0))]
     group = dispatch_group(group_of(*rows, kernels=kernels), SHARE)
     assert len(group.rules) == 2 and str(group.rules[0].when[0]).startswith("B * S <= ")
+
+
+@pytest.fixture
+def beside_a_library():
+    """A kernel that wins on short rows alone, and one that is never far from the best kernel."""
+    rows = [
+        replace(workload(f"s{size}", S=size), library_us=us)
+        for size, us in ((64, 0.99), (256, 2.0), (1024, 2.0), (4096, 0.5))
+    ]
+    return group_of(
+        *rows,
+        kernels=[Measured("3", (1.0, 1.0, 3.0, 3.0)), Measured("7", (1.1, 1.1, 1.0, 1.0))],
+    )
+
+
+def test_a_library_that_is_faster_than_every_kernel_is_picked(beside_a_library):
+    group = dispatch_group(beside_a_library, SHARE)
+    assert [served.use for served in group.workloads] == ["3", "3", "7", LIBRARY]
+    # 1 % behind the library is within the tolerance; of best counts from the library's time.
+    assert [served.best_us for served in group.workloads] == [0.99, 1.0, 1.0, 0.5]
+    assert group.kernels == ("3", "7") and group.outside == "7"
+    # Left out, the ends lie outside of the others' region, where a program calls the library.
+    ends = {row.workload: row.use for row in group.regret.rows if not row.inside}
+    assert ends == {"s64": LIBRARY, "s4096": LIBRARY}
+    value = table_json(
+        DispatchTable("attention", 3.0, "measured", (group.renamed({"3": "k0", "7": "k1"}),))
+    )
+    assert table_json(read_table(json.loads(json.dumps(value)), KERNELS)) == value
+    assert value["groups"][0]["rules"][-1] == {"when": [], "use": LIBRARY}
+
+
+def test_a_library_that_is_not_known_on_every_workload_is_never_picked(beside_a_library):
+    first, *others = beside_a_library.workloads
+    partly = replace(beside_a_library, workloads=(replace(first, library_us=None), *others))
+    group = dispatch_group(partly, SHARE)
+    assert [served.use for served in group.workloads] == ["3", "3", "7", "7"]
+    assert all(LIBRARY not in dict(served.times_us) for served in group.workloads)
+
+
+def test_where_the_library_is_always_faster_a_bundle_still_holds_a_kernel(beside_a_library):
+    rows = [replace(row, library_us=0.1) for row in beside_a_library.workloads]
+    group = dispatch_group(replace(beside_a_library, workloads=tuple(rows)), SHARE)
+    assert {served.use for served in group.workloads} == {LIBRARY} and group.kernels == ("7",)
+
+
+def test_between_two_sizes_a_kernel_is_picked_until_it_needs_another_wave():
+    rows = [workload(f"b{size}", B=size) for size in (33, 99)]
+    kernels = [Measured("0", (1.0, 2.0)), Measured("1", (1.4, 1.4))]
+    times = group_of(*rows, kernels=kernels)
+    two_each = Waves(expression("B * 2", "blocks"), 132)  # 66 batches fill the GPU once
+    known = dispatch_group(replace(times, waves_of={"0": two_each}.get), SHARE)
+    assert [known.pick({"B": size}) for size in (60, 70)] == ["0", "1"]
+    assert dispatch_group(times, SHARE).pick({"B": 60}) == "1"
+
+
+def test_a_rule_counts_blocks_where_no_size_or_product_separates():
+    sizes = ((1, 128), (2, 64), (3, 33), (1, 129), (2, 65))
+    rows = [workload(f"b{batches}s{rows}", B=batches, S=rows) for batches, rows in sizes]
+    kernels = [Measured("k0", (1.0, 1.0, 2.0, 2.0, 2.0)), Measured("k1", (1.5,) * 5)]
+    blocks = Waves(expression("ceil_div(S, 64) * B", "blocks"), 2)
+    times = replace(group_of(*rows, kernels=kernels), waves_of={"k0": blocks}.get)
+    group = dispatch_group(times, SHARE)
+    assert [str(rule.when[0]) for rule in group.rules[:-1]] == ["ceil_div(S, 64) * B <= 2"]
+    table = table_json(DispatchTable("attention", 3.0, "measured", (group,)))
+    assert read_table(table, KERNELS).groups[0].rules == group.rules
+
+
+def test_a_count_of_blocks_is_the_product_of_the_grid_with_the_points_values(catalogue):
+    kernel = catalogue.kernel("attention")
+    compiled = (("D", 64), ("dtype", "bf16"), ("mask", "none"))
+    template = kernel.template("mma")
+    parameters = complete_parameters(template, {"tile_m": 64}, compiled)
+    values = resolve(template, parameters, compiled, device("h200")).values
+    waves = waves_of(template, values, 132)
+    assert waves.blocks.text == "ceil_div(S_q, 64) * H * B"
+    even, over = ({"B": batches, "H": 12, "S_q": 64} for batches in (11, 12))
+    assert waves.cost(even) == 0 < waves.cost(over)
+
+
+@pytest.mark.parametrize("weights", [(1e15, 1.0), (1.0, 1e15), (1e-300, 1e-300)])
+def test_the_rules_hold_for_a_workload_that_hardly_counts(weights):
+    rows = [
+        workload(f"s{size}", weight, S=size)
+        for size, weight in zip((64, 4096), weights, strict=True)
+    ]
+    kernels = [Measured("0", (1.0, 9.0)), Measured("1", (9.0, 1.0))]
+    group = dispatch_group(group_of(*rows, kernels=kernels), SHARE)
+    assert [served.use for served in group.workloads] == ["0", "1"]
 
 
 @pytest.fixture

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from greenfast.app.bundle.tuning import library_us
+from greenfast.runtime.fallbacks import FALLBACK_PEERS, FALLBACKS
+from greenfast.search.dispatch.table import PeerTime
 from greenfast.search.errors import Fault
 from greenfast.search.peers.offers import load_offers
 from greenfast.search.peers.process import read_replies, run_child
@@ -92,6 +95,10 @@ def test_a_peer_with_another_mask_or_type_is_refused(offers):
         offers["offer"](
             "torch-cudnn", wide, {"dtype": "fp16", "mask": "causal_bottom_right"}, scale
         )
+    with pytest.raises(ValueError, match="no such mask"):
+        offers["offer"](
+            "torch-default", wide, {"dtype": "fp16", "mask": "causal_bottom_right"}, scale
+        )
     with pytest.raises(ValueError, match="e4m3"):
         offers["offer"]("torch-flash", SQUARE, {"dtype": "e4m3", "mask": "none"}, scale)
     with pytest.raises(ValueError, match="bottom right"):
@@ -100,6 +107,19 @@ def test_a_peer_with_another_mask_or_type_is_refused(offers):
         wide, "none"
     )
     assert offers["bottom_right"](SQUARE, "causal_top_left")
+
+
+@pytest.mark.parametrize("kernel", FALLBACKS)
+def test_what_the_runtime_falls_back_to_is_a_peer(catalogue, kernel):
+    offers = load_offers(catalogue.kernel(kernel).folder / "peers.py")
+    assert FALLBACK_PEERS[kernel] in offers["NAMES"]
+
+
+def test_the_librarys_time_follows_from_its_ratio_to_the_winner():
+    peers = (PeerTime("torch-flash", 0.5, 0.5, 0.5), PeerTime("torch-default", 0.8, 0.8, 0.8))
+    assert library_us("attention", 4.0, peers) == pytest.approx(5.0)
+    assert library_us("attention", 4.0, peers[:1]) is None
+    assert library_us("softmax", 4.0, peers) is None
 
 
 def test_a_peer_that_is_not_installed_raises_import_error(offers):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import replace
 
 import pytest
 from runtime_bundles import files_of, sealed, zipped
@@ -18,7 +19,9 @@ from slow_cases import quick_first
 
 import greenfast
 from greenfast.app.bundle.opened_tuning import is_tuning
+from greenfast.runtime.fallbacks import has_fallback
 from greenfast.runtime.program import _launch
+from greenfast.runtime.read_bundle import kernel_set
 from greenfast.runtime.single_bundle import launch_form
 from greenfast.search.errors import UsageError
 
@@ -313,6 +316,21 @@ def rule(value, **changes):
 )
 def test_a_table_that_is_no_table_is_refused(tmp_path, change):
     refused(tmp_path, with_dispatch(change))
+
+
+def test_where_a_table_prefers_a_library_it_runs_if_there_is_one():
+    files = with_dispatch(
+        lambda table: table["groups"][0].update(
+            rules=[{"when": [], "use": "library"}], outside="k0"
+        )
+    )
+    kernels = kernel_set(files, SET)
+    sizes = {name: low for name, (low, _) in kernels.groups[0].region.items()}
+    values = {**kernels.groups[0].compiled, **sizes}
+    assert replace(kernels, has_library=True).choose(values, {}).program is None
+    assert has_fallback("rmsnorm") is kernels.has_library and not has_fallback("softmax")
+    alone = replace(kernels, has_library=False).choose(values, {})
+    assert alone.program is kernels.programs["k0"] and "another library was faster" in alone.why
 
 
 def test_a_launch_that_contradicts_the_operation_is_refused(tmp_path):
