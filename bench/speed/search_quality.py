@@ -120,14 +120,14 @@ def complete_lines(rows: Iterable[Row], seeds: int, evaluations: int) -> list[Ro
     return [*lines, *means]
 
 
-def stored_setting() -> Row:
-    (setting,) = (row for row in find_result("search_quality")["rows"] if row["what"] == "setting")
+def stored_setting(result: str) -> Row:
+    (setting,) = (row for row in find_result(result)["rows"] if row["what"] == "setting")
     return setting
 
 
-def kept_lines(setting: Row, lines: Iterable[Row]) -> list[Row]:
+def kept_lines(result: str, setting: Row, lines: Iterable[Row]) -> list[Row]:
     """The stored figures of strategies that have none among the lines."""
-    stored_rows, before = find_result("search_quality")["rows"], stored_setting()
+    stored_rows, before = find_result(result)["rows"], stored_setting(result)
     for name in ("spaces", "evaluations", "seeds"):
         if before[name] != setting[name]:
             raise SystemExit(f"--keep: the stored result has other {name}")
@@ -194,10 +194,11 @@ def main() -> None:
     }
     rows = [*stored(options.searches), *others]
     figures = complete_lines(rows, options.seeds, options.evaluations)
+    result = UNSEEN if options.unseen else SEEN
     if options.keep:
-        setting["kernel_tuner"] = setting["kernel_tuner"] or stored_setting()["kernel_tuner"]
-        figures += kept_lines(setting, figures)
-    publish(UNSEEN if options.unseen else SEEN, [setting, *figures], save=options.save)
+        setting["kernel_tuner"] = setting["kernel_tuner"] or stored_setting(result)["kernel_tuner"]
+        figures += kept_lines(result, setting, figures)
+    publish(result, [setting, *figures], save=options.save)
 
 
 if __name__ == "__main__":
