@@ -204,9 +204,11 @@ def test_checks_are_small_finite_and_differ_by_seed(kernel, count):
                 }
                 for case in cases:
                     # A check covers a tile or two, and the largest tile has 8 MFLOP at D = 64.
-                    # Where blocks share the keys, each of up to eight gets some.
+                    # Where blocks share the keys, each of up to eight gets some. All heads that
+                    # take turns need a tile each.
                     allowed = 25e6 * max(1, dict(compiled).get("D", 64) / 64)
                     allowed *= 2 if resolved.values.get("split_kv", 1) > 1 else 1
+                    allowed *= 10 if case.name == "heads_after_heads" else 1
                     assert kernel.work_flop(case.values(kernel)) <= allowed, (
                         case.name,
                         template.name,
