@@ -30,7 +30,6 @@ from greenfast.runtime.fallbacks import FALLBACK_PEERS
 from greenfast.search.dispatch.build import (
     GroupTimes,
     TimedWorkload,
-    check_within,
     dispatch_group,
 )
 from greenfast.search.dispatch.table import (
@@ -41,6 +40,7 @@ from greenfast.search.dispatch.table import (
 )
 from greenfast.search.dispatch.times import is_servable, measured_trials
 from greenfast.search.dispatch.waves import Waves, waves_of
+from greenfast.search.dispatch.within import check_within
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.identity import kernel_identity
 from greenfast.search.kernels.spec import KernelSpec

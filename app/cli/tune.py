@@ -23,8 +23,8 @@ from greenfast.app.cli.search_options import (
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.terminal import say
 from greenfast.runtime.fallbacks import FALLBACK_WORDS, FALLBACKS, use_words
-from greenfast.search.dispatch.build import DEFAULT_WITHIN_PERCENT
 from greenfast.search.dispatch.table import DispatchGroup, DispatchTable, table_json
+from greenfast.search.dispatch.within import DEFAULT_WITHIN_PERCENT
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.workload_files import read_workloads

@@ -8,7 +8,7 @@ from greenfast.app.views.base_schemas import Input, Output
 from greenfast.app.views.request_schemas import Budget, WorkloadIn
 from greenfast.app.views.schemas import SearchOut
 from greenfast.db.rows import TuningRow
-from greenfast.search.dispatch.build import DEFAULT_WITHIN_PERCENT
+from greenfast.search.dispatch.within import DEFAULT_WITHIN_PERCENT
 from greenfast.search.loop.plan import SearchRequest
 from greenfast.search.loop.tuning import TuningRequest
 from greenfast.search.status import SearchStatus

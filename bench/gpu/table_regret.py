@@ -31,7 +31,6 @@ from bench.gpu.measured_gpu import add_gpu
 from bench.gpu.table_users import SORTS, Cell, User, groups, users
 from bench.results import Row, read_result, write_result
 from greenfast.search.dispatch.build import (
-    DEFAULT_WITHIN_PERCENT,
     GroupTimes,
     Selection,
     TimedWorkload,
@@ -39,8 +38,9 @@ from greenfast.search.dispatch.build import (
     select,
 )
 from greenfast.search.dispatch.cover import Measured
-from greenfast.search.dispatch.rules import Shape, learn
+from greenfast.search.dispatch.learn import Shape, learn
 from greenfast.search.dispatch.table import LIBRARY
+from greenfast.search.dispatch.within import DEFAULT_WITHIN_PERCENT
 
 SHARE = DEFAULT_WITHIN_PERCENT / 100
 DTYPES = ("bf16", "fp16")

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from greenfast.search.dispatch.rules import Shape, Sizes
+from greenfast.search.dispatch.learn import Shape
+from greenfast.search.dispatch.rules import Sizes
 from greenfast.search.dispatch.waves import Waves
 
 NEIGHBOURS = 3  # of a workload, to which the sizes between are taken

@@ -9,7 +9,8 @@ from functools import cached_property
 
 from greenfast.search.dispatch.between import between
 from greenfast.search.dispatch.cover import Cover, Measured, best_times, smallest_cover
-from greenfast.search.dispatch.rules import Rule, Shape, learn, pick
+from greenfast.search.dispatch.learn import Shape, learn
+from greenfast.search.dispatch.rules import Rule, pick
 from greenfast.search.dispatch.table import (
     LIBRARY,
     DispatchGroup,
@@ -19,11 +20,8 @@ from greenfast.search.dispatch.table import (
     ServedWorkload,
 )
 from greenfast.search.dispatch.waves import Waves
-from greenfast.search.errors import UsageError
 from greenfast.search.kernels.workloads import Items
 
-DEFAULT_WITHIN_PERCENT = 3.0
-LARGEST_WITHIN_PERCENT = 100.0
 MOST_LEFT_OUT = 64  # workloads of a group that are left out in turn; more are sampled evenly
 
 
@@ -93,17 +91,6 @@ class Selection:
     def pick(self, sizes: Mapping[str, int]) -> str:
         inside = all(low <= sizes[name] <= high for name, low, high in self.region)
         return pick(self.rules, sizes) if inside else self.outside
-
-
-def check_within(percent: float) -> float:
-    """The tolerance as a share; UsageError `bad_within` outside of 0 to 100 %."""
-    if not 0 <= percent <= LARGEST_WITHIN_PERCENT:
-        raise UsageError(
-            f"the tolerance of a tuning is {percent:g} %; it must be between 0 and "
-            f"{LARGEST_WITHIN_PERCENT:g} %, and is 3 % by default",
-            code="bad_within",
-        )
-    return percent / 100
 
 
 def select(times: GroupTimes, share: float) -> Selection:

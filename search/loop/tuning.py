@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from greenfast.search.dispatch.build import DEFAULT_WITHIN_PERCENT, check_within
+from greenfast.search.dispatch.within import DEFAULT_WITHIN_PERCENT, check_within
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workload_files import LARGEST_WEIGHT, MOST_WORKLOADS, WeightedWorkload

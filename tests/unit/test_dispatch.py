@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from greenfast.search.devices.facts import device
-from greenfast.search.dispatch.build import GroupTimes, TimedWorkload, check_within, dispatch_group
+from greenfast.search.dispatch.build import GroupTimes, TimedWorkload, dispatch_group
 from greenfast.search.dispatch.cover import Measured, best_times, smallest_cover
 from greenfast.search.dispatch.read import read_table
 from greenfast.search.dispatch.table import (
@@ -23,6 +23,7 @@ from greenfast.search.dispatch.table import (
     table_json,
 )
 from greenfast.search.dispatch.waves import Waves, waves_of
+from greenfast.search.dispatch.within import check_within
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import expression
 from greenfast.search.space.candidate import complete_parameters

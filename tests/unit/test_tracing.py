@@ -128,6 +128,7 @@ def test_a_file_of_another_ending_is_refused_before_the_program_runs(capsys, tmp
 
 LASTING = """
 import os, pathlib, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 try:
     os.kill(os.getppid(), signal.SIGINT)  # as a terminal does to both
     os.kill(os.getpid(), signal.SIGINT)
