@@ -188,10 +188,13 @@ def _implied(kernels: KernelSet) -> tuple[Group, ...]:
 
 def _group(operation: Operation, group: Group, ids: Mapping[str, int]) -> list[str]:
     tests = [_is(operation, name, value) for name, value in group.compiled.items()]
-    tests += [
+    inside = [
         f"{name} >= {low}LL && {name} <= {high}LL" for name, (low, high) in group.region.items()
     ]
-    lines = [f"    if ({' && '.join(tests)}) {{"]
+    lines = [
+        f"    if ({' && '.join(tests) or 'true'}) {{",
+        f"        if ({' && '.join(inside) or 'true'}) {{",
+    ]
     for rule in group.rules:
         conditions = []
         for condition in rule.conditions:
@@ -200,10 +203,16 @@ def _group(operation: Operation, group: Group, ids: Mapping[str, int]) -> list[s
                 conditions.append(f"{value} > {literal(condition.above)}")
             if condition.at_most is not None:
                 conditions.append(f"{value} <= {literal(condition.at_most)}")
-        use = -1 if rule.use == LIBRARY else ids[rule.use]
-        lines.append(f"        if ({' && '.join(conditions) or 'true'})")
-        lines.append(f"            return {use};")
-    return [*lines, "        return -1;", "    }"]
+        lines.append(f"            if ({' && '.join(conditions) or 'true'})")
+        lines.append(f"                return {_use(rule.use, group, ids)};")
+    return [*lines, "        }", f"        return {_use(LIBRARY, group, ids)};", "    }"]
+
+
+def _use(use: str, group: Group, ids: Mapping[str, int]) -> str:
+    """The kernel's index; of another library, what a program without it runs."""
+    if use != LIBRARY:
+        return str(ids[use])
+    return "-1" if group.outside == LIBRARY else f"call.has_library ? -1 : {ids[group.outside]}"
 
 
 def _is(operation: Operation, name: str, value: Value) -> str:

@@ -101,7 +101,8 @@ _KEYWORDS = frozenset(
         "xor_eq",
     ]
 )
-_OWN = frozenset({"call", "stream"})  # parameters of the header's functions
+# Parameters of the header's functions, and fields of Call that every header has.
+_OWN = frozenset({"call", "stream", "scratch", "has_library"})
 
 
 def require_fields(operation: Operation) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 import logging
 import math
@@ -255,10 +256,19 @@ FALLBACK_PEERS = {
 
 
 def has_fallback(operation: str) -> bool:
-    """Whether a call that no kernel serves can run here; PyTorch is looked for, not imported."""
+    """Whether a call that no kernel serves can run here; PyTorch is looked for, not imported.
+
+    A PyTorch for the CPU alone does not count: it cannot read CuPy's arrays.
+    """
+    return operation in FALLBACKS and _has_pytorch()
+
+
+def _has_pytorch() -> bool:
     try:
-        return operation in FALLBACKS and importlib.util.find_spec("torch") is not None
-    except ValueError:  # a module without a specification, which is there
+        if importlib.util.find_spec("torch") is None:
+            return False
+        return not importlib.metadata.version("torch").endswith("+cpu")
+    except (ValueError, importlib.metadata.PackageNotFoundError):  # it is there, of some kind
         return True
 
 

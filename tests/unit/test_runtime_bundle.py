@@ -333,6 +333,17 @@ def test_where_a_table_prefers_a_library_it_runs_if_there_is_one():
     assert alone.program is kernels.programs["k0"] and "another library was faster" in alone.why
 
 
+def test_a_pytorch_for_the_cpu_alone_is_no_library(tmp_path, monkeypatch):
+    facts = tmp_path / "torch-9.0+cpu.dist-info"
+    facts.mkdir()
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    for version, expected in (("9.0+cpu", False), ("9.0", True)):
+        (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+        assert has_fallback("attention") is expected
+
+
 def test_a_launch_that_contradicts_the_operation_is_refused(tmp_path):
     for key, value in (
         ("interface", []),

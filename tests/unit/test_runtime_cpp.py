@@ -119,6 +119,42 @@ def test_expressions_become_cpp(text, known, expected):
     assert cpp(expression(text, "a test"), known) == expected
 
 
+def test_a_program_without_another_library_gets_a_kernel(tmp_path):
+    kernels = greenfast.load(RECORDED).kernels
+    first = kernels.groups[0]
+    rules = (dataclasses.replace(first.rules[-1], conditions=(), use="library"),)
+    outside = next(
+        name for name, item in kernels.programs.items() if item.compiled == first.compiled
+    )
+    group = dataclasses.replace(first, rules=rules, outside=outside)
+    text = header(dataclasses.replace(kernels, groups=(group,)))
+    (tmp_path / "greenfast_attention.h").write_text(text)
+    fields = "".join(
+        f"call.{name} = {value!r};".replace("'", '"') for name, value in first.compiled.items()
+    )
+    sizes = "".join(f"call.{name} = {high};" for name, (_, high) in first.region.items())
+    (tmp_path / "main.cpp").write_text(
+        '#include "greenfast_attention.h"\n#include <cstdio>\nint main() {'
+        f"greenfast_attention::Call call; {fields} {sizes}"
+        "int with = pick(call); call.has_library = false; int inside = pick(call);"
+        'call.B *= 1000; std::printf("%d %d %d", with, inside, pick(call)); }'
+    )
+    gpp(
+        "-Wall",
+        "-Werror",
+        "-c",
+        "-o",
+        tmp_path / "main.o",
+        *linked(tmp_path)[:2],
+        tmp_path / "main.cpp",
+    )
+    gpp("-shared", "-fPIC", "-o", tmp_path / "libcuda.so", STUB)
+    gpp("-o", tmp_path / "main", tmp_path / "main.o", *linked(tmp_path))
+    output = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout
+    number = list(kernels.programs).index(outside)
+    assert output.split() == ["-1", str(number), str(number)]
+
+
 def test_a_requirement_may_use_options_and_constants():
     kernels = greenfast.load(RECORDED).kernels
     rule = expression("mask == 'none' or scale > 0", "a test")
