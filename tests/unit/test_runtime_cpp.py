@@ -139,17 +139,8 @@ def test_a_program_without_another_library_gets_a_kernel(tmp_path):
         "int with = pick(call); call.has_library = false; int inside = pick(call);"
         'call.B *= 1000; std::printf("%d %d %d", with, inside, pick(call)); }'
     )
-    gpp(
-        "-Wall",
-        "-Werror",
-        "-c",
-        "-o",
-        tmp_path / "main.o",
-        *linked(tmp_path)[:2],
-        tmp_path / "main.cpp",
-    )
     gpp("-shared", "-fPIC", "-o", tmp_path / "libcuda.so", STUB)
-    gpp("-o", tmp_path / "main", tmp_path / "main.o", *linked(tmp_path))
+    gpp("-Wall", "-Werror", "-o", tmp_path / "main", tmp_path / "main.cpp", *linked(tmp_path))
     output = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout
     number = list(kernels.programs).index(outside)
     assert output.split() == ["-1", str(number), str(number)]
