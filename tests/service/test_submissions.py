@@ -14,6 +14,7 @@ import httpx
 import pytest
 from service_home import KERNELS, until
 
+from greenfast.app.bundle.launch_header import launch_header
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
 from greenfast.search.kernels.catalogue import Catalogue
@@ -249,11 +250,16 @@ def run_host(folder, **environment):
 
 def test_the_host_program_launches_machine_code_and_runs_nothing_of_the_source(hiding_bundle):
     folder = hiding_bundle
+    described = json.loads((folder / "launch.json").read_text())
+    arguments = described["workloads"][0]["arguments"]
+    place = str(len(arguments))
+    arguments.append({"name": "ticket", "kind": "workspace", "bytes": 4, "zero_fill": True})
+    (folder / "launch.h").write_text(launch_header(described))
     include = [f"-I{path}" for path in find_toolkit().include_dirs]
     build = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", *include, "-x", "c++", "host.cu"]
     build += ["-o", "host", "-Wl,--no-as-needed", "-L.", "-lcuda"]
     subprocess.run(build, cwd=folder, check=True, timeout=120)
-    done = run_host(folder)
+    done = run_host(folder, STUB_TICKET=place)
     assert not (folder / "hidden_code_ran").exists()
     (launch,) = json.loads((folder / "launch.json").read_text())["workloads"][0]["launches"]
     sizes = " ".join(map(str, (*launch["grid"], *launch["block"], 0)))

@@ -130,7 +130,7 @@ static double load(const char* at, Type type)
     }
 }
 
-// Device memory for one argument: inputs filled, outputs full of NaN, workspaces zeroed where the kernel needs it.
+// Device memory for one argument: inputs filled, outputs and workspaces full of NaN.
 static CUdeviceptr allocate(const Argument& argument, uint32_t seed)
 {
     CUdeviceptr memory = 0;
@@ -143,7 +143,7 @@ static CUdeviceptr allocate(const Argument& argument, uint32_t seed)
             store(host.data() + at, argument.type, next_value(seed));
         check(cuMemcpyHtoD(memory, host.data(), host.size()), argument.name);
     } else {
-        check(cuMemsetD8(memory, argument.zero_fill ? 0 : 0xFF, bytes), argument.name);
+        check(cuMemsetD8(memory, 0xFF, bytes), argument.name);
     }
     return memory;
 }
@@ -210,11 +210,14 @@ static void* value_of(const Argument& argument, Value& value)
     return argument.type == Type::int64 ? static_cast<void*>(&value.as_long) : static_cast<void*>(&value.as_int);
 }
 
-// A workload on the device: the function of each launch, and where the value of each argument is.
+// A workload on the device: the function of each launch, where the value of each argument is, and the arguments whose
+// memory each pass must find zeroed.
+struct Zeroed { CUdeviceptr memory; size_t bytes; };
 struct Prepared {
     const Workload& workload;
     std::vector<CUfunction> functions;
     std::vector<void*> values;
+    std::vector<Zeroed> zeroed;
 };
 
 static std::vector<CUfunction> functions_of(const Workload& workload, CUmodule module)
@@ -229,9 +232,11 @@ static std::vector<CUfunction> functions_of(const Workload& workload, CUmodule m
     return functions;
 }
 
-// Clusters are declared in the source, so a launch has no attributes.
+// One pass. Clusters are declared in the source, so a launch has no attributes.
 static void launch_all(Prepared& prepared)
 {
+    for (const Zeroed& each : prepared.zeroed)
+        check(cuMemsetD8Async(each.memory, 0, each.bytes, nullptr), "zeroed workspace");
     for (int i = 0; i < prepared.workload.launch_count; ++i) {
         const Launch& launch = prepared.workload.launches[i];
         check(cuLaunchKernel(prepared.functions[i], launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
@@ -281,7 +286,7 @@ static bool report(const Argument& argument, CUdeviceptr memory)
 static bool run(const Workload& workload, CUmodule module)
 {
     std::vector<Value> storage(workload.argument_count);
-    Prepared prepared{workload, functions_of(workload, module), std::vector<void*>(workload.argument_count)};
+    Prepared prepared{workload, functions_of(workload, module), std::vector<void*>(workload.argument_count), {}};
     for (int i = 0; i < workload.argument_count; ++i) {
         const Argument& argument = workload.arguments[i];
         storage[i].pointer = 0;
@@ -289,6 +294,8 @@ static bool run(const Workload& workload, CUmodule module)
             storage[i].as_map = encode(argument, storage[argument.map->argument].pointer);  // after its tensor
         else if (argument.kind != Kind::scalar)
             storage[i].pointer = allocate(argument, 1u + i);
+        if (argument.zero_fill && argument.bytes > 0)
+            prepared.zeroed.push_back({storage[i].pointer, static_cast<size_t>(argument.bytes)});
         prepared.values[i] = value_of(argument, storage[i]);
     }
     launch_all(prepared);

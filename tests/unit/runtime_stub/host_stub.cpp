@@ -1,4 +1,5 @@
 // A libcuda for host.cu: its memory is the CPU's, and launches are printed and run nothing. STUB_SM: the GPU, 90 by default.
+// STUB_TICKET: the place of an argument that each launch must find zeroed, and does not leave so.
 #include <cuda.h>
 
 #include <cstdio>
@@ -46,13 +47,20 @@ CUresult cuMemFree(CUdeviceptr memory) { std::free(bytes(memory)); return CUDA_S
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t size) { std::memcpy(bytes(to), from, size); return CUDA_SUCCESS; }
 CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, size_t size) { std::memcpy(to, bytes(from), size); return CUDA_SUCCESS; }
 CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t size) { std::memset(bytes(to), value, size); return CUDA_SUCCESS; }
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t size, CUstream) { return cuMemsetD8(to, value, size); }
 CUresult cuEventCreate(CUevent* event, unsigned) { *event = nullptr; return CUDA_SUCCESS; }
 CUresult cuEventRecord(CUevent, CUstream) { return CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) { *milliseconds = 1; return CUDA_SUCCESS; }
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                        unsigned smem, CUstream, void**, void**)
+                        unsigned smem, CUstream, void** values, void**)
 {
+    if (const char* place = std::getenv("STUB_TICKET")) {
+        char& ticket = *bytes(*static_cast<CUdeviceptr*>(values[std::atoi(place)]));
+        if (ticket != 0)
+            return CUDA_ERROR_LAUNCH_FAILED;
+        ticket = 1;
+    }
     const std::string& name = *reinterpret_cast<std::string*>(function);
     std::printf("launch %s %u %u %u %u %u %u %u\n", name.c_str(), gx, gy, gz, bx, by, bz, smem);
     return CUDA_SUCCESS;
