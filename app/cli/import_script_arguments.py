@@ -106,4 +106,6 @@ def _role(parameter: Declared, array: Array, text: str, is_answer: bool | None) 
     )
     if is_added or (is_set and (is_read or not array.is_empty)):
         return "inout"
-    return "output" if is_set or is_answer or array.is_empty else "input"
+    if is_set or is_answer:
+        return "output"
+    return "output" if array.is_empty and not is_read else "input"

@@ -8,10 +8,11 @@ that only running the script would tell is refused with its line.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from greenfast.app.cli.import_restrictions import AS_TEXT, Space, plain_lists, restriction_texts
 from greenfast.app.cli.import_script import Script
 from greenfast.app.cli.import_source import (
     MOST_VALUES,
@@ -20,10 +21,14 @@ from greenfast.app.cli.import_source import (
     checked_restrictions,
     checked_values,
 )
-from greenfast.app.cli.script.interpreter import TuningCall, over_parameters
+from greenfast.app.cli.script.interpreter import TuningCall
+from greenfast.app.cli.script.objects import unwrapped
+from greenfast.app.cli.script.restrictions import over_parameters
 from greenfast.app.cli.script.symbols import symbol_text
 from greenfast.app.cli.script.values import (
+    Constraint,
     Function,
+    Partial,
     Scalar,
     Symbol,
     Unknown,
@@ -37,7 +42,6 @@ from greenfast.search.text import shortened, visible
 
 _USUAL_NAMES = {"restrictions": ("restrictions", "restrict")}  # besides an argument's own
 _SIZE_NAMES = ("problem_size",)  # no kernel's argument
-_AS_TEXT = 'write a text, such as "block_size_x * block_size_y <= 1024"'
 _PROBLEM_SIZE_PLACE = 2  # among the arguments of tune_kernel
 
 
@@ -52,8 +56,7 @@ def read_tune_file(
     given = _Given(script, script.call(entry))
     parameters = _parameters(given)
     names = tuple(parameters)
-    tuning = Tuning(parameters, _restrictions(given, names))
-    _check_floats(given, tuning)
+    tuning = Tuning(parameters, _restrictions(given, parameters))
     if not has_grid:
         divisors = tuple(_divisors(given, f"grid_div_{axis}", names) for axis in "xyz")
         sizes = _problem_size(given, names)
@@ -100,8 +103,12 @@ class _Given:
             line = self.call.node.lineno
         if isinstance(value, Unknown) and value.line:
             line = value.line
+        if isinstance(value, Partial):
+            value = unwrapped(value, [], {})[0]
         if isinstance(value, Function):
             line = value.node.lineno
+        if isinstance(value, Constraint):
+            line = value.line
         return f"{self.script.file}:{line}" if line else self.script.file
 
 
@@ -134,7 +141,7 @@ def _values(name: str, value: Any, where: str) -> tuple[Value, ...]:
         raise _not_understood("the values", where)
     if len(parts) > MOST_VALUES:
         raise UsageError(f"{where}: more than {MOST_VALUES} values", code="bad_tune")
-    plain = [each.value if isinstance(each, Scalar) else each for each in parts]
+    plain = list(map(_plain, parts))
     for each in plain:
         if isinstance(each, Unknown):
             text = repr(shortened(visible(each.text), 60)) if each.text else "the values"
@@ -147,24 +154,22 @@ def _values(name: str, value: Any, where: str) -> tuple[Value, ...]:
     return checked_values(name, plain, where)
 
 
-def _check_floats(given: _Given, tuning: Tuning) -> None:
-    """UsageError for a restriction on a parameter with fractions, which are kept as texts."""
-    for text in tuning.restrictions:
-        for name in expression(text, "restriction").names:
-            first = tuning.parameters[name][0]
-            if isinstance(first, str) and first[:1] in "-.0123456789":
-                raise UsageError(
-                    f"{given.where('restrictions')}: the restriction {text!r} compares {name}, "
-                    "whose values are fractions",
-                    code="bad_tune_file",
-                    mend="leave the restriction out, or give the parameter whole numbers, such as "
-                    "a number of halves",
-                )
+def _restrictions(given: _Given, parameters: Mapping[str, Sequence[Value]]) -> tuple[str, ...]:
+    def place(value: Any) -> str:
+        return given.where("restrictions", value)
+
+    table = given.value("tune_params")
+    values = {
+        name: dict(zip(map(_plain, items(table[name]) or ()), kept, strict=False))
+        for name, kept in parameters.items()
+    }
+    space = Space(given.script.read, values, place)
+    texts = [*restriction_texts(space, given.value("restrictions"))]
+    return checked_restrictions(texts, space.names, place(None))
 
 
-def _restrictions(given: _Given, names: Sequence[str]) -> tuple[str, ...]:
-    value = given.value("restrictions")
-    return () if value is None else _expressions(given, "restrictions", value, names)
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Scalar) else value
 
 
 def _divisors(given: _Given, what: str, names: Sequence[str]) -> tuple[str, ...] | None:
@@ -175,7 +180,7 @@ def _divisors(given: _Given, what: str, names: Sequence[str]) -> tuple[str, ...]
 def _expressions(given: _Given, what: str, value: Any, names: Sequence[str]) -> tuple[str, ...]:
     """Texts over the parameters: those of the script, and what its functions compute."""
     where = given.where(what, value)
-    texts = [_plain_lists(each) for each in _texts(given, what, value, names)]
+    texts = [plain_lists(each) for each in _texts(given, what, value, names)]
     return checked_restrictions(texts, names, where)
 
 
@@ -183,7 +188,7 @@ def _texts(given: _Given, what: str, value: Any, names: Sequence[str]) -> Iterat
     parts = items(value)
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Function):
+    elif isinstance(value, (Function, Partial)):
         yield from _of_function(given, what, value, names)
     elif parts is not None and not isinstance(value, dict):
         for each in parts:
@@ -197,7 +202,7 @@ def _texts(given: _Given, what: str, value: Any, names: Sequence[str]) -> Iterat
 
 
 def _of_function(
-    given: _Given, what: str, function: Function, names: Sequence[str]
+    given: _Given, what: str, function: Function | Partial, names: Sequence[str]
 ) -> Iterator[str]:
     result = over_parameters(given.script.read, function, names)
     where = given.where(what, function)
@@ -212,25 +217,9 @@ def _of_function(
         raise UsageError(
             f"{where}: a function is understood only where it is an expression over the parameters",
             code="bad_tune_file",
-            mend=_AS_TEXT,
+            mend=AS_TEXT,
         ) from error
     yield text or ""
-
-
-def _plain_lists(text: str) -> str:
-    """The text with tuples in place of lists: `x in (1, 2)`."""
-    if "[" not in text:
-        return text
-    try:
-        tree = ast.parse(text, mode="eval")
-        return ast.unparse(_Tuples().visit(tree))
-    except (SyntaxError, ValueError, RecursionError):
-        return text  # refused where it is checked
-
-
-class _Tuples(ast.NodeTransformer):
-    def visit_List(self, node: ast.List) -> ast.Tuple:
-        return ast.Tuple(node.elts, ast.Load())
 
 
 def _problem_size(given: _Given, names: Sequence[str]) -> tuple[ProblemSize, ...]:
@@ -239,7 +228,7 @@ def _problem_size(given: _Given, names: Sequence[str]) -> tuple[ProblemSize, ...
     if value is None:
         return ()
     node = given.node("problem_size")
-    if isinstance(value, Function):
+    if isinstance(value, (Function, Partial)):
         value = over_parameters(given.script.read, value, names)
     parts = value if isinstance(value, str) else items(value)
     if isinstance(node, ast.Name) and (isinstance(value, (list, tuple)) or node.id in _SIZE_NAMES):
@@ -280,7 +269,7 @@ def _shared_memory(given: _Given, names: Sequence[str]) -> str:
     if table is None or table == {}:
         return "0"
     size = table.get("size") if isinstance(table, dict) else None
-    if isinstance(size, (str, Function, Symbol)) or type(number(size)) is int:
+    if isinstance(size, (str, Function, Partial, Symbol)) or type(number(size)) is int:
         (text,) = _expressions(given, "smem_args", size, names) or ("0",)
         return text
     raise UsageError(
@@ -293,7 +282,7 @@ def _shared_memory(given: _Given, names: Sequence[str]) -> str:
 def _not_understood(what: str, where: str) -> UsageError:
     mend = "write a literal list of values, range(...), or a list comprehension over a range"
     if what == "restrictions":
-        mend = _AS_TEXT
+        mend = AS_TEXT
     return UsageError(
         f"{where}: {what} cannot be read, because the file is not run",
         code="bad_tune_file",

@@ -118,7 +118,7 @@ def test_a_space_is_filled_in_many_ways(imported, space):
         ("lambda p: p['x'] * p['y'] <= n", ("x * y <= 640",)),
         ("lambda x, y: x >= y", ("x >= y",)),
         ("['x in [1, 2]', lambda p: p['y'] > 1, f'x < {n}']", ("x in (1, 2)", "y > 1", "x < 640")),
-        ("[lambda p, k=k: p[k] < 9 for k in ('x', 'y')]", None),
+        ("[lambda p, k=k: p[k] < 4 for k in ('x', 'y')]", ("x < 4", "y < 4")),
         ("ordered", ("not x * y > 8 and (x >= y or y == 1)",)),
         ("bounded", ("not x > 4 and (not y > 4)",)),
     ],
@@ -139,15 +139,43 @@ def test_restrictions_are_texts_and_functions(imported, restrictions, expected):
         assert imported(text)[1].restrictions == expected
 
 
-def test_a_function_that_leaves_a_loop_by_a_parameter_is_refused(imported):
-    """Neither branch is the whole function: no expression of it would be right."""
-    text = (
-        "def odd(p):\n    for k in (1, 2):\n        if p['block_size_x'] > k:\n            break\n"
-        "        if k > 1:\n            return False\n    return True\n"
-    )
-    call = "tune_kernel('copy', 'copy.cu', n, [], space, restrictions=odd)"
-    with pytest.raises(UsageError, match="a function is understood only where"):
-        imported(f"{text}{SPACE}{call}")
+CONSTRAINTS = (
+    "import math\nfrom functools import partial\nfrom constraint import *\n"
+    "def below(limit, p):\n    return p['x'] * p['y'] < limit\n"
+    "def odd(p):\n    for k in (1, 2):\n        if p['x'] > k:\n            break\n"
+    "        if k > 1:\n            return False\n    return True\n"
+    "space = dict(x=[1, 2, 4], y=[1, 2], f=[0.5, 1.0], block_size_x=[32])\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("restrictions", "expected"),
+    [
+        ("[(MaxProdConstraint(4), ['x', 'y'])]", ("x * y <= 4",)),
+        ("[(MinSumConstraint(9, [1, 4]), ('x', 'y'))]", ("x + 4 * y >= 9",)),
+        ("[(AllDifferentConstraint(), ['x', 'y'])]", ("x != y",)),
+        ("[(InSetConstraint({1, 4}), ['x']), (lambda a, b: a > b, ['x', 'y'])]",
+         ("x in (1, 4)", "x > y")),
+        ("[(FunctionConstraint(lambda y, x: x > y), ['y', 'x'])]", ("x > y",)),
+        ("partial(below, 4)", ("x * y < 4",)),
+        ("[lambda p, most=2: p['x'] <= most, lambda x, y, most=9: x + y <= most]",
+         ("x <= 2", "x + y <= 9")),
+        ("lambda p: sum(p[k] for k in 'xy') < 5 and max(p['x'], p['y']) > 1",
+         ("x + y < 5 and max(x, y) > 1",)),
+        # What no expression says is listed.
+        ("odd", ("x != 1",)),
+        ("lambda p: math.log2(p['x']) == p['y']",
+         ("x == 2 and y == 1 or x == 4 and y == 2",)),
+        ("lambda **p: p['x'] ^ p['y'] != 0",
+         ("y == 1 and x != 1 or y == 2 and x != 2",)),
+        ("['log2(x) < 2 or f == 0.5', 'x ^ 3 != 2 and x << 1 < 8']",
+         ("x != 4 or x == 4 and f == '0.5'", "x == 2")),
+    ],
+)  # fmt: skip
+def test_restrictions_are_constraints_and_computed_functions(imported, restrictions, expected):
+    call = f"tune_kernel('copy', 'copy.cu', n, [], space, restrictions={restrictions})"
+    given = imported(CONSTRAINTS + call)[1].restrictions
+    assert given == expected
 
 
 @pytest.mark.parametrize(

@@ -96,11 +96,11 @@ def test_a_script_names_a_file_beside_it(folder, call):
         ),
         (
             "args = [np.empty(size * size, 'float32'), np.empty((2, 7)), np.int32(size)]",
-            ["c:float32[n*n]:output", "a:float64[2,7]:output", "n:int32=1000"],
+            ["c:float32[n*n]:output", "a:float64[2,7]:input", "n:int32=1000"],
         ),
         (
             "args = [np.empty((2, size), 'float32'), np.empty(2), np.float32(2)]",
-            ["c:float32[2,1000]:output", "a:float64[2]:output", "n:float32=2.0"],
+            ["c:float32[2,1000]:output", "a:float64[2]:input", "n:float32=2.0"],
         ),
         (
             (

@@ -12,19 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from greenfast.app.cli.script import arrays, symbols, texts
+from greenfast.app.cli.script import arrays, objects, symbols, texts
 from greenfast.app.cli.script.functions import builtin, method
 from greenfast.app.cli.script.values import (
     LONGEST_LIST,
     LONGEST_TEXT,
     Array,
     Class,
+    Constraint,
     FilePath,
     FileText,
     Function,
     Named,
     Object,
     Parameters,
+    Partial,
     Scalar,
     Scope,
     Symbol,
@@ -174,7 +176,33 @@ class Expressions:
         return value
 
     def _lambda(self, node: ast.Lambda, scope: Scope) -> Any:
-        return Function(node, scope)
+        return self.function(node, scope)
+
+    def function(self, node: ast.Lambda | ast.FunctionDef, scope: Scope) -> Function:
+        """A function, with the values that its arguments have by default."""
+        given = node.args
+        names = [each.arg for each in (*given.posonlyargs, *given.args)]
+        defaults = dict(zip(names[::-1], given.defaults[::-1], strict=False))
+        for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+            if default is not None:
+                defaults[each.arg] = default
+        values = {name: self.of(default, scope) for name, default in defaults.items()}
+        is_generator = isinstance(node, ast.FunctionDef) and _yields(node.body)
+        return Function(node, scope, defaults=values, is_generator=is_generator)
+
+    def _yield(self, node: ast.Yield, scope: Scope) -> Any:
+        self._yielded(scope, [None if node.value is None else self.of(node.value, scope)])
+
+    def _yieldfrom(self, node: ast.YieldFrom, scope: Scope) -> Any:
+        parts = items(self.of(node.value, scope))
+        self._yielded(scope, [Unknown(node.lineno)] if parts is None else parts)
+
+    def _yielded(self, scope: Scope, values: Sequence[Any]) -> None:
+        whole = scope.yielded
+        if whole is not None and len(whole) + len(values) <= LONGEST_LIST:
+            whole.extend(values)
+        elif whole is not None:
+            whole[:] = [Unknown()]
 
     def _ifexp(self, node: ast.IfExp, scope: Scope) -> Any:
         test = self.of(node.test, scope)
@@ -273,15 +301,10 @@ class Expressions:
             case FilePath(text=text) if name in ("name", "stem"):
                 last = os.path.basename(text)
                 return last if name == "name" else os.path.splitext(last)[0]
-            case Object(scope=inner):
-                found = inner.names.get(name, ...)
-                if found is ... and value.of is not None:
-                    found = value.of.scope.names.get(name, ...)
-                if isinstance(found, Function):
-                    return Function(found.node, found.scope, value)
-                return Unknown() if found is ... else found
-            case Class(scope=inner):
-                return inner.names.get(name, Unknown())
+            case Object() | Class():
+                found = objects.attribute(value, name)
+                is_property = isinstance(found, Function) and found.decorators & objects.PROPERTIES
+                return self._interpreter.call(found, [], {}) if is_property else found
         return Unknown()
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> Any:
@@ -291,9 +314,7 @@ class Expressions:
         index = self.of(node.slice, scope)
         index = index.value if isinstance(index, Scalar) else index
         if isinstance(whole, Parameters):
-            if not isinstance(index, str) or not index.isidentifier():
-                return Unknown()
-            return Symbol(ast.Name(index, ast.Load()))
+            return whole.item(index)
         if isinstance(whole, dict):
             return whole.get(index, Unknown()) if is_plain(index) else Unknown()
         if isinstance(whole, Array):
@@ -363,6 +384,8 @@ class Expressions:
             value = self.of(word.value, scope)
             if word.arg is not None:
                 words[word.arg] = value
+            elif isinstance(value, Parameters):
+                words |= value.table()
             elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
                 words |= value
             else:
@@ -371,9 +394,17 @@ class Expressions:
         if isinstance(node.func, ast.Attribute):
             owner = self.of(node.func.value, scope)
         function = self.of(node.func, scope)
+        if isinstance(function, Partial):
+            function, more, words = objects.unwrapped(function, [], words)
+            given = [*more, *given] if isinstance(given, list) else given
         if isinstance(function, Named) and function.last == "tune_kernel":
             self._interpreter.tuned(node, given, words, is_partial)
             return Unknown()
+        if isinstance(function, Named) and function.path == "super":
+            return objects.parent_of(scope)
+        if isinstance(function, Named) and function.last.endswith("Constraint"):
+            parts = tuple(given) if isinstance(given, list) else ()
+            return Constraint(function.last, (*parts, *words.values()), node.lineno)
         if not isinstance(given, list) or is_partial:
             return Unknown()
         if isinstance(function, (Function, Class)):
@@ -397,8 +428,20 @@ class Expressions:
                 return Unknown()
             return [part for part, is_wanted in zip(parts, wanted, strict=False) if is_wanted]
         if function.last == "partial" and given:
-            return Unknown()
+            return Partial(given[0], tuple(given[1:]), words)
+        if function.last in ("field", "Field"):  # of a dataclass
+            factory = words.get("default_factory")
+            return words.get("default", self._interpreter.apply(factory, []))
         return builtin(function, given, words)
+
+
+def _yields(nodes: Sequence[ast.AST]) -> bool:
+    """Whether a function's own statements have a `yield`, and not only functions inside of it."""
+    own = [node for node in nodes if not isinstance(node, (ast.FunctionDef, ast.Lambda))]
+    return any(
+        isinstance(node, (ast.Yield, ast.YieldFrom)) or _yields(list(ast.iter_child_nodes(node)))
+        for node in own
+    )
 
 
 def _reads(function: Any) -> bool:

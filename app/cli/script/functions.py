@@ -29,6 +29,7 @@ from greenfast.app.cli.script.values import (
     is_plain,
     items,
     number,
+    turns,
 )
 
 _MATH: dict[str, Callable[..., Any]] = {
@@ -81,10 +82,12 @@ def _of_lists(name: Named, given: Sequence[Any], words: Mapping[str, Any]) -> An
         parts = items(given[0])
         op = ast.And() if short == "all" else ast.Or()
         return Unknown() if parts is None else symbols.joined(op, parts)
-    if short == "enumerate" and given and (parts := items(given[0])) is not None:
-        return bounded(list(enumerate(parts[: LONGEST_LIST + 1])))
+    if short == "enumerate" and given and (parts := turns(given[0])) is not None:
+        first = number(words.get("start", given[1] if len(given) > 1 else 0))
+        pairs = enumerate(parts[: LONGEST_LIST + 1], int(first) if first is not None else 0)
+        return bounded(list(pairs)) if first is not None else Unknown()
     if short == "zip" and given:
-        columns = [items(each) for each in given]
+        columns = [turns(each) for each in given]
         if any(each is None for each in columns):
             return Unknown()
         whole = [each[:LONGEST_LIST] for each in columns if each is not None]
@@ -112,7 +115,7 @@ def _listed(short: str, given: Sequence[Any]) -> Any:
         return [] if short != "tuple" else ()
     if isinstance(given[0], range):
         return given[0] if short != "reversed" else given[0][::-1]
-    parts = items(given[0])
+    parts = turns(given[0])
     if parts is None or len(given) > 1:
         return Unknown()
     if short == "tuple":
@@ -131,7 +134,7 @@ def _plain(parts: Sequence[Any]) -> bool:
 
 
 def _product(given: Sequence[Any]) -> Any:
-    columns = [items(each) or () for each in given]
+    columns = [turns(each) or () for each in given]
     if math.prod(map(len, columns)) > LONGEST_LIST or not columns:
         return Unknown()
     return list(product(*columns))
@@ -143,8 +146,9 @@ def _of_numbers(name: Named, given: Sequence[Any], words: Mapping[str, Any]) -> 
         parts = given if len(given) > 1 else items(given[0])
         if parts is None or not parts or words:
             return Unknown()
-        if any(isinstance(each, Symbol) for each in parts) and short != "sum":
-            return symbols.called(short, parts)
+        if any(isinstance(each, Symbol) for each in parts):
+            is_sum = short == "sum"
+            return symbols.accumulated("sum", parts) if is_sum else symbols.called(short, parts)
         numbers = [number(each) for each in parts]
         if any(each is None for each in numbers):
             return Unknown()
@@ -226,8 +230,10 @@ def method(value: Any, name: str, given: Sequence[Any], words: Mapping[str, Any]
             return _of_options(value, name, given, words)
         case OpenFile() if name == "read" and not given:
             return FileText(value.path)
-        case Parameters() if name == "get" and given and isinstance(given[0], str):
-            return Symbol(ast.Name(given[0], ast.Load())) if given[0].isidentifier() else Unknown()
+        case Parameters() if name == "get" and given:
+            return value.item(given[0], given[1] if len(given) > 1 else None)
+        case Parameters():
+            return _of_table(value.table(), name, given, words)
     return Unknown()
 
 

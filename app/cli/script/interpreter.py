@@ -10,10 +10,11 @@ from __future__ import annotations
 import ast
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from greenfast.app.cli.script.expressions import Expressions, truth
+from greenfast.app.cli.script.objects import DEFINED_IN, attribute, fill_fields, unwrapped
 from greenfast.app.cli.script.symbols import chosen
 from greenfast.app.cli.script.values import (
     Array,
@@ -21,7 +22,6 @@ from greenfast.app.cli.script.values import (
     Function,
     Named,
     Object,
-    Parameters,
     Scalar,
     Scope,
     Symbol,
@@ -88,7 +88,8 @@ class Interpreter:
             if node not in self._called:
                 of = self._classes.get(node)
                 owner = None if of is None else self.call(of, [], {})
-                self.call(Function(node, of.scope if of else self._module, owner), [], {})
+                function = self._expressions.function(node, of.scope if of else self._module)
+                self.call(replace(function, owner=owner), [], {})
 
     def step(self, count: int = 1) -> bool:
         """Count steps; False once there are too many."""
@@ -122,13 +123,12 @@ class Interpreter:
 
     def apply(self, function: Any, given: Sequence[Any]) -> Any:
         """The result of a function on values."""
-        if isinstance(function, Function):
-            return self.call(function, given, {})
-        return (
-            Unknown()
-            if not isinstance(function, Named)
-            else self._expressions.applied(function, list(given), {})
-        )
+        function, places, words = unwrapped(function, given, {})
+        if isinstance(function, (Function, Class)):
+            return self.call(function, places, words)
+        if not isinstance(function, Named):
+            return Unknown()
+        return self._expressions.applied(function, places, words)
 
     def call(
         self, function: Function | Class, given: Sequence[Any], words: Mapping[str, Any]
@@ -138,13 +138,17 @@ class Interpreter:
             return Unknown()
         if isinstance(function, Class):
             made = Object(Scope(), function)
-            begin = function.scope.names.get("__init__")
+            begin = attribute(made, "__init__")
             if isinstance(begin, Function):
-                self.call(Function(begin.node, begin.scope, made), given, words)
+                self.call(begin, given, words)
+            else:
+                fill_fields(made, function, given, words)
             return made
         self._called.add(function.node)
         scope = Scope(parent=function.scope)
         self._bind(function, given, words, scope)
+        if function.is_generator:
+            scope.yielded = []
         self._depth += 1
         try:
             if isinstance(function.node, ast.Lambda):
@@ -154,31 +158,30 @@ class Interpreter:
             self._depth -= 1
         if scope.is_returned_perhaps or result in _SIGNALS:
             return Unknown()
+        if scope.yielded is not None:
+            return scope.yielded
         return None if result is None else result.value
 
     def _bind(
         self, function: Function, given: Sequence[Any], words: Mapping[str, Any], scope: Scope
     ) -> None:
-        """The parameters of a function with their values; Unknown where there is none."""
+        """The parameters of a function with their values; Unknown where there is none.
+
+        What only the command line tells has its default.
+        """
         arguments = function.node.args
         parameters = [*arguments.posonlyargs, *arguments.args]
         places = [*([function.owner] if function.owner is not None else []), *given]
-        defaults = dict(
-            zip([each.arg for each in parameters[::-1]], arguments.defaults[::-1], strict=False)
-        )
-        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-            if default is not None:
-                defaults[each.arg] = default
         for place, each in enumerate([*parameters, *arguments.kwonlyargs]):
             name = each.arg
+            value = function.defaults.get(name, Unknown(function.node.lineno, name))
             if place < min(len(places), len(parameters)):
-                scope.names[name] = places[place]
+                value = _unless_outside(places[place], value)
             elif name in words:
-                scope.names[name] = words[name]
-            elif name in defaults:
-                scope.names[name] = self._expressions.of(defaults[name], function.scope)
-            else:
-                scope.names[name] = Unknown(function.node.lineno, name)
+                value = _unless_outside(words[name], value)
+            scope.names[name] = value
+        if (of := self._classes.get(function.node)) is not None:
+            scope.names[DEFINED_IN] = of
         if arguments.vararg is not None:
             scope.names[arguments.vararg.arg] = tuple(places[len(parameters) :])
         if arguments.kwarg is not None:
@@ -198,7 +201,7 @@ class Interpreter:
             is_true = None
             if isinstance(statement, ast.If):
                 test = self._expressions.of(statement.test, scope)
-                if isinstance(test, Symbol) and not scope.nested:
+                if isinstance(test, Symbol) and not scope.nested and scope.yielded is None:
                     return self._either(test, statement, list(pending), scope)
                 is_true = truth(test)
             unfolded = self._unfolded(statement, is_true, scope)
@@ -261,10 +264,13 @@ class Interpreter:
             return self._block(choice.body, scope) or self._block(choice.orelse, scope)
         before = self._copied(scope.names)
         scope.nested += 1
+        count = len(scope.yielded or ())
         first = self._block(choice.body, scope)
         after_first, scope.names = scope.names, before
         second = self._block(choice.orelse, scope)
         scope.nested -= 1
+        if scope.yielded is not None and len(scope.yielded) > count:
+            scope.yielded[count:] = [Unknown(choice.lineno)]
         if first is None and second is None:
             scope.names = self._merged(after_first, scope.names)
         elif first is None:
@@ -324,6 +330,8 @@ class Interpreter:
                         self.nodes[target.id] = value
             case ast.AnnAssign(target=target, value=value) if value is not None:
                 self.assign(target, of(value, scope), scope)
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                scope.names.setdefault(name, Unknown(node.lineno, name))
             case ast.AugAssign(target=target, op=op, value=value):
                 self._changed(target, op, of(value, scope), scope)
             case ast.Expr(value=value):
@@ -353,11 +361,13 @@ class Interpreter:
         """A function, a class or an import."""
         match node:
             case ast.FunctionDef(name=name):
-                scope.names[name] = Function(node, scope)
-            case ast.ClassDef(name=name, body=body):
+                scope.names[name] = self._expressions.function(node, scope)
+            case ast.ClassDef(name=name, bases=bases, body=body):
                 inner = Scope(parent=scope)
                 self._block(body, inner)
-                scope.names[name] = made = Class(inner)
+                before = [self._expressions.of(each, scope) for each in bases]
+                known = tuple(each for each in before if isinstance(each, Class))
+                scope.names[name] = made = Class(inner, known)
                 self._classes |= {each: made for each in body if isinstance(each, ast.FunctionDef)}
             case ast.Import(names=names):
                 for each in names:
@@ -386,6 +396,8 @@ class Interpreter:
                     isinstance(table, list) and type(key) is int and -len(table) <= key < len(table)
                 ):
                     table[key] = value
+                elif isinstance(table, Array) and isinstance(whole, ast.Name):
+                    scope.names[whole.id] = replace(table, is_empty=False, values=None, ends=None)
             case ast.Attribute(value=whole, attr=name):
                 if isinstance(owner := self._expressions.of(whole, scope), Object):
                     owner.scope.names[name] = value
@@ -454,15 +466,6 @@ def _is_tuning(node: ast.AST) -> bool:
     return getattr(function, "id", getattr(function, "attr", "")) == "tune_kernel"
 
 
-def over_parameters(interpreter: Interpreter, function: Any, names: Sequence[str]) -> Any:
-    """What a function gives for the tuned parameters: by name, or as one dictionary of them."""
-    if not isinstance(function, Function):
-        return Unknown()
-    interpreter.begin()
-    arguments = [each.arg for each in function.node.args.args]
-    if function.owner is not None:
-        arguments = arguments[1:]
-    if arguments and set(arguments) <= set(names):
-        words = {name: Symbol(ast.Name(name, ast.Load())) for name in arguments}
-        return interpreter.call(function, [], words)
-    return interpreter.call(function, [Parameters()], {}) if len(arguments) == 1 else Unknown()
+def _unless_outside(value: Any, default: Any) -> Any:
+    """The value; the default in place of one that only the command line tells."""
+    return default if isinstance(value, Unknown) and value.is_from_outside else value

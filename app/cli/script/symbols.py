@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,6 +60,22 @@ def compared(parts: Sequence[Any], ops: Sequence[ast.cmpop]) -> Any:
         return Unknown()
     whole = [each for each in nodes if each is not None]
     return made(ast.Compare(whole[0], list(ops), whole[1:]), parts)
+
+
+def accumulated(shape: str, parts: Sequence[Any]) -> Any:
+    """The sum or the product (`prod`) of values of which one is a Symbol at least."""
+    op = ast.Add() if shape == "sum" else ast.Mult()
+    known = [each for each in parts if not isinstance(each, Symbol)]
+    numbers = [number(each) for each in known]
+    if any(each is None for each in numbers):
+        return Unknown()
+    whole = [each for each in numbers if each is not None]
+    first = sum(whole) if shape == "sum" else math.prod(whole)
+    terms = [each for each in parts if isinstance(each, Symbol)]
+    result: Any = terms[0]
+    for term in terms[1:]:
+        result = combined(result, op, term)
+    return result if not known or isinstance(result, Unknown) else combined(result, op, first)
 
 
 def negated(value: Symbol) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ LONGEST_LIST = 2**16
 LARGEST_NUMBER = 2**64
 LARGEST_SYMBOL = 400  # operations
 PLAIN = (int, float, str, bool, type(None))
+_OUTSIDE = frozenset({"argv", "environ", "getenv", "input"})
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,13 @@ class Unknown:
     def text(self) -> str:
         """The expression as the script has it."""
         return self.what if isinstance(self.what, str) else ast.unparse(self.what)
+
+    @property
+    def is_from_outside(self) -> bool:
+        """Whether the command line or the environment gives the value."""
+        parts = ast.walk(self.what) if isinstance(self.what, ast.AST) else ()
+        names = {getattr(part, "attr", getattr(part, "id", "")) for part in parts}
+        return not names.isdisjoint(_OUTSIDE)
 
 
 @dataclass(frozen=True)
@@ -79,17 +87,32 @@ class FileText:
     path: str
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """The dictionary that a restriction gets: an item is a Symbol."""
-
-
 @dataclass(frozen=True, eq=False)
 class Symbol:
     """An expression over the tuned parameters."""
 
     node: ast.expr
     size: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """The dictionary that a restriction gets: Symbols, or the values of a point."""
+
+    known: Mapping[str, Any]
+    read: set[str] = field(default_factory=set)  # the names of those that were looked at
+
+    def item(self, name: Any, default: Any = ...) -> Any:
+        """The value of a parameter; a Symbol of an unknown name, which is refused later."""
+        if not isinstance(name, str) or not name.isidentifier():
+            return Unknown()
+        self.read.add(name)
+        unknown = Symbol(ast.Name(name, ast.Load())) if default is ... else default
+        return self.known.get(name, unknown)
+
+    def table(self) -> dict[str, Any]:
+        self.read.update(self.known)
+        return dict(self.known)
 
 
 @dataclass(eq=False)
@@ -100,6 +123,7 @@ class Scope:
     parent: Scope | None = None
     is_returned_perhaps: bool = False
     nested: int = 0  # loops and undecided branches around the current statement
+    yielded: list[Any] | None = None  # of a generator
     globals: set[str] = field(default_factory=set)
 
     def find(self, name: str) -> Any:
@@ -122,12 +146,44 @@ class Scope:
 class Function:
     node: ast.Lambda | ast.FunctionDef
     scope: Scope
-    owner: Any = None  # of a method: the object
+    owner: Any = None  # of a method: the object or the class
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    is_generator: bool = False
+
+    @property
+    def decorators(self) -> set[str]:
+        """The last words of its decorators' names."""
+        nodes = getattr(self.node, "decorator_list", [])
+        return {getattr(each, "attr", getattr(each, "id", "")) for each in nodes}
+
+
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """A function with some of its arguments, as `functools.partial` makes it."""
+
+    function: Any
+    given: tuple[Any, ...]
+    words: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Constraint:
+    """A constraint of python-constraint on the values of some parameters."""
+
+    kind: str
+    given: tuple[Any, ...]
+    line: int
 
 
 @dataclass(frozen=True, eq=False)
 class Class:
     scope: Scope
+    bases: tuple[Class, ...] = ()
+
+    def find(self, name: str) -> Any:
+        """What the class or a class before it has by this name, or ... for none."""
+        places = (self.scope.names.get(name, ...), *(each.find(name) for each in self.bases))
+        return next((found for found in places if found is not ...), ...)
 
 
 @dataclass(frozen=True, eq=False)
