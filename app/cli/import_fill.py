@@ -9,7 +9,7 @@ from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.expressions import expression, require_names
 
 FILLS = ("random", "zeros", "ones", "iota")
-_RANGE = re.compile(r"range\((?P<first>[^,]+),(?P<end>[^,]+)\)\Z")
+_RANGE = re.compile(r"(?P<kind>range|offsets)\((?P<first>[^,]+),(?P<end>[^,]+)\)\Z")
 
 
 def checked_fill(text: str, name: str, scalars: Set[str]) -> str:
@@ -23,14 +23,15 @@ def checked_fill(text: str, name: str, scalars: Set[str]) -> str:
     if text in FILLS:
         return repr(text)
     if (ends := _RANGE.match(text)) is not None:
-        return f"({_end(ends['first'], name, scalars)}, {_end(ends['end'], name, scalars)})"
+        kind = "'offsets', " if ends["kind"] == "offsets" else ""
+        return f"({kind}{_end(ends['first'], name, scalars)}, {_end(ends['end'], name, scalars)})"
     try:
         return repr(int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text))
     except ValueError:
         raise UsageError(
             f"--arg {name}: the values {text!r} are not known",
             code="bad_argument",
-            mend=f"write {', '.join(FILLS)}, range(first, end) or a number",
+            mend=f"write {', '.join(FILLS)}, range(first, end), offsets(first, last) or a number",
         ) from None
 
 

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from pathlib import Path
 
 from greenfast.app.cli.import_cluster import cluster_sizes
+from greenfast.app.cli.import_constant_memory import with_constants
 from greenfast.app.cli.import_constants import constants_as_defines
 from greenfast.app.cli.import_fill import checked_fill
 from greenfast.app.cli.import_host_functions import without_host_functions
-from greenfast.app.cli.import_in_out import copied, split_in_out
+from greenfast.app.cli.import_in_out import split_in_out
 from greenfast.app.cli.import_instance import instantiated
 from greenfast.app.cli.import_launch import default_grid, in_small_letters
 from greenfast.app.cli.import_launch_names import Known, checked, three
@@ -32,10 +32,17 @@ from greenfast.app.cli.import_options import (
 )
 from greenfast.app.cli.import_parameters import C_TYPES, Declared
 from greenfast.app.cli.import_point import first_point
+from greenfast.app.cli.import_report import Notes, report
 from greenfast.app.cli.import_scratch import ROLE as WORKSPACE
 from greenfast.app.cli.import_scratch import checked_scratch, without_scratch
-from greenfast.app.cli.import_script import Script, read_script, script_entry, script_kernel
-from greenfast.app.cli.import_script_arguments import script_arguments
+from greenfast.app.cli.import_script import (
+    Script,
+    read_script,
+    script_entry,
+    script_kernel,
+    short_name,
+)
+from greenfast.app.cli.import_script_arguments import script_arguments, script_constants
 from greenfast.app.cli.import_source import (
     SPELLINGS,
     Entry,
@@ -50,15 +57,8 @@ from greenfast.app.cli.import_source import (
 from greenfast.app.cli.import_tune_file import read_tune_file
 from greenfast.app.cli.imported import Imported
 from greenfast.app.cli.new import Folder
-from greenfast.app.cli.new_files import (
-    checked_kernel_name,
-    path_advice,
-    shown,
-    target_root,
-    write_kernel,
-)
+from greenfast.app.cli.new_files import checked_kernel_name, target_root, write_kernel
 from greenfast.app.cli.options import AsJson
-from greenfast.app.cli.output import print_json
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.argument_specs import SCALAR_DTYPES
 from greenfast.search.kernels.expressions import Value, expression
@@ -79,14 +79,6 @@ class Given:
     block: list[str]
     smem: str | None
     tolerance: float | None
-
-
-@dataclass(frozen=True)
-class Notes:
-    """What the report tells beside the files."""
-
-    told: list[str]  # arguments from the tuning script
-    host_functions: tuple[str, ...]  # which are not in the kernel
 
 
 def import_(
@@ -130,15 +122,17 @@ def import_(
     tuning = _tuning(tune or [], script, entry, restrict or [], given)
     source, host_functions = without_host_functions(source)
     source = constants_as_defines(with_host_names(source), tuning.parameters)
+    filled = [*_names_of(argument or []), *script_constants(script, entry)]
+    source, constants = with_constants(source, short_name(entry) or None, file, filled)
     source, entry, macros = instantiated(source, entry, file, tuning.parameters)
     text = source.text
     function = read_entry(source, entry, file)
-    told = _told_by(script, wanted, function, text, argument or [])
+    told = _told_by(script, wanted, function, text, argument or [], constants)
     arguments = _arguments([*(argument or []), *told], function, file)
     imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given, macros)
     root = target_root(folder)
     written = write_kernel(root, new_name, imported_files(imported))
-    _report(imported, written, Notes(told, host_functions), root, as_json)
+    report(imported, written, Notes(told, host_functions, constants), root, as_json)
     others = [each for each in script.entries() if each != wanted] if script is not None else []
     if others and cuda_file.suffix == ".py" and not as_json:
         print(
@@ -147,14 +141,23 @@ def import_(
     return 0
 
 
+def _names_of(arguments: Iterable[str]) -> list[str]:
+    return [each.partition(":")[0] for each in arguments]
+
+
 def _told_by(
-    script: Script | None, wanted: str | None, entry: Entry, text: str, given: list[str]
+    script: Script | None,
+    wanted: str | None,
+    entry: Entry,
+    text: str,
+    given: list[str],
+    constants: tuple[str, ...],
 ) -> list[str]:
     """--arg texts from the tuning script, for the parameters that `given` does not name."""
     if script is None:
         return []
-    named = {each.partition(":")[0] for each in given}
-    told = script_arguments(script, entry, text, wanted, named)
+    named = set(_names_of(given))
+    told = script_arguments(script, entry, text, wanted, named, constants)
     return [each for name, each in told.items() if name not in named]
 
 
@@ -197,46 +200,6 @@ def _imported(
         smem=checked("--smem", tuning.smem if smem is None else smem, known),
         tolerance=given.tolerance,
     )
-
-
-def _report(imported: Imported, written: Path, notes: Notes, root: Path, as_json: bool) -> None:
-    advice = path_advice(root)
-    commands = [
-        *([advice] if advice else []),
-        f"greenfast lint {imported.name}",
-        f"greenfast search {imported.name} --trials 20",
-    ]
-    files = sorted(written.iterdir())
-    if as_json:
-        print_json(
-            {
-                "files": [str(path) for path in files],
-                "told": notes.told,
-                "left_out": notes.host_functions,
-                "next": commands,
-            }
-        )
-        return
-    for path in files:
-        print(shown(path))
-    if notes.host_functions:
-        print(f"\nleft out, because they are host code: {', '.join(notes.host_functions)}")
-    if notes.told:
-        print("\nThe script has these arguments; correct a wrong one with --arg:")
-        print("  " + " ".join(f"--arg {each}" for each in notes.told))
-    if repeated := imported.repeated:
-        print(
-            f"\nThe size {next(iter(repeated.values()))} may be {' or '.join(repeated)}. To check "
-            "other sizes, too, write the names into the sizes of --arg."
-        )
-    for copy in copied(imported.arguments):
-        print(
-            f"\n{copy.name} is read and written: a first launch copies {copy.before} to "
-            "it, and times include the copy"
-        )
-    print(f"\n{imported.truth}\n\nNext:")
-    for command in commands:
-        print(f"  {command}")
 
 
 def _tuning(

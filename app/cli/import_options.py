@@ -46,8 +46,8 @@ GivenArguments = Annotated[
         help="A parameter of the entry: x:float32[n]:input, y:float32[2*n,64]:output, "
         "z:float32[n]=zeros:inout (read and written; its first values), n:int32=4096, or scratch "
         "memory, s:float32[ceil_div(n, block_size_x)]:workspace (=zeros:workspace if a launch must "
-        "find zeros in it); one for each. Values: random, zeros, ones, iota, range(0, n) or a "
-        "number.",
+        "find zeros in it); one for each. Values: random, zeros, ones, iota, range(0, n), "
+        "offsets(0, n) (whole numbers that rise from 0 to n), or a number.",
     ),
 ]
 Grid = Annotated[

@@ -6,14 +6,16 @@ Known are arrays and numbers that NumPy makes of constants: zeros, ones, random 
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Collection, Mapping
-from itertools import combinations_with_replacement
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
+from greenfast.app.cli.import_constant_memory import FLAT, end_of_block
 from greenfast.app.cli.import_parameters import Declared
 from greenfast.app.cli.import_script import Script
-from greenfast.app.cli.import_source import Entry
+from greenfast.app.cli.import_script_sizes import size_text
+from greenfast.app.cli.import_source import ENTRY, Entry, without_comments
+from greenfast.app.cli.script.interpreter import TuningCall
 from greenfast.app.cli.script.values import Array, Scalar, items
 from greenfast.search.errors import UsageError
 
@@ -24,19 +26,26 @@ def script_arguments(
     text: str,
     wanted: str | None = None,
     named: Collection[str] = (),
+    constants: Sequence[str] = (),
 ) -> dict[str, str]:
     """--arg texts by the entry's parameters, as far as the script has them.
 
-    UsageError where it passes another number of them, and `named` are not all that there are.
+    `constants` are the parameters behind the kernel's own. UsageError where the script passes
+    another number of arguments, and `named` are not all that there are.
     """
     call = script.call(wanted)
     if call is None:
         return {}
-    passed = items(call.given.get("arguments")) or ()
+    filled = _filled(call)
+    passed = [
+        *(items(call.given.get("arguments")) or ()),
+        *(filled.get(name, filled.get(name.removesuffix(FLAT))) for name in constants),
+    ]
     if len(passed) != len(entry.parameters):
         _require_named(entry, len(passed), named)
         return {}
     answers = items(call.given.get("answer")) or ()
+    answers = [*answers, *[None] * (len(constants) if answers else 0)]
     scalars = [value for value in passed if isinstance(value, Scalar)]
     names = {
         value.value: parameter.name
@@ -44,41 +53,50 @@ def script_arguments(
         if isinstance(value, Scalar) and scalars.count(value) == 1 and "int" in value.dtype
     }
     texts: dict[str, str] = {}
+    shapes = {size for each in passed if isinstance(each, Array) for size in each.shape}
+    body = _body(entry, text)
     for number, (parameter, value) in enumerate(zip(entry.parameters, passed, strict=True)):
         if isinstance(value, Scalar) and not parameter.is_pointer:
             texts[parameter.name] = f"{parameter.name}:{value.dtype}={value.value}"
         elif isinstance(value, Array) and parameter.is_pointer:
-            sizes = ",".join(_size(size, names) for size in value.shape)
+            sizes = ",".join(size_text(size, names) for size in value.shape)
             known = len(answers) == len(passed)
-            role = _role(parameter, value, text, (answers[number] is not None) if known else None)
-            first = _first_values(value, names) if role != "output" else ""
+            is_answer = (answers[number] is not None) if known else None
+            role = _role(parameter, value, text, body, is_answer)
+            first = _first_values(value, names, shapes) if role != "output" else ""
             texts[parameter.name] = f"{parameter.name}:{value.dtype}[{sizes}]{first}:{role}"
     return texts
 
 
-def _size(size: int, names: Mapping[int | float, str]) -> str:
-    """A size by the argument that has its value, or by those whose product it is."""
-    if size in names:
-        return names[size]
-    numbers = [int(number) for number in names if number > 1]
-    products = [
-        each
-        for count in (2, 3)
-        for each in combinations_with_replacement(numbers, count)
-        if math.prod(each) == size
-    ]
-    return "*".join(names[number] for number in products[0]) if len(products) == 1 else str(size)
+def script_constants(script: Script | None, wanted: str | None) -> list[str]:
+    """The constant memory that a script fills."""
+    call = None if script is None else script.call(wanted)
+    return [] if call is None else list(_filled(call))
 
 
-def _first_values(array: Array, names: Mapping[int | float, str]) -> str:
-    """The range of random numbers. An end that is a size is its name: indices are such numbers."""
-    if array.ends is None:
+def _filled(call: TuningCall) -> Mapping[str, Any]:
+    table = call.given.get("cmem_args")
+    return table if isinstance(table, dict) else {}
+
+
+def _first_values(array: Array, names: Mapping[int | float, str], sizes: Collection[int]) -> str:
+    """The range of random numbers. An end that is a size is its name: indices are such numbers.
+
+    Numbers from 0 to 1 are the values of no special kind: signed ones show more mistakes.
+    """
+    is_whole = "int" in array.dtype
+    if is_whole and isinstance(array.values, range) and array.values == range(array.shape[0]):
+        return "=iota"
+    if array.ends is None or (not is_whole and tuple(array.ends) == (0, 1)):
         return ""
     ends: list[int | float] = [int(end) if end == int(end) else end for end in array.ends]
-    if "int" in array.dtype and not all(isinstance(end, int) for end in ends):
+    if is_whole and not all(isinstance(end, int) for end in ends):
         return ""
     low, high = ends
-    return f"=range({low},{names.get(high, high) if isinstance(high, int) else high})"
+    end = names.get(high, high) if isinstance(high, int) else high
+    if isinstance(high, int) and high in sizes:
+        end = size_text(high, names)
+    return f"={'offsets' if is_whole and array.is_sorted else 'range'}({low},{end})"
 
 
 def _require_named(entry: Entry, passed: int, named: Collection[str]) -> None:
@@ -92,11 +110,25 @@ def _require_named(entry: Entry, passed: int, named: Collection[str]) -> None:
         )
 
 
-def _role(parameter: Declared, array: Array, text: str, is_answer: bool | None) -> str:
-    """Whether the kernel reads or writes a tensor; `is_answer`: the script compares it."""
+def _body(entry: Entry, text: str) -> str:
+    """The kernel's own statements; other kernels of the text may use the same names."""
+    bare = without_comments(text)
+    kernels = list(ENTRY.finditer(bare))
+    for kernel in kernels:
+        if kernel["name"] == entry.name:
+            return bare[kernel.end() : end_of_block(bare, kernel.end())]
+    return bare
+
+
+def _role(parameter: Declared, array: Array, text: str, body: str, is_answer: bool | None) -> str:
+    """Whether the kernel reads or writes a tensor; `is_answer`: the script compares it.
+
+    `body` is the kernel's part of the text, which matters where it passes on a pointer.
+    """
     if parameter.is_const or is_answer is False:
         return "input"
     name = re.escape(parameter.name)
+    text = body if re.search(rf"\b{name}\s*\[|\*\s*\(?\s*{name}\b", body) else text
     is_added = re.search(
         rf"\b{name}\s*\[[^;=]*\]\s*[-+*/|&^]=|\batomic\w+\s*\(\s*&?\s*{name}\b", text
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,13 @@ from greenfast.app.cli.import_headers import (
     device_lines,
     refuse_host_code,
 )
-from greenfast.app.cli.import_parameters import QUALIFIERS, Declared, declared, split_at_commas
+from greenfast.app.cli.import_parameters import (
+    C_TYPES,
+    QUALIFIERS,
+    Declared,
+    declared,
+    split_at_commas,
+)
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.expressions import Value, expression
@@ -58,7 +64,7 @@ _ENTRY_MACRO = re.compile(
     r"(?m)^[ \t]*#[ \t]*define[ \t]+(?P<name>[A-Za-z_]\w*)(?P<body>[ \t](?:[^\n]|\\\n)*?"
     r"\b__global__\b(?:[^\\\n]|\\\n|\\.)*)$"
 )
-_CONSTANT = re.compile(
+CONSTANT = re.compile(
     r"(?m)^[ \t]*(?:(?:static|extern)[ \t]+)?__constant__\b(?P<type>[^;{=]*?)\b(?P<name>\w+)"
     r"(?P<rest>\s*(?:\[[^\]]*\]\s*)*[;={])"
 )
@@ -280,18 +286,32 @@ def read_entry(source: CudaText, wanted: str | None, file: str) -> Entry:
     name, match = known_entry(bare, wanted, file)
     before = bare[: match.start()].rstrip()
     refuse_host_code(_without_host_blocks(bare), source.places)
-    _check_constant_memory(bare, source.places)
     texts = split_at_commas(match["parameters"])
-    return Entry(
-        name,
-        tuple(declared(part, bare, file) for part in texts if part != "void"),
-        before.endswith('extern "C"') or 'extern "C" {' in before,
-    )
+    parameters = tuple(declared(part, bare, file) for part in texts if part != "void")
+    _check_constant_memory(bare, source.places, {each.name for each in parameters})
+    is_extern_c = before.endswith('extern "C"') or _is_in_extern_c(before)
+    return Entry(name, parameters, is_extern_c)
 
 
-def _check_constant_memory(bare: str, places: Sequence[str]) -> None:
-    """Refuse constant memory without values: its host program fills it, and a launch does not."""
-    for match in _CONSTANT.finditer(bare):
+def _is_in_extern_c(before: str) -> bool:
+    """Whether a block of `extern "C" {` is open at the end of a text."""
+    open_blocks: list[bool] = []
+    for brace in re.finditer(r'(?P<c>extern\s*"C"\s*)?\{|\}|"(?:\\.|[^"\\\n])*"', before):
+        if brace[0].endswith("{"):
+            open_blocks.append(brace["c"] is not None)
+        elif brace[0] == "}" and open_blocks:
+            open_blocks.pop()
+    return any(open_blocks)
+
+
+def _check_constant_memory(bare: str, places: Sequence[str], hidden: Collection[str]) -> None:
+    """Refuse constant memory without values: its host program fills it, and a launch does not.
+
+    `hidden` are the kernel's parameters, one of which may have its name.
+    """
+    for match in CONSTANT.finditer(bare):
+        if not hidden.isdisjoint((match["name"], f"{match['name']}_values")):
+            continue
         is_used = len(re.findall(rf"\b{match['name']}\b", bare)) > 1
         kind = " ".join(QUALIFIERS.sub(" ", match["type"]).split())
         if is_used and "=" not in match["rest"] and "{" not in match["rest"]:
@@ -300,8 +320,9 @@ def _check_constant_memory(bare: str, places: Sequence[str]) -> None:
                 f"{place}: {match['name']} is constant memory, which a host program fills "
                 "and a launch does not",
                 code="bad_source",
-                mend="give it its values there, or make it a parameter of the entry: const "
-                f"{kind or 'float'}* {match['name']}",
+                mend=f"give it its values there, or name it: --arg {match['name']}:"
+                f"{C_TYPES.get(kind, 'float32')}{'[25]' if '[' in match['rest'] else '=25'}, which "
+                "makes it a parameter of the kernel",
             )
 
 

@@ -416,7 +416,10 @@ def test_the_truth_of_an_in_out_tensor_is_the_plain_kernels_from_its_first_value
         (("--arg", "x:float32[n]=0:out", "--arg", "w:float32[n]"), "an output has no first values"),
         (("--arg", "x:float32[n]:workspace", "--arg", "w:float32[n]"), "no --arg is an output"),
         (("--arg", "x:float32[n]:inout", "--arg", "w:float32[n]:workspace"), "declares it const"),
-        (("--arg", "x:float32[n]:inout", "--arg", "w:float32[n]=none"), "range(first, end) or a"),
+        (
+            ("--arg", "x:float32[n]:inout", "--arg", "w:float32[n]=none"),
+            "range(first, end), ",
+        ),
         (("--arg", "x:float32[n]:inout", "--arg", "w:float32[n]=range(0,m)"), "unknown name 'm'"),
         (("--arg", "x:float32[n**n]:inout", "--arg", "w:float32[n]"), "constant exponent"),
     ],

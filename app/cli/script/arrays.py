@@ -28,7 +28,7 @@ _LIKE = ("zeros_like", "ones_like", "empty_like", "full_like")
 _BY_SIZE = ("randint", "integers", "uniform", "normal", "random_integers")
 _SAME = ("array", "asarray", "ascontiguousarray", "asfortranarray", "copy", "to_device")
 _BY_ELEMENT = ("abs", "absolute", "sqrt", "exp", "log", "sin", "cos", "tanh", "square", "clip",
-               "round", "floor", "ceil", "negative", "sort")  # fmt: skip
+               "round", "floor", "ceil", "negative")  # fmt: skip
 _MOST_VALUES = 4096
 _DTYPE_PLACES = {"zeros": 1, "ones": 1, "empty": 1, "full": 2, "array": 1, "asarray": 1,
                  "zeros_like": 1, "ones_like": 1, "empty_like": 1, "full_like": 2}  # fmt: skip
@@ -91,7 +91,7 @@ def _made(name: str, given: Sequence[Any], words: Mapping[str, Any]) -> Any:
     if name in _LIKE and given:
         return given[0] if isinstance(given[0], Array) else Unknown()
     if name in ("rand", "randn"):
-        return _of_shape(list(given))
+        return _between(_of_shape(list(given)), name)
     if name in _BY_SIZE:
         size = words.get("size", given[2] if len(given) > 2 else None)
         dtype = "int64" if name in ("randint", "integers", "random_integers") else "float64"
@@ -100,15 +100,19 @@ def _made(name: str, given: Sequence[Any], words: Mapping[str, Any]) -> Any:
     if name in _BY_SHAPE and (given or "shape" in words or "size" in words):
         shape = given[0] if given else words.get("shape", words.get("size"))
         dtype = "int64" if name == "full" and _is_whole(given[1:2]) else "float64"
-        return _of_shape(shape, dtype)
+        return _between(_of_shape(shape, dtype), name)
     if name in ("arange", "linspace"):
         return _row(name, given, words)
     if name in _SAME and given:
         return _array(given[0])
     if name in ("eye", "identity") and given:
         return _of_shape([given[0], given[0]])
+    if name == "sort" and given and isinstance(given[0], Array):
+        return replace(given[0], values=None, is_sorted=True)
+    if name == "concatenate" and given:
+        return _concatenated(items(given[0]) or ())
     if name in _BY_ELEMENT and given and isinstance(given[0], Array):
-        return replace(given[0], is_empty=False, values=None, ends=None)
+        return replace(given[0], is_empty=False, values=None, ends=None, is_sorted=False)
     if name == "prod" and given:
         return _product(given[0])
     return ...
@@ -125,6 +129,12 @@ def _ends(
     if high is None and name != "uniform":  # randint(9) ends before 9
         low, high = 0, low
     return (low, high) if low is not None and high is not None and low < high else None
+
+
+def _between(array: Any, name: str) -> Any:
+    """The array; from 0 to 1 where the function's random numbers are."""
+    is_unit = isinstance(array, Array) and name in ("rand", "random", "random_sample")
+    return replace(array, ends=(0.0, 1.0)) if is_unit else array
 
 
 def _is_whole(values: Sequence[Any]) -> bool:
@@ -157,7 +167,7 @@ def _row(name: str, given: Sequence[Any], words: Mapping[str, Any]) -> Any:
 def _array(value: Any) -> Any:
     """`np.array(value)`."""
     if isinstance(value, Array):
-        return value
+        return replace(value, is_list=False)
     if number(value) is not None:
         return Array((), "int64" if isinstance(number(value), int) else "float64")
     parts = items(value)
@@ -173,6 +183,15 @@ def _array(value: Any) -> Any:
     if not all(isinstance(each, Array) and each.shape == inner[0].shape for each in inner):
         return Unknown()
     return Array((len(parts), *inner[0].shape), inner[0].dtype)
+
+
+def _concatenated(parts: Sequence[Any]) -> Any:
+    """One-dimensional arrays and lists, one after the other."""
+    whole = parts[0] if parts else Unknown()
+    for part in parts[1:]:
+        is_known = isinstance(whole, (Array, list)) and isinstance(part, (Array, list))
+        whole = strung(whole, part) if is_known else Unknown()
+    return replace(whole, is_list=False) if isinstance(whole, Array) else Unknown()
 
 
 def _product(value: Any) -> Any:
@@ -225,8 +244,10 @@ def attribute(array: Array, name: str) -> Any:
     return Unknown()
 
 
-def combined(left: Any, operation: Callable[[Any, Any], Any], right: Any) -> Any:
-    """An operation element by element."""
+def combined(
+    left: Any, operation: Callable[[Any, Any], Any], right: Any, is_linear: bool = False
+) -> Any:
+    """An operation element by element; a linear one keeps what lies between two ends there."""
     arrays = [each for each in (left, right) if isinstance(each, Array)]
     others = [each for each in (left, right) if not isinstance(each, Array)]
     if any(number(each) is None for each in others):
@@ -250,4 +271,49 @@ def combined(left: Any, operation: Callable[[Any, Any], Any], right: Any) -> Any
         isinstance(number(each), float) for each in others
     ):
         dtype = "float64"
-    return replace(array, dtype=dtype, is_empty=False, values=values, ends=None)
+    ends = _moved(left, operation, right, array) if is_linear and len(arrays) == 1 else None
+    is_sorted = array.is_sorted and ends is not None and ends[0] < ends[1]
+    ends = ends if ends is None else (min(ends), max(ends))
+    return replace(
+        array, dtype=dtype, is_empty=False, values=values, ends=ends, is_sorted=is_sorted
+    )
+
+
+def _moved(
+    left: Any, operation: Callable[[Any, Any], Any], right: Any, array: Array
+) -> tuple[int | float, int | float] | None:
+    """Where a linear operation takes the ends of an array's numbers."""
+    if array.ends is None:
+        return None
+    low, high = (
+        number(operation(number(left) if left is not array else end,
+                         number(right) if right is not array else end))
+        for end in array.ends
+    )  # fmt: skip
+    return None if low is None or high is None else (low, high)
+
+
+def strung(left: Any, right: Any) -> Any:
+    """Two lists one behind the other, of which one at least has unknown numbers."""
+    parts = [each if isinstance(each, Array) else _array(list(each)) for each in (left, right)]
+    if not all(isinstance(each, Array) and len(each.shape) == 1 for each in parts):
+        given = [each for each in (left, right) if isinstance(each, Array)]
+        return given[0] if [] in (left, right) or () in (left, right) else Unknown()
+    first, second = map(_ends_of, parts)
+    ends, in_order = None, False
+    if first is not None and second is not None:
+        ends = (min(first[0], second[0]), max(first[1], second[1]))
+        in_order = first[1] <= second[0] and all(map(_is_rising, parts))
+    known = parts[0] if isinstance(left, Array) else parts[1]
+    shape = (parts[0].shape[0] + parts[1].shape[0],)
+    return replace(known, shape=shape, values=None, ends=ends, is_sorted=in_order, is_list=True)
+
+
+def _ends_of(array: Array) -> tuple[int | float, int | float] | None:
+    numbers = [value for each in array.values or () if (value := number(each)) is not None]
+    return (min(numbers), max(numbers)) if numbers else array.ends
+
+
+def _is_rising(array: Array) -> bool:
+    numbers = [value for each in array.values or () if (value := number(each)) is not None]
+    return array.is_sorted or (bool(numbers) and numbers == sorted(numbers))

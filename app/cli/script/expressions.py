@@ -261,9 +261,15 @@ class Expressions:
         if isinstance(left, FilePath) and isinstance(op, ast.Div):
             other = right.text if isinstance(right, FilePath) else right
             return FilePath(os.path.join(left.text, other)) if isinstance(other, str) else Unknown()
-        if isinstance(left, Array) or isinstance(right, Array):
+        is_array = isinstance(left, Array) or isinstance(right, Array)
+        if is_array and isinstance(op, ast.Add) and _is_list(left) and _is_list(right):
+            return arrays.strung(left, right)
+        if is_array:
             kind = type(op)
-            return arrays.combined(left, lambda a, b: arithmetic(kind, a, b), right)
+            is_linear = kind in (ast.Add, ast.Sub, ast.Mult) or (
+                kind is ast.Div and isinstance(left, Array)
+            )
+            return arrays.combined(left, lambda a, b: arithmetic(kind, a, b), right, is_linear)
         if isinstance(left, dict) and isinstance(right, dict) and isinstance(op, ast.BitOr):
             return {**left, **right}
         if isinstance(op, (ast.Add, ast.Mult)) and (
@@ -442,6 +448,11 @@ def _yields(nodes: Sequence[ast.AST]) -> bool:
         isinstance(node, (ast.Yield, ast.YieldFrom)) or _yields(list(ast.iter_child_nodes(node)))
         for node in own
     )
+
+
+def _is_list(value: Any) -> bool:
+    """Whether a value is a list of which some numbers are not known, or may be added to one."""
+    return value.is_list if isinstance(value, Array) else isinstance(value, (list, tuple))
 
 
 def _reads(function: Any) -> bool:

@@ -8,6 +8,7 @@ import os.path
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -116,6 +117,9 @@ def _listed(short: str, given: Sequence[Any]) -> Any:
     if isinstance(given[0], range):
         return given[0] if short != "reversed" else given[0][::-1]
     parts = turns(given[0])
+    if parts is None and isinstance(given[0], Array) and short in ("list", "sorted"):
+        is_sorted = short == "sorted" or given[0].is_sorted
+        return replace(given[0], is_list=True, is_sorted=is_sorted)
     if parts is None or len(given) > 1:
         return Unknown()
     if short == "tuple":

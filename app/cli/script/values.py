@@ -58,6 +58,8 @@ class Array:
     is_empty: bool = False  # its content does not matter, or is zero
     values: Sequence[Any] | None = None
     ends: tuple[int | float, int | float] | None = None  # random numbers lie between them
+    is_sorted: bool = False
+    is_list: bool = False  # a list of unknown numbers
 
 
 @dataclass(frozen=True)
