@@ -44,7 +44,9 @@ from greenfast.app.cli.import_script import (
 )
 from greenfast.app.cli.import_script_arguments import script_arguments, script_constants
 from greenfast.app.cli.import_source import (
+    ENTRY,
     SPELLINGS,
+    CudaText,
     Entry,
     ImportedArgument,
     Tuning,
@@ -53,6 +55,7 @@ from greenfast.app.cli.import_source import (
     parsed_tune,
     read_cuda,
     read_entry,
+    without_comments,
 )
 from greenfast.app.cli.import_tune_file import read_tune_file
 from greenfast.app.cli.imported import Imported
@@ -110,6 +113,12 @@ def import_(
     file = visible(cuda_file)
     given = Given(grid or [], block or [], smem, tolerance)
     script = read_script(tune_file) if tune_file is not None else None
+    if ".json" in cuda_file.suffixes:
+        raise UsageError(
+            f"{file} is JSON, neither a CUDA file nor a Kernel Tuner script",
+            code="bad_source",
+            mend=f"greenfast import-space {file} reads another tuner's measurements",
+        )
     if cuda_file.suffix == ".py":
         tuned = read_script(cuda_file)
         kernel = script_kernel(tuned, entry)
@@ -127,6 +136,7 @@ def import_(
     source, entry, macros = instantiated(source, entry, file, tuning.parameters)
     text = source.text
     function = read_entry(source, entry, file)
+    _check_tuned_types(function, source, tuning)
     told = _told_by(script, wanted, function, text, argument or [], constants)
     arguments = _arguments([*(argument or []), *told], function, file)
     imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given, macros)
@@ -373,6 +383,24 @@ def _check_type(declared: Declared, argument: ImportedArgument, file: str) -> No
             f"--arg {argument.name}: {file} declares it const, so the kernel does not write it",
             code="bad_argument",
         )
+
+
+def _check_tuned_types(entry: Entry, source: CudaText, tuning: Tuning) -> None:
+    """UsageError for a parameter whose type is tuned: all candidates get the same tensors."""
+    bare = without_comments(source.text)
+    for match in ENTRY.finditer(bare):
+        words = re.sub(r"\[[^\]]*\]", "", match["parameters"])
+        names = {each.name for each in entry.parameters}
+        tuned = [name for name in tuning.parameters if re.search(rf"\b{name}\b", words)]
+        tuned = [name for name in tuned if name not in names]
+        if match["name"] == entry.name and tuned:
+            place = source.places[bare.count("\n", 0, match.start("parameters"))]
+            raise UsageError(
+                f"{place}: the parameter {tuned[0]} is the type of an argument of {entry.name}, "
+                "and all candidates get the same tensors",
+                code="bad_tune",
+                mend=f"import the kernel once for each type, with {tuned[0]} as a #define",
+            )
 
 
 def _example(declared: Declared) -> str:

@@ -10,6 +10,7 @@ import ast
 import os.path
 import re
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,15 @@ from typing import Any
 from greenfast.app.cli.import_source import SOURCE_SUFFIXES, CudaText, read_cuda_text
 from greenfast.app.cli.script.functions import is_file_name
 from greenfast.app.cli.script.interpreter import Interpreter, TuningCall
-from greenfast.app.cli.script.values import FilePath, FileText, Unknown, is_plain, items
+from greenfast.app.cli.script.values import (
+    FilePath,
+    FileText,
+    Function,
+    Partial,
+    Unknown,
+    is_plain,
+    items,
+)
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.text import file_line, shortened, visible
@@ -91,6 +100,11 @@ def file_in_folder(name: str, script: Path) -> Path:
     folder = script.parent.resolve()
     file = (folder / name).resolve()
     shown = shortened(visible(name), 120)
+    if file.suffix in (".cl", ".opencl", ".ocl"):
+        raise UsageError(
+            f"{visible(script)} names {shown}, an OpenCL kernel, but greenfast takes CUDA only",
+            code="bad_tune_file",
+        )
     if file.suffix not in SOURCE_SUFFIXES and not name.endswith(tuple(SOURCE_SUFFIXES)):
         raise UsageError(
             f"{visible(script)} names {shown}, whose name is not that of a source file",
@@ -131,8 +145,25 @@ def script_kernel(script: Script, entry: str | None = None) -> ScriptKernel:
         path = script.path.parent / path.relative_to(script.path.parent.resolve())
     if not isinstance(text, str):
         raise _unreadable_source(script, call, given)
-    source = read_cuda_text(text, path, within=script.path.parent)
+    lines = _lines_in_script(text, script) if path == script.path else None
+    source = read_cuda_text(text, path, within=script.path.parent, places=lines)
     return ScriptKernel(_entry(call, entry), _with_defines(source, script, call), visible(path))
+
+
+def _lines_in_script(text: str, script: Script) -> list[int]:
+    """The script's line of each line of a text that the script has in itself.
+
+    A line that the script has once is that one; others follow the line before.
+    """
+    written = read_author_file(script.path, script.file).split("\n")
+    plain = [line.strip().replace("{{", "{").replace("}}", "}") for line in written]
+    once = Counter(plain)
+    lines: list[int] = []
+    for line in map(str.strip, text.split("\n")):
+        before = lines[-1] if lines else 0
+        number = plain.index(line) + 1 if line and once[line] == 1 else before + 1
+        lines.append(min(number, len(written)))
+    return lines
 
 
 def script_entry(script: Script, text: str) -> str | None:
@@ -198,9 +229,12 @@ def _unreadable_source(script: Script, call: TuningCall, given: Any) -> Greenfas
     if isinstance(given, Unknown) and given.error is not None:
         return given.error
     line = given.line if isinstance(given, Unknown) else call.node.lineno
+    what = "is neither a text nor a file's name"
+    if isinstance(given, (Function, Partial)):
+        what = "is a function, which writes another text for each point"
     return UsageError(
-        f"{script.file}:{line or call.node.lineno}: the kernel's source is neither a text nor a "
-        "file's name, and the script is not run",
+        f"{script.file}:{line or call.node.lineno}: the kernel's source {what}, and the script is "
+        "not run",
         code="bad_tune_file",
         mend=f"save the text as FILE.cu, and greenfast import FILE.cu --tune-file {script.file}",
     )

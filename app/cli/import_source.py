@@ -64,6 +64,10 @@ _ENTRY_MACRO = re.compile(
     r"(?m)^[ \t]*#[ \t]*define[ \t]+(?P<name>[A-Za-z_]\w*)(?P<body>[ \t](?:[^\n]|\\\n)*?"
     r"\b__global__\b(?:[^\\\n]|\\\n|\\.)*)$"
 )
+_OPENCL = re.compile(r"\b(?:__)?kernel\s+(?:__attribute__\s*\([^;{]*\)\s*)?void\b")
+_TEXTURE = re.compile(
+    r"(?m)^[ \t]*(?:static[ \t]+)?(?:texture|surface)\s*<[^;{}]*>\s*(?P<name>\w+)"
+)
 CONSTANT = re.compile(
     r"(?m)^[ \t]*(?:(?:static|extern)[ \t]+)?__constant__\b(?P<type>[^;{=]*?)\b(?P<name>\w+)"
     r"(?P<rest>\s*(?:\[[^\]]*\]\s*)*[;={])"
@@ -153,14 +157,18 @@ def read_cuda(path: Path) -> CudaText:
     return read_cuda_text(read_author_file(path, visible(path)), path)
 
 
-def read_cuda_text(whole: str, path: Path, within: Path | None = None) -> CudaText:
+def read_cuda_text(
+    whole: str, path: Path, within: Path | None = None, places: Sequence[int] | None = None
+) -> CudaText:
     """A CUDA text that a file holds or is, with the local files that it includes.
 
-    With `within`, only files below that folder.
+    With `within`, only files below that folder. `places` are the file's lines of a text in it.
     """
     included = _Included(path, within, [path.resolve()])
-    lines = cub_in_parts(_with_includes(whole, included, visible(path)))
-    text = _attributes_behind(_without_entry_macros("\n".join(line for line, _ in lines)))
+    lines = cub_in_parts(_with_includes(whole, included, visible(path), places))
+    text = "\n".join(line for line, _ in lines)
+    _refuse_other_languages(without_comments(text), [place for _, place in lines])
+    text = _attributes_behind(_without_entry_macros(text))
     text = text.replace("__grid_constant__ ", "")  # on a number it only changes how it is passed
     if match := ENDS_RAW_TEXT.search(text):
         raise UsageError(
@@ -200,11 +208,13 @@ class _Included:
     known: list[Path]
 
 
-def _with_includes(text: str, of: _Included, file: str) -> list[PlacedLine]:
+def _with_includes(
+    text: str, of: _Included, file: str, places: Sequence[int] | None = None
+) -> list[PlacedLine]:
     """Each included file's lines stand where it is first included, as under `#pragma once`."""
     lines: list[PlacedLine] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        lines += _with_include(line, f"{file}:{number}", of)
+    for number, line in enumerate(text.split("\n")):
+        lines += _with_include(line, f"{file}:{places[number] if places else number + 1}", of)
     return lines
 
 
@@ -278,6 +288,24 @@ def known_entry(bare: str, wanted: str | None, file: str) -> tuple[str, re.Match
             mend="known: " + (", ".join(entries) or "none"),
         )
     return name, entries[name]
+
+
+def _refuse_other_languages(bare: str, places: Sequence[str]) -> None:
+    """UsageError for OpenCL, and for texture references, which CUDA 12 has no more."""
+    if (match := _OPENCL.search(bare)) is not None and "__global__" not in bare:
+        raise UsageError(
+            f"{places[bare.count(chr(10), 0, match.start())]}: this is an OpenCL kernel, but "
+            "greenfast takes CUDA only",
+            code="bad_source",
+            mend='write it as extern "C" __global__ void, with threadIdx and blockIdx',
+        )
+    if (match := _TEXTURE.search(bare)) is not None:
+        raise UsageError(
+            f"{places[bare.count(chr(10), 0, match.start('name'))]}: {match['name']} is a texture "
+            "reference, which CUDA 12 has no more",
+            code="bad_source",
+            mend=f"pass the memory to the kernel, const float* {match['name']}, and read it there",
+        )
 
 
 def read_entry(source: CudaText, wanted: str | None, file: str) -> Entry:
