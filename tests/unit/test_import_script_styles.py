@@ -81,6 +81,20 @@ def test_a_script_names_an_instance_of_a_template(imported, text):
         'parser.add_argument("-n", "--size", type=int, default=640)\n'
         "options = parser.parse_args()\n"
         'tune_kernel("copy", "copy.cu", options.size, args, space)'),
+        ("def tune(lang='CUDA', size=5):\n"
+        "    if lang == 'CUDA':\n        name = 'copy.cu'\n    else:\n        name = 'copy.hip'\n"
+        "    tune_kernel('copy', name, size, args, space)\n"
+        "tune(sys.argv[1], size=640)"),
+        ("class Base:\n    file = 'copy.cu'\n    def __init__(self, n):\n        self.n = n\n"
+        "    @property\n    def space(self):\n        return {'block_size_x': list(self.sizes())}\n"
+        "class Bench(Base):\n    def __init__(self, n):\n        super().__init__(n)\n"
+        "    @staticmethod\n    def sizes():\n        for k in (5, 6):\n            yield 1 << k\n"
+        "    def tune(self):\n"
+        "        partial(tune_kernel, 'copy')(self.file, self.n, args, self.space)\n"
+        "Bench(640).tune()"),
+        ("@dataclass\nclass Options:\n    n: int\n    file: str = 'copy.cu'\n"
+        "    names: list = field(default_factory=lambda: ['copy'])\n"
+        "o = Options(n=640)\ntune_kernel(o.names[0], o.file, o.n, args, space)"),
         ("def tune(n, fail=False):\n    if fail:\n        raise ValueError\n"
         "    if len(sys.argv) > 1:\n        n = int(sys.argv[1])\n"
         '    tune_kernel("copy", "copy.cu", n, args, space)\ntune(n)'),

@@ -99,6 +99,18 @@ def test_a_script_names_a_file_beside_it(folder, call):
             ["c:float32[n*n]:output", "a:float64[2,7]:input", "n:int32=1000"],
         ),
         (
+            "args = [np.zeros((size + 2) * (size + 2)), np.arange(3 * size), np.int32(size)]",
+            ["c:float64[(n+2)*(n+2)]:output", "a:int64[3*n]=iota:input", "n:int32=1000"],
+        ),
+        (
+            (
+                "p = np.asarray([0] + sorted(np.random.rand(size - 1) * 64) + [64])\n"
+                "i = (np.random.rand(64) * size).astype(np.int32)\n"
+                "args = [i, p.astype(np.int32), np.int32(size)]"
+            ),
+            ["c:int32[64]=range(0,n):inout", "a:int32[n+1]=offsets(0,64):input", "n:int32=1000"],
+        ),
+        (
             "args = [np.empty((2, size), 'float32'), np.empty(2), np.float32(2)]",
             ["c:float32[2,1000]:output", "a:float64[2]:input", "n:float32=2.0"],
         ),
