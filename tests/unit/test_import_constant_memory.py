@@ -9,7 +9,10 @@ from greenfast.app.cli.import_constant_memory import with_constants
 from greenfast.app.cli.import_source import CudaText, read_entry
 from greenfast.search.errors import UsageError
 
-CONSTANTS = "__constant__ float taps[2][3];\n__constant__ int shift;\n__constant__ float known[1] = {1.f};\n"
+CONSTANTS = """__constant__ float taps[2][3];
+__constant__ int shift;
+__constant__ float known[1] = {1.f};
+"""
 KERNEL = (
     "__global__ void blur(float *out, int n) {\n"
     "    int i = blockIdx.x * block_size_x + threadIdx.x;\n"
