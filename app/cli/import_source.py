@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -332,7 +332,7 @@ def _is_in_extern_c(before: str) -> bool:
     return any(open_blocks)
 
 
-def _check_constant_memory(bare: str, places: Sequence[str], hidden: Collection[str]) -> None:
+def _check_constant_memory(bare: str, places: Sequence[str], hidden: Set[str]) -> None:
     """Refuse constant memory without values: its host program fills it, and a launch does not.
 
     `hidden` are the kernel's parameters, one of which may have its name.
