@@ -42,7 +42,12 @@ from greenfast.app.cli.import_script import (
     script_kernel,
     short_name,
 )
-from greenfast.app.cli.import_script_arguments import script_arguments, script_constants
+from greenfast.app.cli.import_script_arguments import (
+    check_told,
+    script_arguments,
+    script_constants,
+    script_place,
+)
 from greenfast.app.cli.import_source import (
     ENTRY,
     SPELLINGS,
@@ -138,7 +143,8 @@ def import_(
     function = read_entry(source, entry, file)
     _check_tuned_types(function, source, tuning)
     told = _told_by(script, wanted, function, text, argument or [], constants)
-    arguments = _arguments([*(argument or []), *told], function, file)
+    place = script_place(script, wanted) if cuda_file.suffix == ".py" else file
+    arguments = _arguments([*(argument or []), *told], function, place)
     imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given, macros)
     root = target_root(folder)
     written = write_kernel(root, new_name, imported_files(imported))
@@ -168,7 +174,9 @@ def _told_by(
         return []
     named = set(_names_of(given))
     told = script_arguments(script, entry, text, wanted, named, constants)
-    return [each for name, each in told.items() if name not in named]
+    told = {name: each for name, each in told.items() if name not in named}
+    check_told(told, entry, script_place(script, wanted))
+    return list(told.values())
 
 
 def _imported(

@@ -42,6 +42,7 @@ class Script:
 
     path: Path
     read: Interpreter
+    tree: ast.Module
 
     @property
     def file(self) -> str:
@@ -92,7 +93,7 @@ def read_script(path: Path) -> Script:
             code="bad_tune_file",
             mend="leave the computation out of a copy of the script, and import the copy",
         )
-    return Script(path, interpreter)
+    return Script(path, interpreter, tree)
 
 
 def file_in_folder(name: str, script: Path) -> Path:
@@ -128,11 +129,7 @@ def script_kernel(script: Script, entry: str | None = None) -> ScriptKernel:
     call = script.call(entry)
     given = None if call is None else call.given.get("kernel_source")
     if call is None or given is None:
-        raise UsageError(
-            f"{script.file} has no call of tune_kernel with a CUDA text or the name of a file",
-            code="bad_tune_file",
-            mend=f"greenfast import FILE.cu --tune-file {script.file}",
-        )
+        raise _without_kernel(script, call)
     _check_language(script, call)
     _check_single(script, given)
     named = given.path if isinstance(given, FileText) else None
@@ -223,6 +220,31 @@ def _check_single(script: Script, given: Any) -> None:
             code="bad_tune_file",
             mend=f"greenfast import {visible(files[-1])} --tune-file {script.file}",
         )
+
+
+def _without_kernel(script: Script, call: TuningCall | None) -> UsageError:
+    other = _line_of("run_kernel", script)
+    sentence = f"{script.file} has no call of tune_kernel"
+    if call is not None:
+        sentence = f"{script.file}:{call.node.lineno}: this call of tune_kernel has no source"
+    elif other:
+        sentence = f"{script.file}:{other}: the script runs a kernel (run_kernel) and tunes none"
+    return UsageError(
+        f"{sentence}; needed is a call of tune_kernel with a CUDA text or the name of a file",
+        code="bad_tune_file",
+        mend=f"greenfast import FILE.cu --tune-file {script.file}",
+    )
+
+
+def _line_of(name: str, script: Script) -> int:
+    """The line of the first call of a function of this name, else 0."""
+    calls = [node for node in ast.walk(script.tree) if isinstance(node, ast.Call)]
+    lines = [
+        node.lineno
+        for node in calls
+        if name in (getattr(node.func, "attr", ""), getattr(node.func, "id", ""))
+    ]
+    return min(lines, default=0)
 
 
 def _unreadable_source(script: Script, call: TuningCall, given: Any) -> GreenfastError:

@@ -14,7 +14,7 @@ from greenfast.app.cli.import_constant_memory import FLAT, end_of_block
 from greenfast.app.cli.import_parameters import Declared
 from greenfast.app.cli.import_script import Script
 from greenfast.app.cli.import_script_sizes import size_text
-from greenfast.app.cli.import_source import ENTRY, Entry, without_comments
+from greenfast.app.cli.import_source import ENTRY, SPELLINGS, Entry, without_comments
 from greenfast.app.cli.script.interpreter import TuningCall
 from greenfast.app.cli.script.values import Array, Scalar, items
 from greenfast.search.errors import UsageError
@@ -44,6 +44,9 @@ def script_arguments(
     if len(passed) != len(entry.parameters):
         _require_named(entry, len(passed), named)
         return {}
+    passed = [
+        _typed(value, parameter) for value, parameter in zip(passed, entry.parameters, strict=True)
+    ]
     answers = items(call.given.get("answer")) or ()
     answers = [*answers, *[None] * (len(constants) if answers else 0)]
     scalars = [value for value in passed if isinstance(value, Scalar)]
@@ -68,10 +71,42 @@ def script_arguments(
     return texts
 
 
+def _typed(value: Any, parameter: Declared) -> Any:
+    """The value; a plain number as one of the type that the kernel declares."""
+    if type(value) not in (int, float) or parameter.is_pointer or not parameter.dtype:
+        return value
+    is_whole = "int" in parameter.dtype and value % 1 == 0
+    return Scalar(parameter.dtype, int(value) if is_whole else value)
+
+
+def check_told(told: Mapping[str, str], entry: Entry, place: str) -> None:
+    """UsageError for a type that the script passes and the kernel does not declare."""
+    for parameter in entry.parameters:
+        passed = told.get(parameter.name, "::").split(":")[1].partition("=")[0]
+        dtype, is_array = passed.partition("[")[0], "[" in passed
+        if not passed or not parameter.dtype:
+            continue
+        if (SPELLINGS.get(dtype, dtype), is_array) != (parameter.dtype, parameter.is_pointer):
+            kind = parameter.dtype + "[...]" * parameter.is_pointer
+            raise UsageError(
+                f"{place}: the script passes {parameter.name} as {dtype}{'[...]' * is_array}, and "
+                f"the kernel declares it as {kind}",
+                code="bad_argument",
+                mend=f"correct the script or the kernel, or give --arg {parameter.name}:{kind}",
+            )
+
+
 def script_constants(script: Script | None, wanted: str | None) -> list[str]:
     """The constant memory that a script fills."""
     call = None if script is None else script.call(wanted)
     return [] if call is None else list(_filled(call))
+
+
+def script_place(script: Script | None, wanted: str | None) -> str:
+    """FILE:LINE of the call that passes the arguments."""
+    call = None if script is None else script.call(wanted)
+    file = "" if script is None else script.file
+    return file if call is None else f"{file}:{call.node.lineno}"
 
 
 def _filled(call: TuningCall) -> Mapping[str, Any]:

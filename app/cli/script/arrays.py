@@ -101,7 +101,7 @@ def _made(name: str, given: Sequence[Any], words: Mapping[str, Any]) -> Any:
         shape = given[0] if given else words.get("shape", words.get("size"))
         dtype = "int64" if name == "full" and _is_whole(given[1:2]) else "float64"
         return _between(_of_shape(shape, dtype), name)
-    if name in ("arange", "linspace"):
+    if name in ("arange", "linspace", "logspace", "geomspace"):
         return _row(name, given, words)
     if name in _SAME and given:
         return _array(given[0])
@@ -147,13 +147,12 @@ def _of_shape(value: Any, dtype: str = "float64") -> Any:
 
 
 def _row(name: str, given: Sequence[Any], words: Mapping[str, Any]) -> Any:
-    """`arange` and `linspace`."""
+    """`arange`, and `linspace` and alike."""
     numbers = [value for each in given if (value := number(each)) is not None]
+    if name != "arange":
+        return _spaced(name, given, words)
     if not 0 < len(numbers) == len(given) <= 3:
         return Unknown()
-    if name == "linspace":
-        count = words.get("num", given[2] if len(given) > 2 else 50)
-        return _of_shape(count)
     if not all(isinstance(each, int) for each in numbers):
         low, high = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
         step = numbers[2] if len(numbers) == 3 else 1
@@ -162,6 +161,31 @@ def _row(name: str, given: Sequence[Any], words: Mapping[str, Any]) -> Any:
         return Unknown()
     whole = range(*map(int, numbers))
     return Array((len(whole),), "int64", values=whole if len(whole) <= _MOST_VALUES else None)
+
+
+def _spaced(name: str, given: Sequence[Any], words: Mapping[str, Any]) -> Any:
+    """`linspace`, `logspace` and `geomspace`: numbers between two ends, which are among them."""
+    low, high, count, base = (
+        number(words.get(word, given[place] if len(given) > place else default))
+        for place, (word, default) in enumerate(
+            (("start", None), ("stop", None), ("num", 50), ("base", 10.0))
+        )
+    )
+    if low is None or high is None or not isinstance(count, int) or base is None or count < 1:
+        return Unknown()
+    if count > _MOST_VALUES or words.get("endpoint", True) is not True:
+        return _of_shape(count)
+    try:
+        shares = [each / max(count - 1, 1) for each in range(count)]
+        values = [low + (high - low) * share for share in shares]
+        if name == "logspace":
+            values = [float(base) ** value for value in values]
+        if name == "geomspace":
+            values = [low * (high / low) ** share for share in shares]
+    except (ArithmeticError, ValueError):
+        return Unknown()
+    is_real = all(isinstance(value, (int, float)) for value in values)
+    return Array((count,), values=[float(value) for value in values]) if is_real else Unknown()
 
 
 def _array(value: Any) -> Any:

@@ -23,6 +23,7 @@ from greenfast.app.cli.script.values import (
     OpenFile,
     Options,
     Parameters,
+    Pattern,
     Scope,
     Symbol,
     Unknown,
@@ -55,6 +56,8 @@ def builtin(name: Named, given: Sequence[Any], words: Mapping[str, Any]) -> Any:
         return texts.shown_in_text(given[0])
     if short == "dedent" and given and isinstance(given[0], str):
         return textwrap.dedent(given[0])
+    if short == "Template" and len(given) == 1 and isinstance(given[0], str):
+        return Pattern(given[0])
     if short == "ArgumentParser":
         return Options(Scope())
     if short in _QUIET:
@@ -232,6 +235,9 @@ def method(value: Any, name: str, given: Sequence[Any], words: Mapping[str, Any]
             return _of_path(value, name, given)
         case Options():
             return _of_options(value, name, given, words)
+        case Pattern() if name in ("substitute", "safe_substitute"):
+            table = given[0] if given and isinstance(given[0], dict) else {}
+            return texts.from_dollars(value.text, {**table, **words})
         case OpenFile() if name == "read" and not given:
             return FileText(value.path)
         case Parameters() if name == "get" and given:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from greenfast.app.cli.script.expressions import Expressions, truth
+from greenfast.app.cli.script.expressions import Expressions
 from greenfast.app.cli.script.objects import DEFINED_IN, attribute, fill_fields, unwrapped
+from greenfast.app.cli.script.operations import compared, truth
 from greenfast.app.cli.script.symbols import chosen
 from greenfast.app.cli.script.values import (
     Array,
@@ -227,6 +228,8 @@ class Interpreter:
                     if each.optional_vars is not None:
                         named.append((each.optional_vars, value))
                 return [*named, *body]
+            case ast.Match(subject=subject, cases=cases):
+                return self._chosen_case(self._expressions.of(subject, scope), cases, scope)
             case ast.Try(body=body, orelse=orelse, finalbody=final):
                 return [*body, *orelse, *final]
             case ast.For(target=target, iter=values, body=body) if not _leaves(body):
@@ -236,6 +239,28 @@ class Interpreter:
                     unfolded += [(target, part), *body]
                 return unfolded
         return None
+
+    def _chosen_case(
+        self, subject: Any, cases: Sequence[ast.match_case], scope: Scope
+    ) -> Sequence[_Pending] | None:
+        """The statements of the case that a plain value takes; None where that is not known."""
+        for case in cases:
+            patterns = case.pattern.patterns if isinstance(case.pattern, ast.MatchOr) else [
+                case.pattern
+            ]  # fmt: skip
+            for pattern in patterns:
+                is_rest = isinstance(pattern, ast.MatchAs) and pattern.pattern is None
+                value = True if is_rest else Unknown()
+                if isinstance(pattern, ast.MatchValue):
+                    other = self._expressions.of(pattern.value, scope)
+                    value = compared(subject, ast.Eq(), other)
+                if case.guard is not None or not isinstance(value, bool):
+                    return None
+                if value:
+                    named = pattern.name if isinstance(pattern, ast.MatchAs) else None
+                    target = ast.Name(named or "_", ast.Store(), lineno=pattern.lineno)
+                    return [(target, subject), *case.body]
+        return []
 
     def _turns(self, target: ast.expr, values: Any) -> Sequence[Any]:
         """The values of a loop's name; one that is not known where there are none or too many."""

@@ -13,9 +13,9 @@ from math import prod
 from typing import Any
 
 from greenfast.app.cli.script import symbols
-from greenfast.app.cli.script.expressions import truth
 from greenfast.app.cli.script.interpreter import Interpreter
 from greenfast.app.cli.script.objects import unwrapped
+from greenfast.app.cli.script.operations import truth
 from greenfast.app.cli.script.values import (
     Constraint,
     Function,

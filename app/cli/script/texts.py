@@ -18,6 +18,7 @@ from greenfast.app.cli.script.values import (
 )
 
 _SPEC = re.compile(r"[<>=^+ -]{0,2}0?\d{0,3}(?:\.\d{1,2})?[bdeEfFgGosxX%]?\Z")
+_DOLLAR = re.compile(r"\$(?:\$|(?P<name>[A-Za-z_]\w*)|\{(?P<braced>\w+)\})")
 _PERCENT = re.compile(r"%(?:\((?P<name>\w+)\))?(?P<spec>[-+ 0#]*\d{0,3}(?:\.\d{1,2})?[dfgesrxXi%])")
 
 
@@ -95,6 +96,21 @@ def from_percent(text: str, given: Any) -> Any:
             return Unknown()
     if "%" in text[end:]:
         return Unknown()
+    return joined([*made, text[end:]])
+
+
+def from_dollars(text: str, words: Mapping[str, Any]) -> Any:
+    """`string.Template(text).substitute(words)`."""
+    made: list[str] = []
+    end = 0
+    for match in _DOLLAR.finditer(text):
+        made.append(text[end : match.start()])
+        end = match.end()
+        name = match["name"] or match["braced"]
+        shown = "$" if name is None else shown_in_text(words.get(name, Unknown()))
+        if not isinstance(shown, str):
+            return Unknown()
+        made.append(shown)
     return joined([*made, text[end:]])
 
 

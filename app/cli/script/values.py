@@ -194,6 +194,13 @@ class Object:
     of: Class | None = None
 
 
+@dataclass(frozen=True)
+class Pattern:
+    """A text with $names, as `string.Template` holds it."""
+
+    text: str
+
+
 @dataclass(frozen=True, eq=False)
 class Options:
     """A parser of command lines, which gives every option its default."""
