@@ -143,8 +143,10 @@ def import_(
     function = read_entry(source, entry, file)
     _check_tuned_types(function, source, tuning)
     told = _told_by(script, wanted, function, text, argument or [], constants)
-    place = script_place(script, wanted) if cuda_file.suffix == ".py" else file
-    arguments = _arguments([*(argument or []), *told], function, place)
+    place, unread = file, ""
+    if cuda_file.suffix == ".py":
+        place, unread = script_place(script, wanted), ", which only running the script would tell"
+    arguments = _arguments([*(argument or []), *told], function, place, unread)
     imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given, macros)
     root = target_root(folder)
     written = write_kernel(root, new_name, imported_files(imported))
@@ -238,8 +240,13 @@ def _tuning(
     return replace(from_file, parameters=parameters, restrictions=(*from_file.restrictions, *own))
 
 
-def _arguments(texts: list[str], entry: Entry, file: str) -> tuple[ImportedArgument, ...]:
-    """In the order of the entry's parameters; UsageError that names every one that is missing."""
+def _arguments(
+    texts: list[str], entry: Entry, file: str, unread: str = ""
+) -> tuple[ImportedArgument, ...]:
+    """In the order of the entry's parameters; UsageError that names every one that is missing.
+
+    `unread` says why the script does not tell them.
+    """
     given = {argument.name: argument for argument in map(_argument, texts)}
     missing = [each for each in entry.parameters if each.name not in given]
     unknown = [name for name in given if name not in {each.name for each in entry.parameters}]
@@ -250,7 +257,7 @@ def _arguments(texts: list[str], entry: Entry, file: str) -> tuple[ImportedArgum
             + (", ".join(each.name for each in entry.parameters) or "none")
             + (f", and --arg names {', '.join(unknown)}" if unknown else "")
             + (
-                f"; --arg is missing for {', '.join(each.name for each in missing)}"
+                f"; --arg is missing for {', '.join(each.name for each in missing)}{unread}"
                 if missing
                 else ""
             ),

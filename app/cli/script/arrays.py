@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -42,6 +43,9 @@ def dtype_name(value: Any) -> str | None:
     name = value.last if isinstance(value, Named) else value
     name = {"float": "float64", "int": "int64", "bool_": "bool", "double": "float64",
             "single": "float32", "half": "float16", "intc": "int32"}.get(name, name)  # fmt: skip
+    code = re.fullmatch(r"[<=|]?([fiu])([1248])", name) if isinstance(name, str) else None
+    if code is not None:  # NumPy's short name, such as f4 and <i8
+        name = {"f": "float", "i": "int", "u": "uint"}[code[1]] + str(8 * int(code[2]))
     return name if name in SPELLINGS or name in C_TYPES.values() else None
 
 
@@ -109,6 +113,13 @@ def _made(name: str, given: Sequence[Any], words: Mapping[str, Any]) -> Any:
         return _of_shape([given[0], given[0]])
     if name == "sort" and given and isinstance(given[0], Array):
         return replace(given[0], values=None, is_sorted=True)
+    if name == "permutation" and given:
+        return _permuted(given[0])
+    if name == "choice" and given:
+        size = words.get("size", given[1] if len(given) > 1 else None)
+        return _permuted(given[0], size)
+    if name == "cumsum" and given and isinstance(given[0], Array):
+        return replace(given[0], is_empty=False, values=None, ends=None, is_sorted=True)
     if name == "concatenate" and given:
         return _concatenated(items(given[0]) or ())
     if name in _BY_ELEMENT and given and isinstance(given[0], Array):
@@ -209,6 +220,17 @@ def _array(value: Any) -> Any:
     return Array((len(parts), *inner[0].shape), inner[0].dtype)
 
 
+def _permuted(value: Any, size: Any = None) -> Any:
+    """Numbers of an array, or below a number, in another order; `size` of them."""
+    high = number(value)
+    array = Array((int(high),), "int64", ends=(0, high)) if isinstance(high, int) else _array(value)
+    if not isinstance(array, Array):
+        return Unknown()
+    array = replace(array, values=None, is_sorted=False, ends=_ends_of(array))
+    shape = array.shape if size is None else shape_of(size)
+    return Unknown() if shape is None or -1 in shape else replace(array, shape=shape)
+
+
 def _concatenated(parts: Sequence[Any]) -> Any:
     """One-dimensional arrays and lists, one after the other."""
     whole = parts[0] if parts else Unknown()
@@ -259,6 +281,9 @@ def attribute(array: Array, name: str) -> Any:
             return math.prod(array.shape)
         case "shape":
             return array.shape
+        case "itemsize" | "nbytes":
+            bits = int("".join(re.findall(r"\d+", array.dtype)) or 8)
+            return bits // 8 * (math.prod(array.shape) if name == "nbytes" else 1)
         case "ndim":
             return len(array.shape)
         case "dtype":

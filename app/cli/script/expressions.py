@@ -31,6 +31,7 @@ from greenfast.app.cli.script.values import (
     Symbol,
     Unknown,
     bounded,
+    is_key,
     is_plain,
     items,
     number,
@@ -120,7 +121,7 @@ class Expressions:
             content = self.of(value, scope)
             if key is None and isinstance(content, dict):
                 table.update(content)
-            elif key is not None and is_plain(name):
+            elif key is not None and is_key(name):
                 table[name] = content
             else:
                 return Unknown(node.lineno)
@@ -273,7 +274,7 @@ class Expressions:
         value, name = self.of(node.value, scope), node.attr
         match value:
             case Named(path=path):
-                return Named(f"{path}.{name}")
+                return value.last if name == "__name__" else Named(f"{path}.{name}")
             case Array():
                 return arrays.attribute(value, name)
             case FilePath(text=text) if name == "parent":
@@ -296,7 +297,7 @@ class Expressions:
         if isinstance(whole, Parameters):
             return whole.item(index)
         if isinstance(whole, dict):
-            return whole.get(index, Unknown()) if is_plain(index) else Unknown()
+            return whole.get(index, Unknown()) if is_key(index) else Unknown()
         if isinstance(whole, Array):
             whole = whole.values
         if isinstance(whole, (list, tuple, range, str)) and isinstance(index, int):
@@ -330,7 +331,7 @@ class Expressions:
         table: dict[Any, Any] = {}
         for inner in self._each(node.generators, Scope(parent=scope)):
             key = None if inner is None else self.of(node.key, inner)
-            if inner is None or not is_plain(key) or len(table) >= LONGEST_LIST:
+            if inner is None or not is_key(key) or len(table) >= LONGEST_LIST:
                 return Unknown()
             table[key] = self.of(node.value, inner)
         return table

@@ -28,6 +28,7 @@ from greenfast.app.cli.script.values import (
     Symbol,
     Unknown,
     bounded,
+    is_key,
     is_plain,
     items,
     number,
@@ -54,6 +55,8 @@ def builtin(name: Named, given: Sequence[Any], words: Mapping[str, Any]) -> Any:
             return result
     if short == "str" and len(given) == 1:
         return texts.shown_in_text(given[0])
+    if short == "dtype" and len(given) == 1:
+        return given[0]
     if short == "dedent" and given and isinstance(given[0], str):
         return textwrap.dedent(given[0])
     if short == "Template" and len(given) == 1 and isinstance(given[0], str):
@@ -108,7 +111,7 @@ def _table(given: Sequence[Any], words: Mapping[str, Any]) -> Any:
     table: dict[Any, Any] = {}
     for pair in items(given[0]) or () if given and not isinstance(given[0], dict) else ():
         parts = items(pair)
-        if parts is None or len(parts) != 2 or not is_plain(parts[0]):
+        if parts is None or len(parts) != 2 or not is_key(parts[0]):
             return Unknown()
         table[parts[0]] = parts[1]
     return {**(given[0] if given and isinstance(given[0], dict) else table), **words}
@@ -333,7 +336,7 @@ def _of_table(
         table = _table(given, words)
         value.update(table if isinstance(table, dict) else {"": Unknown()})
         return None
-    if name in ("get", "setdefault", "pop") and given and is_plain(given[0]):
+    if name in ("get", "setdefault", "pop") and given and is_key(given[0]):
         default = given[1] if len(given) > 1 else None
         if name == "setdefault":
             return value.setdefault(given[0], default)

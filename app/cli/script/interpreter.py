@@ -28,6 +28,7 @@ from greenfast.app.cli.script.values import (
     Symbol,
     Unknown,
     copied,
+    is_key,
     is_plain,
     items,
     turns,
@@ -416,7 +417,7 @@ class Interpreter:
                 table, key = (self._expressions.of(each, scope) for each in (whole, index))
                 key = key.value if isinstance(key, Scalar) else key
                 if isinstance(table, dict):
-                    table[key if is_plain(key) else ""] = value if is_plain(key) else Unknown()
+                    table[key if is_key(key) else ""] = value if is_key(key) else Unknown()
                 elif (
                     isinstance(table, list) and type(key) is int and -len(table) <= key < len(table)
                 ):

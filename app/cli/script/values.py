@@ -220,6 +220,13 @@ def is_plain(value: Any) -> bool:
     return isinstance(value, PLAIN)
 
 
+def is_key(value: Any) -> bool:
+    """Whether a value may be a dictionary's key: a plain one, NumPy's name of a type, a tuple."""
+    return is_plain(value) or isinstance(value, Named) or (
+        isinstance(value, tuple) and all(map(is_key, value))
+    )  # fmt: skip
+
+
 def bounded(value: Any) -> Any:
     """The value, or Unknown where it is too large to be kept."""
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
