@@ -186,6 +186,11 @@ def _given(dims: Mapping[str, int | str]) -> str:
     return ", ".join(f"{name} = {size}" for name, size in dims.items())
 
 
+def check_elements(imported: Imported) -> int:
+    """The number of elements of a check's tensors."""
+    return _elements(imported, _check_dims(imported))
+
+
 def _check_dims(imported: Imported) -> dict[str, int]:
     """Sizes with at most MOST_ELEMENTS elements, if that is possible, else those of the import.
 

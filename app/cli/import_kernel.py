@@ -111,7 +111,7 @@ def import_(
 
     Exit codes: 0 written, 2 something does not fit.
     """
-    from greenfast.app.cli.import_files import imported_files
+    from greenfast.app.cli.import_files import check_elements, imported_files
     from greenfast.app.cli.import_host_names import with_host_names
 
     new_name = checked_kernel_name(name or cuda_file.stem.lower())
@@ -150,7 +150,8 @@ def import_(
     imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given, macros)
     root = target_root(folder)
     written = write_kernel(root, new_name, imported_files(imported))
-    report(imported, written, Notes(told, host_functions, constants), root, as_json)
+    notes = Notes(told, host_functions, constants)
+    report(imported, written, notes, root, check_elements(imported), as_json)
     others = [each for each in script.entries() if each != wanted] if script is not None else []
     if others and cuda_file.suffix == ".py" and not as_json:
         print(

@@ -10,6 +10,8 @@ from greenfast.app.cli.imported import Imported
 from greenfast.app.cli.new_files import path_advice, shown
 from greenfast.app.cli.output import print_json
 
+MOST_CHECKED = 2**21  # elements, which cost the emulator about half a minute
+
 
 @dataclass(frozen=True)
 class Notes:
@@ -20,7 +22,10 @@ class Notes:
     constants: tuple[str, ...]  # constant memory that became parameters
 
 
-def report(imported: Imported, written: Path, notes: Notes, root: Path, as_json: bool) -> None:
+def report(
+    imported: Imported, written: Path, notes: Notes, root: Path, elements: int, as_json: bool
+) -> None:
+    """Print what was written. `elements` are those of a check's tensors."""
     advice = path_advice(root)
     commands = [
         *([advice] if advice else []),
@@ -55,6 +60,11 @@ def report(imported: Imported, written: Path, notes: Notes, root: Path, as_json:
         print(
             f"\nThe size {next(iter(repeated.values()))} may be {' or '.join(repeated)}. To check "
             "other sizes, too, write the names into the sizes of --arg."
+        )
+    if elements > MOST_CHECKED:
+        print(
+            f"\nThe checks have {elements:,} elements, because sizes are numbers in the file. On "
+            "the emulator they take minutes: to search there, import a copy with smaller sizes."
         )
     for copy in copied(imported.arguments):
         print(

@@ -57,7 +57,9 @@ class Space:
 def restriction_texts(space: Space, value: Any) -> Iterator[str]:
     """Expressions over the parameters; UsageError with the line of one that is not understood."""
     pair = _pair(space, value)
-    if pair is not None:
+    if pair is not None and isinstance(pair[0], str):
+        yield _of_text(space, pair[0])
+    elif pair is not None:
         yield from _of_these(space, *pair)
     elif isinstance(value, Constraint):
         yield from _of_these(space, value, list(space.names))
@@ -87,7 +89,8 @@ def _pair(space: Space, value: Any) -> tuple[Any, list[str]] | None:
     if not isinstance(value, (tuple, list)) or len(value) not in (2, 3):
         return None
     names = items(value[1])
-    is_first = isinstance(value[0], (*_CALLED, Constraint))
+    is_text = isinstance(value[0], str) and isinstance(value[1], (list, tuple))
+    is_first = is_text or isinstance(value[0], (*_CALLED, Constraint))
     if not is_first or isinstance(value[1], dict) or not names:
         return None
     if not all(isinstance(name, str) for name in names):

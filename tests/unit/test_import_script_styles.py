@@ -81,6 +81,11 @@ def test_a_script_names_an_instance_of_a_template(imported, text):
         'parser.add_argument("-n", "--size", type=int, default=640)\n'
         "options = parser.parse_args()\n"
         'tune_kernel("copy", "copy.cu", options.size, args, space)'),
+        ("def tune(lang):\n    file = 'copy.hip' if lang == 'HIP' else 'copy.cu'\n"
+        "    tune_kernel('copy', file, n, args, space, lang=lang)\ntune(sys.argv[1])"),
+        ("match sys.argv[1]:\n    case 'cuda' | 'cupy':\n        name = string.Template('$f.cu')\n"
+        "    case _:\n        name = None\n"
+        "tune_kernel('copy', name.substitute(f='copy'), n, args, space)"),
         ("def tune(lang='CUDA', size=5):\n"
         "    if lang == 'CUDA':\n        name = 'copy.cu'\n    else:\n        name = 'copy.hip'\n"
         "    tune_kernel('copy', name, size, args, space)\n"
@@ -167,7 +172,7 @@ CONSTRAINTS = (
     [
         ("[(MaxProdConstraint(4), ['x', 'y'])]", ("x * y <= 4",)),
         ("[(MinSumConstraint(9, [1, 4]), ('x', 'y'))]", ("x + 4 * y >= 9",)),
-        ("[(AllDifferentConstraint(), ['x', 'y'])]", ("x != y",)),
+        ("[(AllDifferentConstraint(), ['x', 'y']), ('x < 4', ['x'])]", ("x != y", "x < 4")),
         ("[(InSetConstraint({1, 4}), ['x']), (lambda a, b: a > b, ['x', 'y'])]",
          ("x in (1, 4)", "x > y")),
         ("[(FunctionConstraint(lambda y, x: x > y), ['y', 'x'])]", ("x > y",)),
@@ -298,3 +303,29 @@ def test_a_hostile_script_neither_runs_nor_hangs(imported, tmp_path, text, is_en
     else:
         assert imported(f"{text}{SPACE}{call}")[1].parameters == {"block_size_x": (32, 64)}
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("float *c", "double *c", "s.py:9: the script passes c as float32[...], and the kernel"),
+        ("const float *a", "const block_size_x *a", "s.py:5: the parameter block_size_x is the"),
+        ("__global__ void", "texture<float, 2> t;\n__global__ void", "s.py:5: t is a texture"),
+        ("__global__", "__kernel", "s.py:5: this is an OpenCL kernel"),
+        ("np.zeros(n, np.float32)", "load('c')", "s.py:9: copy has the parameters c, a, n; --arg"),
+        ("tune_kernel(", "run_kernel(", "s.py:9: the script runs a kernel (run_kernel) and tunes"),
+        ("space)", "space, restrictions=['x < 3'])", "s.py:9: 'x < 3' uses 'x', which is not a"),
+        ("space)", "space, restrictions=[(lambda y: y, ['x'])])",
+         "s.py:9: a restriction is about 'x', which is not a parameter"),
+        ("text,", "lambda p: text,", "s.py:9: the kernel's source is a function, which writes"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_the_line_of_the_script(tmp_path, monkeypatch, capsys, old, new, sentence):
+    monkeypatch.chdir(tmp_path)
+    text = (
+        f'import numpy as np\nn = 640\n{SPACE}text = """\n{PLAIN}"""\n{ARRAYS}\n'
+        "tune_kernel('copy', text, n, args, space)\n"
+    )
+    Path("s.py").write_text(text.replace(old, new, 1))
+    assert main.run(("import", "s.py")) == 2
+    assert sentence in capsys.readouterr().err

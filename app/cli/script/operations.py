@@ -35,6 +35,10 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 LARGEST_POWER = 62
 
 
+# A script that tunes for several languages is read as for CUDA.
+_LANGUAGES = {"cuda": True, "cupy": True, "hip": False, "opencl": False}
+
+
 def arithmetic(op: type[ast.operator], left: Any, right: Any) -> Any:
     """An operation on two plain numbers."""
     try:
@@ -68,6 +72,8 @@ def compared(left: Any, op: ast.cmpop, right: Any) -> Any:
         if parts is None or not is_plain(left) or not all(map(is_plain, parts)):
             return Unknown()
         return (left in parts) is isinstance(op, ast.In)
+    if isinstance(left, Unknown) and isinstance(right, str) and isinstance(op, ast.Eq):
+        return _LANGUAGES.get(right.lower(), Unknown())
     if right is None and isinstance(op, (ast.Is, ast.IsNot)) and not isinstance(left, Unknown):
         return (left is None) is isinstance(op, ast.Is)
     if isinstance(left, (tuple, list)) and type(left) is type(right):
