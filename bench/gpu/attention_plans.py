@@ -361,6 +361,41 @@ def rests_medium() -> list[Row]:
     ]
 
 
+SCHEDULERS = ("grid", "persistent_all", "persistent_spread")
+
+
+def scheduled(base: Row, **axes: tuple[Any, ...]) -> list[Row]:
+    """Each by a grid of blocks, by blocks that stay, and with the last round's rows shared out."""
+    return list(points({**base, "heads_together": 1}, **axes, scheduler=SCHEDULERS))
+
+
+def spread_small_heads() -> list[Row]:
+    three = design(3, 128, turns=True)
+    pair = {**PAIR, "tile_n": 80}
+    return [
+        *scheduled(three, tile_n=(96, 112, 128), short_rest=BOTH, epilogue=ENDS),
+        *scheduled({**three, "lazy_rescale": True}, short_rest=BOTH),
+        *points({**three, **STAYS}, q_buffers=(1, 2), lazy_rescale=BOTH),
+        *points({**three, **STAYS, "scheduler": "persistent_spread"}, q_buffers=(1, 2)),
+        *scheduled({**pair, "sum_columns": True}, tile_n=(64, 80, 96), short_rest=BOTH),
+        *scheduled(pair, tile_n=(80, 128), short_rest=BOTH),
+        *scheduled({**design(3, 128), "overlap": False, "lazy_rescale": True}),
+        *points({**PAIR, "loader": "self", "tile_n": 128, "heads_together": 8}, masks_apart=BOTH),
+        *scheduled(design(2, 192, turns=True), epilogue=ENDS),
+    ]
+
+
+def spread_large_heads() -> list[Row]:
+    two = design(2, 128, turns=True, lazy_rescale=True)
+    return [
+        *scheduled(two, tile_n=(96, 112, 128, 160, 176)),
+        *scheduled({**two, **PARTED}, tile_n=(128, 160, 176), epilogue=ENDS),
+        *scheduled({**design(3, 96), "overlap": False, "lazy_rescale": True}, tile_n=(96, 112, 128)),
+        *scheduled({**two, "q_buffers": 2}, tile_n=(96, 112, 128), short_rest=BOTH),
+        *scheduled({**two, "turns": False}, tile_n=(96, 128)),
+    ]
+
+
 LONG: Plan = {
     "B=4,H=16,S_q=4096,D=64": small_heads,
     "B=1,H=16,S_q=16384,D=64": small_heads,
@@ -436,4 +471,19 @@ RESTS: Plan = {
     "B=4,H=16,S_q=600,D=128": rests_medium,
 }
 
-PLANS = {"long": LONG, "medium": MEDIUM, "sums": SUMS, "outputs": OUTPUTS, "rests": RESTS}
+SPREAD: Plan = {
+    "B=2,H=8,S_q=2048,D=64": spread_small_heads,
+    "B=4,H=16,S_q=4096,D=64": spread_small_heads,
+    "B=1,H=16,S_q=16384,D=64": spread_small_heads,
+    "B=8,H=16,S_q=577,D=64": spread_small_heads,
+    "B=2,H=16,S_q=1100,D=64": spread_small_heads,
+    "B=8,H=16,S_q=600,D=64": spread_small_heads,
+    "B=4,H=16,S_q=4096,D=128": spread_large_heads,
+    "B=1,H=16,S_q=16384,D=128": spread_large_heads,
+    "B=4,H=16,S_q=300,D=128": spread_large_heads,
+    "B=4,H=16,S_q=600,D=128": spread_large_heads,
+    "B=8,H=12,S_q=500,D=128": spread_large_heads,
+    "B=2,H=16,S_q=900,D=128": spread_large_heads,
+}
+
+PLANS = {"long": LONG, "medium": MEDIUM, "sums": SUMS, "outputs": OUTPUTS, "rests": RESTS, "spread": SPREAD}
