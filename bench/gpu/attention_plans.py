@@ -318,18 +318,22 @@ def rests_encoder() -> list[Row]:
         *rests({**alone, "blocks_per_sm": 3, "stages": 3, **stays}, tile_n=(64, 80)),
         *rests({**PAIR, "sum_columns": True, **stays}, tile_n=(64, 80, 96)),
         *rests(design(3, 96, turns=True, lazy_rescale=True, heads_together=1), tile_n=(64, 96, 192)),
+        *rests({**PAIR, "sum_columns": True, "tile_n": 80}, masks_apart=BOTH, lazy_rescale=BOTH),
+        *rests({**PAIR, "sum_columns": True, "tile_n": 80}, epilogue=ENDS, heads_together=(4, 8)),
     ]
 
 
 def rests_prefill() -> list[Row]:
     grid = design(2, 128, heads_together=64, lazy_rescale=True)
     stays = {**grid, "scheduler": "persistent_all", "q_buffers": 2}
+    eight = {**grid, "heads_together": 8, "lazy_rescale": False}
     return [
         *rests({**stays, "turns": True}, tile_n=(64, 96, 112, 128)),
         *rests({**stays, "turns": True, **PARTED}, tile_n=(64, 96, 112, 128)),
         *rests({**grid, "turns": True, **PARTED}, tile_n=(128, 160, 176)),
         *rests(grid, tile_n=(64, 128), turns=BOTH),
-        *rests({**grid, "heads_together": 8, "lazy_rescale": False}, tile_n=(112, 128)),
+        *rests({**eight, "turns": False}, tile_n=(112, 128, 144)),
+        *rests({**eight, "turns": True, **PARTED}, tile_n=(112, 128, 160)),
         *rests({**stays, "turns": True, "heads_together": 32}, tile_n=(128,)),
     ]
 
@@ -346,6 +350,18 @@ def rests_prefill_small_heads() -> list[Row]:
         *rests({**three, **ALL, "q_buffers": 2}, tile_n=(96, 128), lazy_rescale=BOTH),
         *rests({**three, "epilogue": "direct"}, tile_n=(96, 128)),
         *rests({**ALONE_ON_TWO, "masks_apart": True, "heads_together": 16}, tile_n=(96, 128)),
+    ]
+
+
+def rests_long_small_heads() -> list[Row]:
+    three = design(3, 128, turns=True)
+    return [
+        *rests({**three, **ALL, "q_buffers": 2}, tile_n=(112, 128), lazy_rescale=BOTH),
+        *rests({**three, **ALL, "q_buffers": 2}, heads_together=(1, 16), stages=(2, 3)),
+        *rests({**three, **GRID}, tile_n=(112, 128), lazy_rescale=BOTH),
+        *rests({**three, **GRID}, heads_together=(1, 8), epilogue=ENDS),
+        *rests({**three, **ALL, "q_buffers": 2, **PARTED}, lazy_rescale=BOTH),
+        *rests({**PAIR, "stages": 3, "heads_together": 64}, tile_n=(80, 96), epilogue=ENDS),
     ]
 
 
@@ -371,12 +387,16 @@ def scheduled(base: Row, **axes: tuple[Any, ...]) -> list[Row]:
 
 def spread_small_heads() -> list[Row]:
     three = design(3, 128, turns=True)
+    spread = {**three, **STAYS, "scheduler": "persistent_spread"}
     pair = {**PAIR, "tile_n": 80}
     return [
         *scheduled(three, tile_n=(96, 112, 128), short_rest=BOTH, epilogue=ENDS),
         *scheduled({**three, "lazy_rescale": True}, short_rest=BOTH),
         *points({**three, **STAYS}, q_buffers=(1, 2), lazy_rescale=BOTH),
-        *points({**three, **STAYS, "scheduler": "persistent_spread"}, q_buffers=(1, 2)),
+        *points(spread, tile_n=(112, 128, 144), lazy_rescale=BOTH, epilogue=ENDS),
+        *points(spread, heads_together=(4, 8), stages=(2, 3)),
+        *points({**spread, "ordered": True}, ordered_part=("all", "half", "maxima")),
+        *points({**spread, "turns": False}, lazy_rescale=BOTH),
         *scheduled({**pair, "sum_columns": True}, tile_n=(64, 80, 96), short_rest=BOTH),
         *scheduled(pair, tile_n=(80, 128), short_rest=BOTH),
         *scheduled({**design(3, 128), "overlap": False, "lazy_rescale": True}),
@@ -467,6 +487,8 @@ RESTS: Plan = {
     "B=2,H=8,S_q=2048,D=64" + CAUSAL: rests_prefill_small_heads,
     "B=1,H=32,H_kv=8,S_q=1000,D=64" + CAUSAL: rests_prefill_small_heads,
     "B=1,H=32,H_kv=8,S_q=2560,D=64" + CAUSAL: rests_prefill_small_heads,
+    "B=4,H=16,S_q=4096,D=64" + CAUSAL: rests_long_small_heads,
+    "B=1,H=16,S_q=16384,D=64" + CAUSAL: rests_long_small_heads,
     "B=4,H=16,S_q=300,D=128": rests_medium,
     "B=4,H=16,S_q=600,D=128": rests_medium,
 }
