@@ -27,7 +27,7 @@ CASES = [
     ("causal_top_left", "bf16", {**TURNS, **STAYS, "lazy_rescale": True}),
     ("none", "fp16", {**ALONE, "loader": "self", "epilogue": "direct"}),
 ]
-# Keys beside two tiles: those of sixteen, of half a tile and of a whole one, and one more than each.
+# Keys beside two tiles: sixteen, half a tile and a whole one, and one more than each.
 KEYS = ("1", "16", "17", "ceil_div(tile_kv, 32) * 16", "ceil_div(tile_kv, 32) * 16 + 1", "0")
 ROWS = ("1", "65", "64", "63", "129", "80")  # of which some leave a warpgroup without rows
 
