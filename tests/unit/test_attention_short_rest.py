@@ -8,12 +8,9 @@ from functools import partial
 import pytest
 from changed_subjects import changed_subject
 
-from greenfast.search.diagnose.probes import probe_candidate
-from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.kernels.expressions import expression
-from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.verdict import Outcome
 
 PAIR = {"consumers": 2, "tile_n": 80, "turns": False, "overlap": False}

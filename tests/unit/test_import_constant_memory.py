@@ -8,6 +8,7 @@ from test_import_kernel import run  # noqa: F401
 from greenfast.app.cli.import_constant_memory import with_constants
 from greenfast.app.cli.import_source import CudaText, read_entry
 from greenfast.search.errors import UsageError
+from greenfast.search.kernels.kernel_file import load_kernel
 
 CONSTANTS = """__constant__ float taps[2][3];
 __constant__ int shift;
@@ -57,7 +58,9 @@ def test_a_script_fills_constant_memory(run, tmp_path):  # noqa: F811
     assert code == 0, error
     assert "--arg taps_values:float32[2,3]:input --arg shift:int32=4" in out
     assert "shift is constant memory in s.py and a parameter here" in out
-    assert run("lint", "s")[0] == 0
+    kernel = load_kernel(tmp_path / "kernels" / "s")
+    names = [argument.name for argument in kernel.arguments]
+    assert names == ["out", "n", "taps_values", "shift"]
     (tmp_path / "s.py").write_text(SCRIPT.replace(", cmem_args=values", ""))
     code, _, error = run("import", "s.py", "--name", "other")
     assert code == 2 and "s.py:4: taps is constant memory" in error  # the script's own line
