@@ -313,15 +313,11 @@ def rests_encoder() -> list[Row]:
         *rests({**PAIR, "sum_columns": True}, tile_n=(64, 80, 96, 112, 128, 144)),
         *rests({**PAIR, "loader": "self"}, tile_n=(64, 96, 128)),
         *rests({**PAIR, "sum_columns": True, "stages": 3}, tile_n=(64, 80)),
-        *rests(
-            {**alone, "blocks_per_sm": 3, "stages": 2, "sum_columns": True}, tile_n=(64, 80, 96)
-        ),
+        *rests({**alone, "blocks_per_sm": 3, "stages": 2, "sum_columns": True}, tile_n=(64, 80, 96)),
         *rests({**alone, "blocks_per_sm": 3, "stages": 2, "loader": "self"}, tile_n=(64, 96, 112)),
         *rests({**alone, "blocks_per_sm": 3, "stages": 3, **stays}, tile_n=(64, 80)),
         *rests({**PAIR, "sum_columns": True, **stays}, tile_n=(64, 80, 96)),
-        *rests(
-            design(3, 96, turns=True, lazy_rescale=True, heads_together=1), tile_n=(64, 96, 192)
-        ),
+        *rests(design(3, 96, turns=True, lazy_rescale=True, heads_together=1), tile_n=(64, 96, 192)),
         *rests({**PAIR, "sum_columns": True, "tile_n": 80}, masks_apart=BOTH, lazy_rescale=BOTH),
         *rests({**PAIR, "sum_columns": True, "tile_n": 80}, epilogue=ENDS, heads_together=(4, 8)),
     ]
@@ -414,9 +410,7 @@ def spread_large_heads() -> list[Row]:
     return [
         *scheduled(two, tile_n=(96, 112, 128, 160, 176)),
         *scheduled({**two, **PARTED}, tile_n=(128, 160, 176), epilogue=ENDS),
-        *scheduled(
-            {**design(3, 96), "overlap": False, "lazy_rescale": True}, tile_n=(96, 112, 128)
-        ),
+        *scheduled({**design(3, 96), "overlap": False, "lazy_rescale": True}, tile_n=(96, 112, 128)),
         *scheduled({**two, "q_buffers": 2}, tile_n=(96, 112, 128), short_rest=BOTH),
         *scheduled({**two, "turns": False}, tile_n=(96, 128)),
     ]
@@ -514,11 +508,4 @@ SPREAD: Plan = {
     "B=2,H=16,S_q=900,D=128": spread_large_heads,
 }
 
-PLANS = {
-    "long": LONG,
-    "medium": MEDIUM,
-    "sums": SUMS,
-    "outputs": OUTPUTS,
-    "rests": RESTS,
-    "spread": SPREAD,
-}
+PLANS = {"long": LONG, "medium": MEDIUM, "sums": SUMS, "outputs": OUTPUTS, "rests": RESTS, "spread": SPREAD}

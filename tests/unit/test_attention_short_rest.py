@@ -8,9 +8,12 @@ from functools import partial
 import pytest
 from changed_subjects import changed_subject
 
+from greenfast.search.diagnose.probes import probe_candidate
+from greenfast.search.gates import GateLimits
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.kernels.expressions import expression
+from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.verdict import Outcome
 
 PAIR = {"consumers": 2, "tile_n": 80, "turns": False, "overlap": False}
@@ -24,7 +27,7 @@ CASES = [
     ("causal_top_left", "bf16", {**TURNS, **STAYS, "lazy_rescale": True}),
     ("none", "fp16", {**ALONE, "loader": "self", "epilogue": "direct"}),
 ]
-# Keys beside two tiles: sixteen, half a tile and a whole one, and one more than each.
+# Keys beside two tiles: those of sixteen, of half a tile and of a whole one, and one more than each.
 KEYS = ("1", "16", "17", "ceil_div(tile_kv, 32) * 16", "ceil_div(tile_kv, 32) * 16 + 1", "0")
 ROWS = ("1", "65", "64", "63", "129", "80")  # of which some leave a warpgroup without rows
 
