@@ -37,6 +37,7 @@ from greenfast.app.cli.import_scratch import ROLE as WORKSPACE
 from greenfast.app.cli.import_scratch import checked_scratch, without_scratch
 from greenfast.app.cli.import_script import (
     Script,
+    ScriptKernel,
     read_script,
     script_entry,
     script_kernel,
@@ -115,24 +116,10 @@ def import_(
     from greenfast.app.cli.import_host_names import with_host_names
 
     new_name = checked_kernel_name(name or cuda_file.stem.lower())
-    file = visible(cuda_file)
     given = Given(grid or [], block or [], smem, tolerance)
-    script = read_script(tune_file) if tune_file is not None else None
-    if ".json" in cuda_file.suffixes:
-        raise UsageError(
-            f"{file} is JSON, neither a CUDA file nor a Kernel Tuner script",
-            code="bad_source",
-            mend=f"greenfast import-space {file} reads another tuner's measurements",
-        )
-    if cuda_file.suffix == ".py":
-        tuned = read_script(cuda_file)
-        kernel = script_kernel(tuned, entry)
-        source, file, entry = kernel.source, kernel.file, kernel.entry
-        script = script or tuned
-    else:
-        source = read_cuda(cuda_file)
-        entry = entry or (script_entry(script, source.text) if script is not None else None)
-    wanted = entry
+    kernel, script = _read(cuda_file, tune_file, entry)
+    source, file, wanted = kernel.source, kernel.file, kernel.entry
+    entry = wanted
     tuning = _tuning(tune or [], script, entry, restrict or [], given)
     source, host_functions = without_host_functions(source)
     source = constants_as_defines(with_host_names(source), tuning.parameters)
@@ -158,6 +145,26 @@ def import_(
             f"\nThe script also tunes {', '.join(others)}. To import it, give --entry and --name."
         )
     return 0
+
+
+def _read(
+    cuda_file: Path, tune_file: Path | None, entry: str | None
+) -> tuple[ScriptKernel, Script | None]:
+    """The kernel of a file, and the tuning script; UsageError for a file of another kind."""
+    file = visible(cuda_file)
+    if ".json" in cuda_file.suffixes:
+        raise UsageError(
+            f"{file} is JSON, neither a CUDA file nor a Kernel Tuner script",
+            code="bad_source",
+            mend=f"greenfast import-space {file} reads another tuner's measurements",
+        )
+    script = read_script(tune_file) if tune_file is not None else None
+    if cuda_file.suffix == ".py":
+        tuned = read_script(cuda_file)
+        return script_kernel(tuned, entry), script or tuned
+    source = read_cuda(cuda_file)
+    entry = entry or (script_entry(script, source.text) if script is not None else None)
+    return ScriptKernel(entry, source, file), script
 
 
 def _names_of(arguments: Iterable[str]) -> list[str]:
