@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 
 from greenfast.app.cli.import_cluster import cluster_sizes
 from greenfast.app.cli.import_constant_memory import with_constants
