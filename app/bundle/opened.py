@@ -86,7 +86,7 @@ def open_bundle(path: Path) -> OpenedBundle:
 
 
 def baseline_of(path: Path, files: Mapping[str, bytes]) -> Mapping[str, Any] | None:
-    """baseline_launch.json, if the bundle has a baseline; UsageError `bad_bundle` as `launch_of`."""
+    """baseline_launch.json, if there is one; UsageError `bad_bundle` as in `launch_of`."""
     if BASELINE_LAUNCH not in files:
         return None
     return launch_of(path, files, "baseline_")
