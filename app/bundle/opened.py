@@ -141,7 +141,7 @@ def contents(
 def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
     sums: dict[str, str] = {}
     for line in files["SHA256SUMS"].decode("utf-8", "replace").splitlines():
-        if not (match := _SUM.match(line)):
+        if not (match := _SUM.match(line)) or match.group(2) in sums:
             raise bad_bundle(f"{path}: SHA256SUMS holds {line[:80]!r}")
         sums[match.group(2)] = match.group(1)
     listed = {name: data for name, data in files.items() if name != "SHA256SUMS"}
