@@ -14,6 +14,8 @@ from greenfast.db.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import UsageError
 from greenfast.search.targets import RUN_DEADLINE_S
+from greenfast.search.toolchain.cache_room import DEFAULT_MIB, read_mib
+from greenfast.search.toolchain.cache_room import VARIABLE as CACHE_VARIABLE
 
 SHORTEST_TOKEN = 16
 EXECUTORS = ("local", "ray")
@@ -82,6 +84,13 @@ class Settings:
 
     data: Path = _setting(  # noqa: RUF009 (the call makes a dataclass field)
         "GREENFAST_DATA", Path("greenfast-data"), Path, "folder for the database and the caches"
+    )
+    cache_mib: int = _setting(
+        CACHE_VARIABLE,
+        DEFAULT_MIB,
+        read_mib,
+        "MiB of compiled kernels that a cache keeps; beyond them, those that were not used for "
+        "longest are removed",
     )
     database_url: str = _setting(
         "GREENFAST_DATABASE_URL",

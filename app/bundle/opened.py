@@ -27,6 +27,8 @@ NEEDED = (
     "template.cu.j2",
     "template.toml",
 )
+STORED = ("evidence", "environment")
+BASELINE_SOURCE, BASELINE_LAUNCH = "baseline.cu", "baseline_launch.json"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\Z")
 PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]{0,99}\Z")
 _SUM = re.compile(r"([0-9a-f]{64})  (\S+)\Z")
@@ -78,24 +80,34 @@ def open_bundle(path: Path) -> OpenedBundle:
     if missing:
         raise bad_bundle(f"{path} is not a bundle: it lacks {', '.join(missing)}")
     _require_sums(path, files)
-    launch, evidence, environment = (
-        json_object(files, name) for name in ("launch.json", "evidence.json", "environment.json")
-    )
-    baseline = (
-        json_object(files, "baseline_launch.json") if "baseline_launch.json" in files else None
-    )
-    for description in filter(None, (launch, baseline)):
-        if (schema := description.get("schema")) != 1:
-            raise bad_bundle(
-                f"{path}: launch.json has schema {schema!r}; this version reads schema 1"
-            )
-        if not _complete(description):
-            raise bad_bundle(
-                f"{path}: launch.json lacks a kernel, a template, parameters or workloads"
-            )
-    if hashlib.sha256(files["kernel.cu"]).hexdigest() != launch.get("source_digest"):
-        raise bad_bundle(f"{path}: kernel.cu is not the source whose digest launch.json names")
-    return OpenedBundle(files, launch, baseline, evidence, environment)
+    evidence, environment = (json_object(files, f"{name}.json") for name in STORED)
+    launch = launch_of(path, files, "")
+    return OpenedBundle(files, launch, baseline_of(path, files), evidence, environment)
+
+
+def baseline_of(path: Path, files: Mapping[str, bytes]) -> Mapping[str, Any] | None:
+    """baseline_launch.json, if there is one; UsageError `bad_bundle` as in `launch_of`."""
+    if BASELINE_LAUNCH not in files:
+        return None
+    return launch_of(path, files, "baseline_")
+
+
+def launch_of(path: Path, files: Mapping[str, bytes], prefix: str) -> Mapping[str, Any]:
+    """launch.json with its source, or those of the baseline.
+
+    UsageError `bad_bundle` if names in it could lead to other files, or it is of another source.
+    """
+    name, source = f"{prefix}launch.json", BASELINE_SOURCE if prefix else "kernel.cu"
+    launch = json_object(files, name)
+    if (schema := launch.get("schema")) != 1:
+        raise bad_bundle(f"{path}: {name} has schema {schema!r}; this version reads schema 1")
+    if not _complete(launch):
+        raise bad_bundle(f"{path}: {name} lacks a kernel, a template, parameters or workloads")
+    if source not in files:
+        raise bad_bundle(f"{path}: the bundle lacks {source}")
+    if hashlib.sha256(files[source]).hexdigest() != launch.get("source_digest"):
+        raise bad_bundle(f"{path}: {source} is not the source whose digest {name} names")
+    return launch
 
 
 def _complete(launch: Mapping[str, Any]) -> bool:
@@ -129,7 +141,7 @@ def contents(
 def _require_sums(path: Path, files: Mapping[str, bytes]) -> None:
     sums: dict[str, str] = {}
     for line in files["SHA256SUMS"].decode("utf-8", "replace").splitlines():
-        if not (match := _SUM.match(line)):
+        if not (match := _SUM.match(line)) or match.group(2) in sums:
             raise bad_bundle(f"{path}: SHA256SUMS holds {line[:80]!r}")
         sums[match.group(2)] = match.group(1)
     listed = {name: data for name, data in files.items() if name != "SHA256SUMS"}

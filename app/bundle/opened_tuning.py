@@ -12,8 +12,11 @@ from typing import Any
 
 from greenfast.app.bundle.opened import (
     PLAIN_NAME,
+    STORED,
     OpenedBundle,
+    baseline_of,
     contents,
+    launch_of,
     names_workloads,
     require_digests,
 )
@@ -74,14 +77,10 @@ class OpenedTuning:
             for name, data in self.files.items()
             if name.startswith(folder)
         }
-        baseline = "baseline_launch.json"
-        return OpenedBundle(
-            files,
-            json_object(files, "launch.json"),
-            json_object(files, baseline) if baseline in files else None,
-            json_object(files, "evidence.json"),
-            json_object(files, "environment.json"),
-        )
+        evidence, environment = (json_object(files, f"{name}.json") for name in STORED)
+        where = Path(folder.rstrip("/"))
+        launch = launch_of(where, files, "")
+        return OpenedBundle(files, launch, baseline_of(where, files), evidence, environment)
 
 
 def is_tuning(path: Path) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 from greenfast.app.bundle.machine_code import as_text, compared_code
 from greenfast.app.bundle.opened import OpenedBundle, kernel_of, open_bundle
+from greenfast.app.bundle.verify_baseline import doubtful_baseline
 from greenfast.app.bundle.verify_launch import wrong_launch
 from greenfast.app.bundle.verify_programs import changed_programs
 from greenfast.app.bundle.verify_trust import foreign_files, judged_kernel
@@ -63,7 +64,7 @@ class Finding(StrEnum):
 class Item:
     """One claim of a bundle, and the result of rechecking it."""
 
-    name: str  # files, compile, correctness, safety, time
+    name: str  # files, compile, baseline, correctness, safety, time
     finding: Finding
     sentence: str
 
@@ -106,7 +107,7 @@ def verify_bundle(
     with tempfile.TemporaryDirectory(prefix="greenfast-verify-") as folder:
         kernel = judged_kernel((services.catalogue, catalogue), kernel_of(bundle, Path(folder)))
         items.append(programs_item(changed_programs(bundle, kernel)))
-        items += rechecked(services, bundle, kernel, name, catalogue.include_dirs, seed)
+        items += rechecked(services, bundle, kernel, name, catalogue, seed, trust=trust)
     return Report(path.name, kernel.name, str(bundle.launch["template"]), name, seed, tuple(items))
 
 
@@ -174,10 +175,16 @@ def rechecked(
     bundle: OpenedBundle,
     kernel: KernelSpec,
     target_name: str,
-    include_dirs: tuple[Path, ...],
+    catalogue: Catalogue,
     seed: int,
+    *,
+    trust: bool,
 ) -> list[Item]:
-    """The items, cheap ones first; an item that fails ends the list."""
+    """The items, cheap ones first; an item that fails ends the list.
+
+    `catalogue` vouches for the bundle's files, unless there is `trust`.
+    """
+    include_dirs = catalogue.include_dirs
     target = services.target(target_name, include_dirs=include_dirs)
     workloads = tuple(
         kernel.workload(str(workload["name"])) for workload in bundle.launch["workloads"]
@@ -213,6 +220,9 @@ def rechecked(
         return [*items, Item("launch", Finding.DISAGREES, why)]
     sentence = "launch.json has the launches that kernel.toml and template.toml give"
     items.append(Item("launch", Finding.AGREES, sentence))
+    if bundle.baseline_launch is not None:
+        doubt = doubtful_baseline(context, bundle, None if trust else catalogue)
+        items.append(_baseline_item(doubt))
     for gate in (CorrectnessGate(), SafetyGate()):
         if gate.name == "safety" and target.measures:
             items.append(
@@ -227,6 +237,13 @@ def rechecked(
         if items[-1].finding is Finding.DISAGREES:
             return items
     return [*items, _time_item(context, bundle, subject)]
+
+
+def _baseline_item(doubt: str) -> Item:
+    if doubt:
+        return Item("baseline", Finding.CANNOT_TELL, doubt)
+    sentence = "baseline.cu is the text that its template and parameters give"
+    return Item("baseline", Finding.AGREES, sentence)
 
 
 def _code_item(context: EvaluationContext, bundle: OpenedBundle, subject: Subject) -> Item | None:
@@ -313,7 +330,7 @@ def _time_item(context: EvaluationContext, bundle: OpenedBundle, subject: Subjec
             f"measured on {model}, and this is {context.target.device.name}; "
             "times of different GPUs are not compared",
         )
-    if bundle.baseline_launch is None or "baseline.cu" not in bundle.files:
+    if bundle.baseline_launch is None:
         return Item("time", Finding.NOT_RECHECKED, "the bundle has no baseline to time it against")
     rival = _subject(context, bundle.baseline_launch, bundle.text("baseline.cu"))
     if isinstance(rival, Item):

@@ -77,7 +77,7 @@ def verify_tuning(
                 items.append(_manifest_item(tuning, stated, bundle.launch))
                 items.append(_programs_item(tuning, stated))
             kernel = judged_kernel((services.catalogue, catalogue), stated)
-            own = rechecked(services, bundle, kernel, name, catalogue.include_dirs, seed)
+            own = rechecked(services, bundle, kernel, name, catalogue, seed, trust=trust)
         templates.append(f"{bundle.launch['template']} ({kernel_id})")
         items += [replace(item, name=f"{kernel_id} {item.name}") for item in own]
     return Report(path.name, tuning.table.kernel, ", ".join(templates), name, seed, tuple(items))

@@ -98,6 +98,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     ),
     "Set up": (
         Command("config", "config", "Show every setting and where it comes from."),
+        Command("cache", "cache", "Show the cache of compiled kernels, or clear it."),
         Command("completion", "completion", "Print the completion script for a shell."),
         Command(
             "toolkit", "toolkit", "Show the CUDA compiler in use, or install one for greenfast."

@@ -15,6 +15,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from greenfast.app.routes.access import TheServices, TheStore
 from greenfast.app.routes.auth import HEAD_MARK
@@ -54,21 +55,35 @@ async def events(
         )
     number = re.fullmatch("[0-9]{1,18}", last_event_id or "")
     after = int(number[0]) if number else -1
-    return StreamingResponse(
-        _stream(search, after, services),
-        media_type="text/event-stream",
-        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
-    )
+    return CountedStream(services, search, after)
+
+
+class CountedStream(StreamingResponse):
+    """A stream that counts from the answer to its request on, before its first line is sent.
+
+    Otherwise a burst of requests would be let in before any of them counts.
+    """
+
+    def __init__(self, services: Services, search_id: str, after: int) -> None:
+        super().__init__(
+            _stream(search_id, after, services),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+        )
+        self._services = services
+        services.open_streams += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._services.open_streams -= 1
 
 
 async def _stream(search_id: str, after: int, services: Services) -> AsyncIterator[str]:
-    services.open_streams += 1
-    try:
-        yield "retry: 2000\n\n"
-        async for text in _events(search_id, after, services):
-            yield text
-    finally:
-        services.open_streams -= 1
+    yield "retry: 2000\n\n"
+    async for text in _events(search_id, after, services):
+        yield text
 
 
 async def _events(search_id: str, after: int, services: Services) -> AsyncIterator[str]:

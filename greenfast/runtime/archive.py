@@ -69,7 +69,8 @@ def archive_files(
 ) -> dict[str, bytes]:
     """The files of a zip file, read into memory; UsageError `missing_bundle`, `bad_bundle`.
 
-    No file may have a name that `is_allowed` denies, or another's.
+    No file may have a name that `is_allowed` denies, or another's. Names that differ in case only
+    are one file where others unpack them.
     """
     try:
         opened = opened_zip(path, most_files)
@@ -115,10 +116,14 @@ def _files(
         raise bad_bundle(f"{path} holds {len(held)} files; a bundle has at most {most_files}")
     entries = [entry for entry in held if not entry.is_dir()]
     files: dict[str, bytes] = {}
+    taken: set[str] = set()
     total = 0
     for entry in entries:
-        if not is_allowed(entry.filename) or entry.filename in files:
+        if not is_allowed(entry.filename):
             raise bad_bundle(f"{path} holds a file named {entry.filename[:80]!r}")
+        if entry.filename.lower() in taken:
+            raise bad_bundle(f"{path} holds two files named {entry.filename[:80]!r}")
+        taken.add(entry.filename.lower())
         if entry.compress_type not in METHODS:
             raise bad_bundle(f"{path}: {entry.filename} is packed by another method than deflate")
         # Sizes in the directory are claims, so the bytes that are read are counted.

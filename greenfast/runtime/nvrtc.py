@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import tempfile
 from functools import cache
 from pathlib import Path
 
 from greenfast.search.errors import Fault
 from greenfast.search.toolchain import known_answer
+from greenfast.search.toolchain.cache import write_atomically
+from greenfast.search.toolchain.cache_room import CacheRoom, mark_used
 from greenfast.search.toolchain.toolkit import Toolkit, find_toolkit
 
 CACHE_VARIABLE = "GREENFAST_RUNTIME_CACHE"
@@ -49,6 +50,7 @@ def _kept(place: Path) -> bytes | None:
         data = place.read_bytes()
     except OSError:
         return None
+    mark_used(place)
     digest, image = data[:32], data[32:]
     return image if hashlib.sha256(image).digest() == digest else None
 
@@ -57,11 +59,10 @@ def _keep(place: Path, image: bytes) -> None:
     """Write by renaming, so that readers see all of it; a full disk only costs the next start."""
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
-            file.write(hashlib.sha256(image).digest() + image)
-        os.replace(file.name, place)
+        write_atomically(place, hashlib.sha256(image).digest() + image)
     except OSError:
         return
+    CacheRoom(place.parent).add(len(image))
 
 
 def _toolkit() -> Toolkit:

@@ -47,6 +47,7 @@ from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import Runner, Target
 from greenfast.search.targets.emulator.host_compiler import OVERRIDE
 from greenfast.search.text import last_line
+from greenfast.search.toolchain.cache_room import VARIABLE as CACHE_VARIABLE
 from greenfast.search.toolchain.toolkit import TOOLKIT_VARIABLE
 from greenfast.search.verdict import Faulted, Stage, Verdict
 
@@ -222,8 +223,9 @@ def _source_of(order: Order) -> RenderedSource | None:
 
 
 def _variables() -> dict[str, str]:
-    """The variables that find compilers."""
-    return {name: os.environ[name] for name in (OVERRIDE, TOOLKIT_VARIABLE) if name in os.environ}
+    """The variables that find compilers, and that limit their cache."""
+    names = (OVERRIDE, TOOLKIT_VARIABLE, CACHE_VARIABLE)
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _end(flight: _Flight, code: str, sentence: str) -> None:

@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from greenfast.search.errors import Fault
+from greenfast.search.toolchain.cache_room import CacheRoom, mark_used
 
 
 class ArtifactCache:
     """Entries of a JSON record and a blob, by a key of hexadecimal digits.
 
-    Several processes may use it at the same time.
+    Several processes may use it at the same time. Entries that were not used for long are removed
+    when the cache is full (cache_room.py).
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, root: Path, name: str) -> None:
+        """The entries lie in the folder `name` of the cache `root`."""
+        self._folder = root / name
+        self._room = CacheRoom(root)
 
     def get(self, key: str) -> tuple[dict[str, Any], bytes] | None:
         """The entry; None when it is missing or damaged."""
@@ -31,6 +35,7 @@ class ArtifactCache:
             return None
         if record.pop("blob_sha256", None) != hashlib.sha256(blob).hexdigest():
             return None
+        mark_used(path)
         return record, blob
 
     def put(self, key: str, record: dict[str, Any], blob: bytes) -> None:
@@ -40,6 +45,7 @@ class ArtifactCache:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, head + b"\n" + blob)
+            self._room.add(len(head) + 1 + len(blob))
         except OSError as error:
             raise Fault(
                 f"the cache cannot be written: {error.strerror}",

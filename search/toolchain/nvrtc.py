@@ -90,7 +90,7 @@ class Toolchain:
         """`deadline_s`: processor time of a compile. `place`: of the toolkit (toolkit.py)."""
         self._place = place
         self._settings = (cache_folder, children, deadline_s, place)
-        self._cache = ArtifactCache(cache_folder / "cubin")
+        self._cache = ArtifactCache(cache_folder, "cubin")
         self._deadline = Deadline.of(deadline_s)
         self._count = max(1, children)
         self._lock = threading.Lock()

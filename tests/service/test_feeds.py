@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 import store_values as values
 from service_home import run_async
+from starlette.requests import ClientDisconnect
 
-from greenfast.app.routes.events import _events
+from greenfast.app.routes.events import CountedStream, _events
 from greenfast.app.settings import Settings
 from greenfast.app.wiring import Services
 from greenfast.db.store import Store
@@ -125,3 +126,20 @@ def test_streams_of_a_search_that_is_removed_end(services):
 
     assert [kinds(texts) for texts in run_async(scene())] == [["progress"], []]
     assert services.feeds == {}
+
+
+def test_a_stream_counts_before_its_first_line_and_no_longer_than_its_reader(services):
+    """A burst of 120 readers got 108 streams, since each one counted when it had begun."""
+    row, _ = begun(services, trials=0)
+
+    async def gone(message):
+        raise ConnectionResetError
+
+    async def open_and_lose():
+        stream = CountedStream(services, row.id, -1)
+        counted = services.open_streams
+        with pytest.raises((OSError, ClientDisconnect)):
+            await stream({"type": "http", "asgi": {"spec_version": "2.4"}}, gone, gone)
+        return counted
+
+    assert run_async(open_and_lose()) == 1 and services.open_streams == 0

@@ -211,6 +211,29 @@ def repacked(path, changes):
     return buffer.getvalue()
 
 
+def test_no_file_of_a_bundle_is_written_where_a_template_s_name_leads(path, here, tmp_path):
+    """`greenfast verify` wrote baseline_template.toml where baseline_launch.json led."""
+    target = tmp_path / "anywhere"
+
+    def named(files):
+        manifest = json.loads(files["manifest.json"])
+        launch = json.loads(files["kernels/k0/launch.json"]) | {"template": str(target)}
+        added = {
+            "kernels/k0/baseline_launch.json": json.dumps(launch).encode(),
+            "kernels/k0/baseline.cu": files["kernels/k0/kernel.cu"],
+            "kernels/k0/baseline_template.toml": b"",
+            "kernels/k0/baseline_template.cu.j2": b"",
+        }
+        digests = {name: hashlib.sha256(data).hexdigest() for name, data in added.items()}
+        manifest["files"] |= digests
+        return {**added, "manifest.json": json.dumps(manifest).encode()}
+
+    (tmp_path / "named.zip").write_bytes(repacked(path, named))
+    ended = here.run("verify", str(tmp_path / "named.zip"), "--json")
+    assert ended.code == 2 and ended.json["error"]["code"] == "bad_bundle"
+    assert not list(tmp_path.glob("anywhere*"))
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

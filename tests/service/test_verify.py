@@ -77,6 +77,7 @@ def test_a_bundle_agrees_on_new_seeds_without_a_database(home, bundle):
         "compile": "agrees",
         "machine_code": "agrees",
         "launch": "agrees",
+        "baseline": "agrees",
         "correctness": "agrees",
         "safety": "agrees",
         "time": "not_rechecked",
@@ -132,6 +133,20 @@ def test_a_bundle_does_not_choose_how_it_is_judged(home, bundle, file, old, new)
     assert ended.code == 2 and ended.json["error"]["code"] == "untrusted_bundle"
     assert f"would go by {file} of the bundle" in one_sentence(ended)
     assert verify(home, zip_bytes(other), "--trust").code == 0
+
+
+def test_a_baseline_that_was_made_slower_cannot_be_told(home, bundle):
+    """The bundle's times are ratios to it."""
+    launch = json.loads(bundle["baseline_launch.json"])
+    slower = bundle["baseline.cu"] + b"// slower\n"
+    launch["source_digest"] = hashlib.sha256(slower).hexdigest()
+    changed = {"baseline.cu": slower, "baseline_launch.json": json.dumps(launch).encode()}
+    ended = verify(home, zip_bytes(summed({**bundle, **changed})), "--json")
+    assert ended.code == 2 and ended.json["finding"] == "cannot_tell"
+    (item,) = (item for item in ended.json["items"] if item["name"] == "baseline")
+    assert "another text than baseline.cu" in item["sentence"]
+    ended = verify(home, zip_bytes(summed({**bundle, "baseline.cu": slower})), "--json")
+    assert ended.json["error"]["code"] == "bad_bundle"
 
 
 def test_a_workload_that_is_smaller_than_ours_of_that_name_disagrees(home, bundle):

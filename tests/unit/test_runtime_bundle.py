@@ -123,8 +123,15 @@ def test_a_name_that_occurs_twice_is_refused(tmp_path):
     path = zipped(tmp_path / "twice.zip", files_of(SET))
     with zipfile.ZipFile(path, "a") as packed, pytest.warns(UserWarning, match="Duplicate"):
         packed.writestr("dispatch.json", b"{}")
-    with pytest.raises(UsageError, match="holds a file named"):
+    with pytest.raises(UsageError, match="holds two files named"):
         greenfast.load(path)
+
+
+def test_names_that_differ_in_case_only_are_refused(tmp_path):
+    """On some disks the second one replaces the first, which is the one that was verified."""
+    files = files_of(SET)
+    files["kernels/k0/Kernel.cu"] = b"// other"
+    assert "holds two files named" in refused(tmp_path, sealed(files))
 
 
 def hidden(data: bytes, place: int) -> bytes:

@@ -228,7 +228,7 @@ def test_a_child_that_exits_says_how(tmp_path):
 def test_the_cache_refuses_an_unwritable_folder_with_a_mend(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(Fault) as fault:
-        ArtifactCache(tmp_path / "file").put("ab" * 32, {}, b"x")
+        ArtifactCache(tmp_path / "file", "cubin").put("ab" * 32, {}, b"x")
     assert fault.value.code == "cache_unwritable" and "GREENFAST_DATA" in fault.value.mend
 
 

@@ -81,6 +81,7 @@ from greenfast.search.targets.emulator.source_spelling import refused_spelling
 from greenfast.search.targets.emulator.source_text import device_text
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
 from greenfast.search.targets.emulator.unset_variables import Place, unset_variables
+from greenfast.search.toolchain.cache_room import CacheRoom, mark_used
 from greenfast.search.toolchain.includes import refused_include
 
 log = logging.getLogger("greenfast.emulator")
@@ -144,7 +145,15 @@ class Module:
         None where no such number is left in it, and for flavours that are not checked.
         """
         path = self.path.with_suffix(OTHER)
-        return replace(self, path=path, digest=f"{self.digest}/other") if path.exists() else None
+        if path.exists():
+            return replace(self, path=path, digest=f"{self.digest}/other")
+        self.require()  # otherwise the cache has lost both
+        return None
+
+    def require(self) -> None:
+        """Fault if the cache has lost the library; it is not removed in the next minute."""
+        if not mark_used(self.path):
+            raise Fault("a compiled kernel was removed from the cache", code="cache_entry_removed")
 
     @property
     def unset_places(self) -> tuple[Place, ...]:
@@ -180,6 +189,7 @@ class EmulatorBuild:
             (self.compiler.digest, flags_text(self.compiler), *rules, *_contents((NATIVE, INCLUDE)))
         )
         self.folder = Path(cache_dir).resolve() / "emulator" / self.digest[:24]
+        self._room = CacheRoom(Path(cache_dir).resolve())
         self._texts: OrderedDict[str, str | Refused | CompilerFailed] = OrderedDict()
         self._texts_lock = threading.Lock()
 
@@ -240,7 +250,7 @@ class EmulatorBuild:
         digest = _digest((self.digest, flavour, *key))
         path = self.folder / "modules" / f"{digest[:32]}.so"
         clusters = declared_clusters(translation_unit, entries)
-        if path.exists():
+        if mark_used(path):
             return Module(path, digest, entries, flavour, 0.0, clusters)
         begin = time.monotonic()
         text: str | Refused | CompilerFailed = translation_unit
@@ -265,6 +275,7 @@ class EmulatorBuild:
                 if (work / f"kernel{ending}").exists():
                     os.replace(work / f"kernel{ending}", path.with_suffix(ending))
             os.replace(work / "kernel.so", path)
+        self._room.add(sum(file.stat().st_size for file in path.parent.glob(f"{path.stem}.*")))
         return Module(path, digest, entries, flavour, build_s, clusters)
 
     def examined(

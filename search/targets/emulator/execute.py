@@ -183,6 +183,7 @@ class _Batch:
     tag: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def start(self, workers: int, deadline_s: float, memory_bytes: int) -> None:
+        self.module.require()
         lines = job_lines(self.module, self.runs, self.files, deadline_s)
         self.files.seal((f"{self.secret} {self.tag}", *lines))
         self.report_fd, write_fd = os.pipe()

@@ -57,6 +57,7 @@ from greenfast.search.targets.emulator.undefined_lanes import (
 )
 from greenfast.search.text import one_line, shortened
 from greenfast.search.toolchain import Cubin
+from greenfast.search.toolchain.cache_room import mark_used
 from greenfast.search.toolchain.ptxas import EntryFigures
 from greenfast.search.verdict import LineCost, SafetyFinding, Timing
 
@@ -321,8 +322,8 @@ class EmulatorTarget(Runner):
     def _module(self, program: Program, flavour: str) -> Module:
         if flavour == "plain" and _WATCHED.search(program.source.unit):
             flavour = "counted"  # its loads call the runtime, so a thread that waits gives way
-        if flavour in program.modules:
-            return program.modules[flavour]
+        if (kept := program.modules.get(flavour)) is not None and mark_used(kept.path):
+            return kept
         source = program.source
         self.examine(source)
         built = self._prepared().build_module(
@@ -333,7 +334,8 @@ class EmulatorTarget(Runner):
             arch=self._arch(source),
         )
         if isinstance(built, Module):
-            return program.modules.setdefault(flavour, built)
+            program.modules[flavour] = built
+            return built
         if built.reason == REFUSED:
             raise SourceRefused(built.log)
         self._refuse_taken_name(source)
