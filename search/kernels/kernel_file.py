@@ -67,9 +67,7 @@ def load_kernel(folder: Path, *, without_templates: bool = False) -> KernelSpec:
     return kernel
 
 
-def _read_kernel(
-    folder: Path, mistakes: Mistakes, without_templates: bool
-) -> KernelSpec | None:
+def _read_kernel(folder: Path, mistakes: Mistakes, without_templates: bool) -> KernelSpec | None:
     """The kernel; not to be used once there is one of the `mistakes`, and None after some.
 
     Raises SpecError for a mistake that makes reading on pointless.
