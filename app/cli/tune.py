@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 from greenfast.app.cli.files import require_folder, write_output
 from greenfast.app.cli.options import AsJson, Output, Seed, Target, WorkloadFile, Workloads
 from greenfast.app.cli.output import console, print_json, table
+from greenfast.app.cli.resuming import refuse_settings
 from greenfast.app.cli.search_options import (
     GpuSecondsOption,
     KernelArgument,
@@ -64,6 +64,7 @@ ResumeOption = Annotated[
 
 
 def tune(
+    context: typer.Context,
     kernel: KernelArgument = None,
     workload: Workloads = None,
     workloads: WorkloadFile = None,
@@ -110,8 +111,7 @@ def tune(
         "mode": mode,
     }
     if resume is not None:
-        others = {"template": template, "workload": workload, "workloads": workloads}
-        _refuse_settings(others | settings, within)
+        refuse_settings(context, "tuning", allowed=("resume", "output", "as_json"))
     require_folder(output)
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
@@ -126,18 +126,6 @@ def tune(
         say(f"tuning {tuning.id}: {tuning.name} on {tuning.target}")
         code = run_searches(services, tuning, stop)
         return code or _bundled(services, tuning.id, output, as_json)
-
-
-def _refuse_settings(settings: Mapping[str, object], within: float) -> None:
-    """UsageError for a setting beside --resume, which continues with those that are stored."""
-    given = [f"--{name.replace('_', '-')}" for name, value in settings.items() if value is not None]
-    given += ["--within"] if within != DEFAULT_WITHIN_PERCENT else []
-    if given:
-        raise UsageError(
-            f"{given[0]} is a setting of a new tuning, and --resume continues with the stored ones",
-            code="bad_command_line",
-            mend=f"leave {given[0]} out, or begin a new tuning",
-        )
 
 
 def given_workloads(
