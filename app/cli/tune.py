@@ -12,16 +12,15 @@ from greenfast.app.cli.options import AsJson, Output, Seed, Target, WorkloadFile
 from greenfast.app.cli.output import console, print_json, table
 from greenfast.app.cli.resuming import refuse_settings
 from greenfast.app.cli.search_options import (
-    GpuSecondsOption,
     KernelArgument,
     ModeOption,
     NameOption,
-    SecondsOption,
     StrategyOption,
     TemplateOption,
 )
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.terminal import say
+from greenfast.app.views.trial_names import tuning_named
 from greenfast.runtime.fallbacks import FALLBACK_WORDS, FALLBACKS, use_words
 from greenfast.search.dispatch.table import DispatchGroup, DispatchTable, table_json
 from greenfast.search.dispatch.within import DEFAULT_WITHIN_PERCENT
@@ -49,6 +48,23 @@ TrialsOption = Annotated[
         "[default: 40, or none with --seconds or --gpu-seconds]",
     ),
 ]
+SecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--seconds",
+        metavar="S",
+        help="For each set of compile-time values, start no trial after S seconds.",
+    ),
+]
+GpuSecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--gpu-seconds",
+        metavar="N",
+        help="For each set of compile-time values, start no trial after the GPUs have worked for N "
+        "seconds, summed over all GPUs.",
+    ),
+]
 WithinOption = Annotated[
     float,
     typer.Option(
@@ -59,7 +75,11 @@ WithinOption = Annotated[
 ]
 ResumeOption = Annotated[
     str | None,
-    typer.Option("--resume", metavar="TUNING_ID", help="Continue an interrupted tuning here."),
+    typer.Option(
+        "--resume",
+        metavar="TUNING_ID",
+        help="Continue an interrupted tuning here; `last` is the newest.",
+    ),
 ]
 
 
@@ -117,7 +137,7 @@ def tune(
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
         if resume is not None:
-            tuning = services.store.tuning(resume)
+            tuning = tuning_named(services.store, resume)
         else:
             templates = tuple(template) if template else None
             request = SearchRequest(kernel=str(kernel), templates=templates, **settings)

@@ -286,7 +286,7 @@ def test_a_killed_tune_continues_where_it_was(home, tmp_path):
     process.wait()
     tuning = said.split("tuning ")[1].split(":")[0]
     out = tmp_path / "bundle.zip"
-    ended = home.run("tune", "--resume", tuning, "-o", str(out), "--json")
+    ended = home.run("tune", "--resume", "last", "-o", str(out), "--json")
     assert ended.code == 0, ended.err
     assert ended.json["id"] == tuning and len(ended.json["searches"]) == 2
     assert open_tuning(out).manifest["time_kind"] == "modelled"
