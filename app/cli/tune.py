@@ -242,8 +242,7 @@ def show_dispatch(dispatch: DispatchTable) -> None:
     for group in dispatch.groups:
         values = ", ".join(f"{name}={value}" for name, value in group.compiled)
         rows: list[tuple[Any, ...]] = [
-            (" and ".join(map(str, rule.when)) or "otherwise", use_words(rule.use))
-            for rule in group.rules
+            (group.sizes_of(rule), use_words(rule.use)) for rule in group.rules
         ]
         library = f"{FALLBACK_WORDS}, else " if dispatch.kernel in FALLBACKS else ""
         rows.append(("outside of the tuned sizes", f"{library}{group.outside}"))
