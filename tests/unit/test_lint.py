@@ -33,17 +33,17 @@ def linted(tmp_path):
     return problems
 
 
-UNUSED = '[parameters.unused]\ntype = "bool"\ndefault = false\n\n# Values made of'
+UNUSED = '[parameters.unused]\ntype = "bool"\ndefault = false\n\n# Values computed'
 
 
 @pytest.mark.parametrize(
     ("changes", "codes", "sentence"),
     [
         ([], [], ""),
-        ([("block.toml", "# Values made of", UNUSED)], ["unused_parameter"], "parameter unused"),
+        ([("block.toml", "# Values computed", UNUSED)], ["unused_parameter"], "parameter unused"),
         ([("block.toml", "{threads} threads", "{thread} threads")], ["unknown_name"], "is no val"),
         (
-            [("block.toml", "# Values made of", '[supports]\ndtype = ["fp16", "half"]\n\n#')],
+            [("block.toml", "# Values computed", '[supports]\ndtype = ["fp16", "half"]\n\n#')],
             ["bad_spec"],
             "'half' is no value of the option",
         ),
