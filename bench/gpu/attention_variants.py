@@ -6,7 +6,8 @@
 `build` compiles the products of a few axes for each row of a plan (bench.gpu.attention_plans), or
 for the named rows, as bundles in FOLDER. It needs no GPU. The plans are `long` (rows of the
 attention table), `medium` (hundreds of tokens, none of them among the sixty shapes), `sums` (row
-sums by additions and from P V) and `outputs` (how O is rescaled and stored, and the stages).
+sums by additions and from P V), `outputs` (how O is rescaled and stored, and the stages), `rests`
+(walks that begin with a part of a tile) and `spread` (who takes which rows, without a mask).
 `measure` times them in CUDA graphs in turns with the kernels of PyTorch and FlashAttention, and
 compares outputs with cuDNN's. There is no confirmation in fresh processes, and the best of many
 points looks faster than it is.

@@ -36,6 +36,8 @@ VARIANTS = {  # results of attention_variants, by what their labels say
     "medium variant": "h100/medium_variants",
     "row sums variant": "h100/row_sums",
     "output variant": "h100/output_variants",
+    "rest variant": "h100/rest_variants",
+    "spread variant": "h100/spread_variants",
 }
 Design = tuple[str, str]  # a template, and all of its parameters
 LARGEST_ERROR = {"torch.bfloat16": 0.02, "torch.float16": 0.004}  # of the norm, by type

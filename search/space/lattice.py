@@ -10,7 +10,7 @@ from greenfast.search.kernels.expressions import Expression, Value
 from greenfast.search.kernels.spec import Parameter, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 
-LARGEST_WALK = 5_000_000  # values tried
+LARGEST_WALK = 7_000_000  # values tried
 Fits = Callable[[dict[str, Value]], bool]
 
 

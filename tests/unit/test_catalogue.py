@@ -264,7 +264,7 @@ def test_a_space_too_large_to_try_all_is_refused_at_submit(broken_kernel):
     )
     assert (
         "template right of kernel axpy" in refused.value.message
-        and "5,000,000 steps" in refused.value.message
+        and "7,000,000 steps" in refused.value.message
     )
 
 

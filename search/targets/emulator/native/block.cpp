@@ -211,6 +211,27 @@ std::vector<Fault::Waiting> Block::waiting_beside(const Fiber& running) const {
     return all;
 }
 
+// At most `shown` of them, in their order: of each place where some wait, at first one.
+static void keep_some(std::vector<Fault::Waiting>& waiting, std::size_t shown) {
+    const auto same_place = [](const Fault::Waiting& a, const Fault::Waiting& b) {
+        return a.operation == b.operation && a.site == b.site;
+    };
+    std::vector<bool> kept(waiting.size());
+    std::vector<Fault::Waiting> places;
+    for (std::size_t i = 0; i < waiting.size() && places.size() < shown; i++)
+        if (std::none_of(places.begin(), places.end(), [&](const auto& place) { return same_place(place, waiting[i]); })) {
+            places.push_back(waiting[i]);
+            kept[i] = true;
+        }
+    std::size_t count = places.size();
+    for (std::size_t i = 0; i < waiting.size() && count < shown; i++)
+        if (!kept[i]) kept[i] = true, count++;
+    std::vector<Fault::Waiting> some;
+    for (std::size_t i = 0; i < waiting.size(); i++)
+        if (kept[i]) some.push_back(std::move(waiting[i]));
+    waiting = std::move(some);
+}
+
 void Block::report_deadlock(const std::string& why) {
     constexpr std::size_t shown = 8;
     Fault fault{"deadlock", "", block_index_};
@@ -229,7 +250,7 @@ void Block::report_deadlock(const std::string& why) {
             fault.waiting.push_back(how);
         }
     }
-    if (fault.waiting.size() > shown) fault.waiting.resize(shown);
+    keep_some(fault.waiting, shown);
     fault.sentence = why.empty() ? format("%u of %u threads wait for others that never come", alive, thread_count_)
                                  : why;
     if (warpgroups_.someone_waits()) fault.kind = "divergence";
