@@ -73,6 +73,7 @@ REFUSED = {
         "mixed_workloads",
         "a search for each",
     ),
+    "a command that has another name": (("kernels",), "bad_command_line", "`greenfast templates`"),
     "no kernel and nothing to resume": (("search",), "bad_command_line", "--resume"),
     "a setting beside a tuning to resume": (
         ("tune", "--resume", "t_aaaaaaaaaaaa", "--gpu-seconds", "9"),
