@@ -79,7 +79,11 @@ def render(
     body = list(zip(texts, map(template.origin, numbers), strict=True))
     if not body:
         return RenderFailed("the template renders to no text for these values", template.origin(1))
-    entries = (launch.entry for launch in template.launched(point.values))
+    launches = template.launched(point.values)
+    if not launches:
+        sentence = "the template has no launch for these values: each `when` is false"
+        return RenderFailed(sentence, template.origin(1))
+    entries = (launch.entry for launch in launches)
     return assemble(body, entries, include_dirs, arch_specific=template.arch_specific)
 
 

@@ -53,9 +53,7 @@ def _lines(group: DispatchGroup, library: str) -> list[str]:
     values = ", ".join(f"{name}={value}" for name, value in group.compiled)
     lines = [f"  {values}" if values else "  all types"]
     for rule in group.rules:
-        lines.append(
-            f"    {' and '.join(map(str, rule.when)) or 'otherwise'}: {use_words(rule.use)}"
-        )
+        lines.append(f"    {group.sizes_of(rule)}: {use_words(rule.use)}")
     lines.append(f"    outside of the tuned sizes: {library}{group.outside}")
     for row in group.workloads:
         lines.append(

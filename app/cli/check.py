@@ -314,7 +314,8 @@ def report_lines(outcome: CheckOutcome) -> Iterator[str]:
     orders = ", ".join(dict.fromkeys(run.order.partition(":")[0] for run in report.runs))
     number = len(report.findings)
     findings = f"{number} finding{'' if number == 1 else 's'}" if number else "no findings"
-    yield f"{findings} in {len(report.runs)} runs (order of threads: {orders})"
+    runs = f"{len(report.runs)} run{'' if len(report.runs) == 1 else 's'}"
+    yield f"{findings} in {runs} (order of threads: {orders})"
     yield from (f"note: {note}; --strict reports them" for note in report.notes)
     yield "looked for: " + ", ".join(report.looked_for)
 

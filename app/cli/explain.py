@@ -68,7 +68,7 @@ def show(explanation: ExplanationOut) -> None:
         ]
         out.print()
         out.print(table(("step", "outcome", ""), rungs, title=f"from {explanation.start}"))
-    if explanation.ladder:
+    if explanation.ladder and explanation.ladder != explanation.conclusion:
         out.print(text(explanation.ladder))
     for sentence in (*explanation.error_sentences, explanation.lengths):
         if sentence:

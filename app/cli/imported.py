@@ -108,6 +108,6 @@ class Imported:
         """The sentence on what candidates are compared with."""
         values = ", ".join(f"{self.defines[name]}={value}" for name, value in self.defaults.items())
         return (
-            f"the truth is the unmodified kernel {self.entry.name} of {self.source} at {values}, "
-            "run on the emulator, so a mistake that it makes itself is not found"
+            f"the reference is the unmodified kernel {self.entry.name} of {self.source} at "
+            f"{values}, run on the emulator, so a mistake that it makes itself is not found"
         )

@@ -83,6 +83,17 @@ def make_app() -> typer.Typer:
     return application
 
 
+# Commands that people try, and what does the work.
+ELSEWHERE = {
+    "help": "`greenfast --help` lists the commands",
+    "kernels": "`greenfast templates` lists kernels and their templates",
+    "list": "`greenfast searches` lists searches, `greenfast templates` kernels",
+    "run": "`greenfast trial` tests one candidate, `greenfast search` many",
+    "tunings": "`greenfast serve` shows them, `greenfast tune --resume last` continues the newest",
+    "version": "write `greenfast --version`",
+}
+
+
 def _show_version(requested: bool) -> None:
     if requested:
         print(f"greenfast {__version__}")
@@ -112,7 +123,7 @@ def run(arguments: Sequence[str]) -> int:
             make_app()(args=list(arguments), prog_name="greenfast", standalone_mode=False) or 0
         )
     except COMMAND_LINE_ERROR as error:
-        return _bad_command_line(error, as_json)
+        return _bad_command_line(error, ELSEWHERE.get((*arguments, "")[0], ""), as_json)
     except Fault as fault:
         print_error(fault, as_json)
         return EXIT_USAGE if fault.code in MACHINE_FAULTS else EXIT_FAULT
@@ -131,7 +142,8 @@ def run(arguments: Sequence[str]) -> int:
         return _own_bug(error, as_json)
 
 
-def _bad_command_line(error: Exception, as_json: bool) -> int:
+def _bad_command_line(error: Exception, elsewhere: str, as_json: bool) -> int:
+    """`elsewhere`: what does the work of a command that does not exist; else empty."""
     sentence = str(getattr(error, "message", error))
     if type(error).__name__ == "NoArgsIsHelpError":
         print(sentence, file=sys.stderr)
@@ -139,7 +151,7 @@ def _bad_command_line(error: Exception, as_json: bool) -> int:
     context = getattr(error, "ctx", None)
     if callable(shown := getattr(error, "format_message", None)):
         sentence = str(shown())
-    mend = f"see `{context.command_path} --help`" if context else ""
+    mend = elsewhere or (f"see `{context.command_path} --help`" if context else "")
     print_error(UsageError(sentence.rstrip("."), code="bad_command_line", mend=mend), as_json)
     return EXIT_USAGE
 

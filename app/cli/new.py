@@ -124,7 +124,8 @@ def kernel_files_of(name: str) -> dict[str, str]:
 def _new_template(kernel_name: str, name: str, root: Path | None) -> tuple[list[Path], list[str]]:
     checked_new_name(name, "template")
     folder = own_kernel_folder(checked_new_name(kernel_name, "kernel"), root)
-    files = template_files_of(load_kernel(folder), name)
+    is_first = not any(path.name != "kernel.toml" for path in folder.glob("*.toml"))
+    files = template_files_of(load_kernel(folder, without_templates=is_first), name)
     add_files(folder, files)
     commands = [
         f"greenfast lint {kernel_name}",
@@ -137,6 +138,7 @@ def template_files_of(kernel: KernelSpec, name: str) -> dict[str, str]:
     """The files of a new template of `kernel`, with its arguments and an empty body."""
     run_dims = [dim.name for dim in kernel.dims if dim.time == "run"]
     grid = f"ceil_div({run_dims[0]}, threads)" if run_dims else "1"
+    based, _, preset = kernel.baseline.partition(":")
     toml = f'''#:schema {SCHEMA_FOLDER}/template.schema.json
 # `greenfast docs template-toml` describes every key.
 name = "{name}"
@@ -158,7 +160,7 @@ grid = ["{grid}", "1", "1"]
 block = ["threads", "1", "1"]
 smem_dynamic_bytes = 0
 
-[presets.plain]
+[presets.{preset if based == name and preset else "plain"}]
 doc = "the defaults"
 parameters = {{}}
 '''

@@ -113,14 +113,14 @@ def own_kernel_folder(name: str, root: Path | None) -> Path:
     """The folder of the author's kernel `name`; UsageError for a shipped or unknown kernel."""
     if root is not None and (root / name / "kernel.toml").is_file():
         return root / name
-    kernel = Catalogue.from_environment().kernel(name)
-    if kernel.folder.resolve().is_relative_to(REPOSITORY_TEMPLATES.resolve()):
+    folder = Catalogue.from_environment().folder(name)
+    if folder.resolve().is_relative_to(REPOSITORY_TEMPLATES.resolve()):
         raise UsageError(
             f"{name} is a shipped kernel, whose folder greenfast does not change",
             code="shipped_kernel",
-            mend=f"copy {kernel.folder} to a folder on {PATH_VARIABLE} first",
+            mend=f"copy {folder} to a folder on {PATH_VARIABLE} first",
         )
-    return kernel.folder
+    return folder
 
 
 def path_advice(root: Path) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import typer
+
 from greenfast.app.cli.options import (
     Address,
     AsJson,
@@ -14,6 +16,7 @@ from greenfast.app.cli.options import (
     Workloads,
 )
 from greenfast.app.cli.pareto import names_of
+from greenfast.app.cli.resuming import refuse_settings
 from greenfast.app.cli.search_options import (
     AblationOption,
     BaselineOption,
@@ -45,8 +48,12 @@ from greenfast.app.cli.search_options import (
 from greenfast.app.cli.services import opened_services
 from greenfast.search.errors import UsageError
 
+BESIDE_RESUME = ("resume", "extend", "ablation_seconds", "executor", "address", "as_json")
+REMEDIES = {"trials": "add --extend N to try N more candidates"}
+
 
 def search(
+    context: typer.Context,
     kernel: KernelArgument = None,
     workload: Workloads = None,
     workloads: WorkloadFile = None,
@@ -95,6 +102,8 @@ def search(
     from greenfast.search.loop.plan import SearchRequest
 
     _check_subject(kernel, resume, extend)
+    if resume is not None:
+        refuse_settings(context, "search", allowed=BESIDE_RESUME, remedies=REMEDIES)
     request = (
         None
         if kernel is None

@@ -205,6 +205,8 @@ AblationOption = Annotated[
 ResumeOption = Annotated[
     str | None,
     typer.Option(
-        "--resume", metavar="SEARCH_ID", help="Continue a paused or interrupted search here."
+        "--resume",
+        metavar="SEARCH_ID",
+        help="Continue a paused or interrupted search here; `last` is the newest.",
     ),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,17 +10,17 @@ import typer
 from greenfast.app.cli.files import require_folder, write_output
 from greenfast.app.cli.options import AsJson, Output, Seed, Target, WorkloadFile, Workloads
 from greenfast.app.cli.output import console, print_json, table
+from greenfast.app.cli.resuming import refuse_settings
 from greenfast.app.cli.search_options import (
-    GpuSecondsOption,
     KernelArgument,
     ModeOption,
     NameOption,
-    SecondsOption,
     StrategyOption,
     TemplateOption,
 )
 from greenfast.app.cli.services import opened_services
 from greenfast.app.views.terminal import say
+from greenfast.app.views.trial_names import tuning_named
 from greenfast.runtime.fallbacks import FALLBACK_WORDS, FALLBACKS, use_words
 from greenfast.search.dispatch.table import DispatchGroup, DispatchTable, table_json
 from greenfast.search.dispatch.within import DEFAULT_WITHIN_PERCENT
@@ -49,6 +48,23 @@ TrialsOption = Annotated[
         "[default: 40, or none with --seconds or --gpu-seconds]",
     ),
 ]
+SecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--seconds",
+        metavar="S",
+        help="For each set of compile-time values, start no trial after S seconds.",
+    ),
+]
+GpuSecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--gpu-seconds",
+        metavar="N",
+        help="For each set of compile-time values, start no trial after the GPUs have worked for N "
+        "seconds, summed over all GPUs.",
+    ),
+]
 WithinOption = Annotated[
     float,
     typer.Option(
@@ -59,11 +75,16 @@ WithinOption = Annotated[
 ]
 ResumeOption = Annotated[
     str | None,
-    typer.Option("--resume", metavar="TUNING_ID", help="Continue an interrupted tuning here."),
+    typer.Option(
+        "--resume",
+        metavar="TUNING_ID",
+        help="Continue an interrupted tuning here; `last` is the newest.",
+    ),
 ]
 
 
 def tune(
+    context: typer.Context,
     kernel: KernelArgument = None,
     workload: Workloads = None,
     workloads: WorkloadFile = None,
@@ -110,14 +131,13 @@ def tune(
         "mode": mode,
     }
     if resume is not None:
-        others = {"template": template, "workload": workload, "workloads": workloads}
-        _refuse_settings(others | settings, within)
+        refuse_settings(context, "tuning", allowed=("resume", "output", "as_json"))
     require_folder(output)
     with opened_services() as services:
         stop = Stop(services.settings.drain_s, on_force=services.interrupt)
         stop.on_signals()
         if resume is not None:
-            tuning = services.store.tuning(resume)
+            tuning = tuning_named(services.store, resume)
         else:
             templates = tuple(template) if template else None
             request = SearchRequest(kernel=str(kernel), templates=templates, **settings)
@@ -126,18 +146,6 @@ def tune(
         say(f"tuning {tuning.id}: {tuning.name} on {tuning.target}")
         code = run_searches(services, tuning, stop)
         return code or _bundled(services, tuning.id, output, as_json)
-
-
-def _refuse_settings(settings: Mapping[str, object], within: float) -> None:
-    """UsageError for a setting beside --resume, which continues with those that are stored."""
-    given = [f"--{name.replace('_', '-')}" for name, value in settings.items() if value is not None]
-    given += ["--within"] if within != DEFAULT_WITHIN_PERCENT else []
-    if given:
-        raise UsageError(
-            f"{given[0]} is a setting of a new tuning, and --resume continues with the stored ones",
-            code="bad_command_line",
-            mend=f"leave {given[0]} out, or begin a new tuning",
-        )
 
 
 def given_workloads(
@@ -234,8 +242,7 @@ def show_dispatch(dispatch: DispatchTable) -> None:
     for group in dispatch.groups:
         values = ", ".join(f"{name}={value}" for name, value in group.compiled)
         rows: list[tuple[Any, ...]] = [
-            (" and ".join(map(str, rule.when)) or "otherwise", use_words(rule.use))
-            for rule in group.rules
+            (group.sizes_of(rule), use_words(rule.use)) for rule in group.rules
         ]
         library = f"{FALLBACK_WORDS}, else " if dispatch.kernel in FALLBACKS else ""
         rows.append(("outside of the tuned sizes", f"{library}{group.outside}"))

@@ -9,6 +9,7 @@ from greenfast.db.ids import SEARCH_ID
 from greenfast.search.errors import UsageError
 
 if TYPE_CHECKING:
+    from greenfast.db.rows import TuningRow
     from greenfast.db.store import Store
 
 LAST = "last"
@@ -50,6 +51,20 @@ def search_named(store: Store, written: str) -> str:
             mend=f"write more characters of it: {', '.join(search_id for search_id, _ in matches)}",
         )
     return matches[0][0] if matches else store.search(written).id
+
+
+def tuning_named(store: Store, written: str) -> TuningRow:
+    """The tuning with that id, or the newest one for `last`; UsageError `unknown_tuning`."""
+    if written != LAST:
+        return store.tuning(written)
+    newest = store.tunings(limit=1).items
+    if not newest:
+        raise UsageError(
+            "there is no tuning yet",
+            code="unknown_tuning",
+            mend="`greenfast tune KERNEL --workloads FILE` starts one",
+        )
+    return newest[0]
 
 
 def named(store: Store, written: str) -> TrialName:

@@ -28,6 +28,8 @@ from greenfast.search.text import one_line, shortened
 
 MOST_PLANS = 4096  # signatures that are kept; beyond them all are prepared again
 EMULATOR = "emulator"
+NOT_ON_A_GPU = "the tensors are not in a GPU's memory"
+EMULATE = f'without a GPU, load the bundle with device="{EMULATOR}"'
 Names = Sequence[str] | str | None
 
 
@@ -218,7 +220,7 @@ class LoadedKernels:
         first = next(iter(tensors.values()))
         device = framework.device(first)
         if device is None:
-            return "the tensors are not in a GPU's memory"
+            return NOT_ON_A_GPU
         for name, tensor in tensors.items():
             if framework_of(tensor) is not framework:
                 return f"{name} is of type {type(tensor).__name__}, and another input is not"
@@ -351,7 +353,9 @@ class LoadedKernels:
         fallback: Callable[..., Mapping[str, Any]] | None = FALLBACKS.get(self.operation.name)
         if fallback is None:
             raise UsageError(
-                f"no kernel of {self.kernels.origin} takes this call: {why}", code="no_kernel"
+                f"no kernel of {self.kernels.origin} takes this call: {why}",
+                code="no_kernel",
+                mend=EMULATE if why == NOT_ON_A_GPU else "",
             )
         tell(self.operation.name, why)
         results = fallback(tensors, options, constants, without, why)

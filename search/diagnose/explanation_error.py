@@ -173,8 +173,8 @@ def _sentences(
     if not wrong:
         return ["the values are correct in this run: the failure does not happen each time"]
     worst = max(wrong, key=lambda error: error.share)
-    share = f"{worst.output}: {worst.share:.1%} of the elements of {worst.case}"
-    sentences = [f"{share} are out of bound, {worst.where} ({worst.shape})"]
+    share = f"{worst.share:.1%} of the elements of {worst.output} are out of bound"
+    sentences = [f"{share} in {worst.case} ({worst.shape}), {worst.where}"]
     if worst.unwritten:
         sentences.append("the wrong elements were never written")
     biased = [error for error in wrong if error.bias is not None]

@@ -66,9 +66,9 @@ class Ladder:
                 "included: the failure is not repeated in each run"
             )
         before = len(self.rungs[: self.rungs.index(failing)])
-        steps = "1 step" if before == 1 else f"{before} steps"
+        steps = "1 step passes" if before == 1 else f"{before} steps pass"
         return (
-            f"from {self.start}, which is correct, {steps} pass; the first that fails sets "
+            f"from {self.start}, which is correct, {steps}; the first that fails sets "
             f"{', '.join(failing.changed)} ({failing.stage}: {failing.reason})"
         )
 

@@ -71,6 +71,11 @@ class DispatchGroup:
     method: str = "exact"
     bound: float = 1.0
 
+    def sizes_of(self, rule: Rule) -> str:
+        """The sizes for which a rule holds, in words."""
+        rest = "all tuned sizes" if len(self.rules) == 1 else "otherwise"
+        return " and ".join(map(str, rule.when)) or rest
+
     def inside(self, sizes: Mapping[str, int]) -> bool:
         return all(low <= sizes[name] <= high for name, low, high in self.region)
 

@@ -335,8 +335,8 @@ def _why(
     unwritten = _unwritten(values, compared.within, expected)
     if unwritten:
         return Reason.UNWRITTEN, (
-            f"{unwritten} of {values.size} elements of {tensor.name} still hold the poison: "
-            "never written, or made from memory that never was"
+            f"{unwritten} of {values.size} elements of {tensor.name} were never written, or were "
+            "computed from memory that never was; a launch does not find zeros in an output"
         )
     # A finite value where NaN is expected has no finite error, but is no wrong kind.
     wrong_kind = 0 if compared.all_finite else int((expected.finite & ~np.isfinite(got)).sum())

@@ -7,7 +7,7 @@ earlier launch left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from greenfast.search.devices.facts import Device, device, device_names
@@ -120,15 +120,19 @@ class SafetyGate:
                 return Failed(self.name, sentence, first.reason, evidence)
             if subject.conditions.stop.is_set():
                 return Unavailable(
-                    self.name, f"cancelled after {len(runs)} checked runs, so nothing is claimed"
+                    self.name, f"cancelled after {_counted(runs)}, so nothing is claimed"
                 )
         evidence = SafetyEvidence((), (), tuple(runs), LOOKED_FOR)
         return Passed(
             self.name,
-            f"nothing found in {len(runs)} checked runs{on} ({_orders(runs)}); looked for "
+            f"nothing found in {_counted(runs)}{on} ({_orders(runs)}); looked for "
             + ", ".join(LOOKED_FOR),
             evidence,
         )
+
+
+def _counted(runs: Sequence[SafetyRun]) -> str:
+    return f"{len(runs)} checked run{'' if len(runs) == 1 else 's'}"
 
 
 def _unseen(subject: Subject) -> str:

@@ -158,15 +158,20 @@ class Catalogue:
         loaded = self._loaded.get(name)
         if loaded is not None and loaded.was_examined():
             return loaded.kernel
+        folder = self.folder(name)
+        if loaded is None or not loaded.is_current(folder):
+            self._loaded.pop(name, None)
+            loaded = self._loaded[name] = LoadedKernel.read(folder, load_kernel)
+        return loaded.kernel
+
+    def folder(self, name: str) -> Path:
+        """The folder of the kernel of that name; UsageError when it is unknown."""
         folders = self.folders
         if name not in folders:
             unknown = unknown_name("kernel", name, folders)
             unknown.mend += f"; your own are found in ./{HERE} and on {PATH_VARIABLE}"
             raise unknown
-        if loaded is None or not loaded.is_current(folders[name]):
-            self._loaded.pop(name, None)
-            loaded = self._loaded[name] = LoadedKernel.read(folders[name], load_kernel)
-        return loaded.kernel
+        return folders[name]
 
     def kernels(self) -> tuple[KernelSpec | GreenfastError, ...]:
         """Every kernel in the order of names, or the error that its folder raises."""

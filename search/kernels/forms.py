@@ -85,7 +85,12 @@ ARGUMENT = Form(
     "The parameter list of every entry of every template, in this order; workspaces follow.",
     (
         Key("name", {"type": "string", "pattern": IDENTIFIER_PATTERN}, "a unique name"),
-        Key("kind", {"enum": list(KINDS)}, "`input` and `output` are pointers, `scalar` a value"),
+        Key(
+            "kind",
+            {"enum": list(KINDS)},
+            "`input` and `output` are pointers, `scalar` a value. An output is not zero before a "
+            "launch: if a kernel adds to it, clear it in an earlier entry of `[[launches]]`",
+        ),
         Key(
             "dtype",
             {"enum": list(DTYPES)},

@@ -49,22 +49,25 @@ MOST_SEEDS = 1000  # of a check
 TMA_BYTES = 16  # every tensor map starts at a multiple of it
 
 
-def load_kernel(folder: Path) -> KernelSpec:
+def load_kernel(folder: Path, *, without_templates: bool = False) -> KernelSpec:
     """The kernel of a folder; SpecError with every mistake found when its files are invalid.
 
     The folder holds kernel.toml, reference.py, and for each template a .toml and a .cu.j2, which
     may be divided into parts. Kernels whose reference.py this one imports are looked up beside the
     folder, then among the shipped ones. A workload with a mistake is left out; naming it raises
     the SpecError of that mistake.
+
+    `without_templates` is for a folder that has none yet: checks, whose sizes need the tiles of
+    templates, and the baseline are not examined.
     """
     mistakes = Mistakes(folder)
-    kernel = mistakes.value(lambda: _read_kernel(folder, mistakes), None)
+    kernel = mistakes.value(lambda: _read_kernel(folder, mistakes, without_templates), None)
     mistakes.raise_any()
     assert kernel is not None, "a kernel without mistakes is read to its end"
     return kernel
 
 
-def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
+def _read_kernel(folder: Path, mistakes: Mistakes, without_templates: bool) -> KernelSpec | None:
     """The kernel; not to be used once there is one of the `mistakes`, and None after some.
 
     Raises SpecError for a mistake that makes reading on pointless.
@@ -75,7 +78,7 @@ def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
         return None
     arguments = read_arguments(table, names.known, names.dims, names.options, mistakes)
     properties = _properties(table, folder, names, mistakes)
-    templates = _templates(folder, names, arguments, mistakes)
+    templates = () if without_templates else _templates(folder, names, arguments, mistakes)
     if mistakes:  # checks are sized by tiles, which a broken template does not tell
         return None
     probed = names.known | set(tile_names(templates))
@@ -86,13 +89,15 @@ def _read_kernel(folder: Path, mistakes: Mistakes) -> KernelSpec | None:
         dims=names.dims,
         arguments=arguments,
         constants=names.constants,
-        checks=_checks(table, names, templates, mistakes),
+        checks=() if without_templates else _checks(table, names, templates, mistakes),
         templates=templates,
         folder=folder,
         probes=mistakes.value(lambda: read_probes(table, probed, outputs), ()),
         probe_cases=mistakes.value(lambda: table.strings("probe_cases", []), ()),
         **properties,
     )
+    if without_templates:
+        return kernel
     mistakes.value(table.finish, None)
     if not mistakes:
         mistakes.value(lambda: _check_consistent(kernel, table.where), None)

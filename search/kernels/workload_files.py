@@ -6,7 +6,8 @@
     dims = { B = 8, H = 16, S_q = 577, D = 64 }
     options = { dtype = "bf16" }
 
-.json holds a list of such objects, or an object whose `workloads` is one. .csv has a column for
+.json holds a list of such objects, or an object whose `workloads` is one. In both, a text may stand
+for a table: a workload's name, or values such as "B=8,H=16,S_q=577,D=64". .csv has a column for
 each dim and option that it gives, and optional columns `name` and `weight`.
 """
 
@@ -69,9 +70,13 @@ def read_workloads(path: Path, kernel: KernelSpec) -> tuple[WeightedWorkload, ..
 
 
 def workload_of(row: object, kernel: KernelSpec, where: str) -> WeightedWorkload:
-    """The workload of a row with ROW_KEYS; UsageError that begins with `where`."""
+    """The workload of a row with ROW_KEYS, or of a text; UsageError that begins with `where`."""
+    if isinstance(row, str):
+        return WeightedWorkload(_named(row, kernel, where), 1.0)
     if not isinstance(row, Mapping):
-        raise UsageError(f"{where}: {_short(row)} is not a table with dims", code="bad_workload")
+        raise UsageError(
+            f"{where}: {_short(row)} is no text and no table with dims", code="bad_workload"
+        )
     faults: list[str] = []
     values: dict[str, object] = {}
     for key in row:
@@ -104,6 +109,14 @@ def workload_of(row: object, kernel: KernelSpec, where: str) -> WeightedWorkload
     if faults:
         raise UsageError(f"{where}: {'; '.join(faults)}", code="bad_workload")
     return WeightedWorkload(workload, float(weight))
+
+
+def _named(text: str, kernel: KernelSpec, where: str) -> Workload:
+    """The workload of a name, or of values such as `B=8,S_q=577`."""
+    try:
+        return kernel.workload(text)
+    except (UsageError, SpecError) as error:
+        raise UsageError(f"{where}: {error.message}", code="bad_workload") from error
 
 
 def _is_dim(kernel: KernelSpec, name: str) -> bool:

@@ -272,8 +272,8 @@ def _against_champion(
             f"there is no champion of kernel {plan.kernel} for {', '.join(plan.workloads)} "
             f"on {plan.target} with these files and this toolchain",
             code="no_champion",
-            mend=f"name no baseline for the default, {plan.baseline}; "
-            "`greenfast champions` lists them",
+            mend=f"give no baseline to compare with the default, {plan.baseline}; "
+            "`greenfast champions` lists the champions",
         )
     return plan
 

@@ -70,8 +70,8 @@ def _figures(
         x, y, z = launch.cluster
         clusters.append((launch.entry, (x.whole(values), y.whole(values), z.whole(values))))
     return (
-        max(prod(size.whole(values) for size in launch.block) for launch in launches),
-        max(launch.smem_dynamic_bytes.whole(values) for launch in launches),
+        max((prod(size.whole(values) for size in launch.block) for launch in launches), default=0),
+        max((launch.smem_dynamic_bytes.whole(values) for launch in launches), default=0),
         tuple(clusters),
     )
 
@@ -131,6 +131,8 @@ class Space:
     def _misfit(self, figures: tuple[int, int, tuple[tuple[str, Shape], ...]]) -> str | None:
         """The reason why the device cannot launch such blocks; None when it can."""
         device, (threads, smem_bytes, clusters) = self.device, figures
+        if not clusters:
+            return "there is no launch for these values: each `when` is false"
         if not 1 <= threads <= device.threads_per_block:
             return (
                 f"a block of {threads} threads; {device.name} runs 1 to {device.threads_per_block}"

@@ -73,6 +73,7 @@ REFUSED = {
         "mixed_workloads",
         "a search for each",
     ),
+    "a command that has another name": (("kernels",), "bad_command_line", "`greenfast templates`"),
     "no kernel and nothing to resume": (("search",), "bad_command_line", "--resume"),
     "a setting beside a tuning to resume": (
         ("tune", "--resume", "t_aaaaaaaaaaaa", "--gpu-seconds", "9"),
@@ -80,6 +81,16 @@ REFUSED = {
         "--gpu-seconds is a setting of a new tuning",
     ),
     "an unknown search": (("pause", "s_aaaaaaaaaaaa"), "unknown_search", ""),
+    "a setting beside a search to resume": (
+        ("search", "--resume", "last", "--no-confirm"),
+        "bad_command_line",
+        "--no-confirm is a setting of a new search",
+    ),
+    "a budget beside a search to resume": (
+        ("search", "--resume", "last", "--trials", "40"),
+        "bad_command_line",
+        "leave --trials out, or add --extend N",
+    ),
     "an unknown search to resume here": (
         ("search", "--resume", "s_aaaaaaaaaaaa"),
         "unknown_search",

@@ -161,6 +161,8 @@ def test_a_bad_workload_disables_no_other(edited, old, new, sentence):
          "    raise type('Own', (Exception,), {'__str__': None})\n    a, b = as_float64(inputs)",
          "Own: its __str__ fails"),
         ('"c": summed(c, sizes, 2, options["dtype"])', '"c": c', 'for c, and it must be {"value"'),
+        ('summed(c, sizes, 2, options["dtype"])', 'summed(c, sizes, 2, "int32")',
+         "greenfast_bounds knows fp16, bf16, float32, and not 'int32'"),
         ('"c": summed', '"d": summed', "reference returns no c; it returns d, sums"),
         ("return {\n", "return [] and {\n", "must return a dict"),
         ('return {"a": stored', 'return {"A": stored', "make_inputs returns no a"),

@@ -14,7 +14,7 @@ from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.render import RenderedSource, RenderFailed, assemble, render
 from greenfast.search.space.candidate import preset_candidate
-from greenfast.search.space.space import resolve
+from greenfast.search.space.space import Space, resolve
 
 COMPILED = (("dtype", "float32"),)
 
@@ -72,6 +72,16 @@ def test_a_text_that_is_none_is_refused_with_its_line(tmp_path, data, sentence):
 def test_a_template_that_renders_to_nothing_is_the_authors_error(tmp_path, text):
     source = rendered(saved(tmp_path, block_j2=text))
     assert isinstance(source, RenderFailed) and "renders to no text" in source.message
+
+
+def test_a_point_without_launches_is_invalid_and_renders_to_nothing(tmp_path):
+    launches = text_of("block.toml").replace("[[launches]]", '[[launches]]\nwhen = "threads > 512"')
+    kernel = saved(tmp_path, block_toml=launches.encode())
+    source = rendered(kernel)
+    assert isinstance(source, RenderFailed) and "has no launch" in source.message
+    space = Space(kernel.templates[0], COMPILED, device("h200"))
+    point = preset_candidate(kernel.templates[0], "plain", COMPILED).parameters
+    assert "there is no launch" in str(space.why_not(point)) and len(space.points) == 0
 
 
 @pytest.mark.parametrize("end", ["\f", "\v", "\x1c", "\x85", "\u2028"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,20 @@ from slow_cases import quick_first
 from greenfast.search.targets.emulator.build import ModuleFailed
 from greenfast.search.targets.emulator.native_build import INCLUDE
 
+ONES = np.ones(32, np.float32)
+
 
 @pytest.fixture(scope="session")
 def emulator(artifacts):
     return prepared(artifacts)
+
+
+def test_a_run_whose_launches_all_have_empty_grids_writes_nothing(emulator):
+    kernel = Kernel(emulator, ADD, flavour="counted")
+    job = kernel.job({"a": ONES, "b": ONES}, {"c": ONES}, (32,), count=True)
+    (result,) = kernel.run(replace(job, launches=()))
+    assert np.isnan(values(result, "c")).all()  # the poison of an output
+    assert result.counters.blocks_total == 0
 
 
 def test_a_compile_error_points_at_the_templates_line(emulator):

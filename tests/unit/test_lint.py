@@ -11,7 +11,7 @@ from greenfast.app.cli import main
 from greenfast.app.cli.new import kernel_files_of
 from greenfast.search.devices.facts import device
 from greenfast.search.diagnose.lint import lint_kernel
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
+from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, load_kernel
 
 HEADERS = (REPOSITORY_TEMPLATES / "include",)
 
@@ -33,17 +33,17 @@ def linted(tmp_path):
     return problems
 
 
-UNUSED = '[parameters.unused]\ntype = "bool"\ndefault = false\n\n# Values made of'
+UNUSED = '[parameters.unused]\ntype = "bool"\ndefault = false\n\n# Values computed'
 
 
 @pytest.mark.parametrize(
     ("changes", "codes", "sentence"),
     [
         ([], [], ""),
-        ([("block.toml", "# Values made of", UNUSED)], ["unused_parameter"], "parameter unused"),
+        ([("block.toml", "# Values computed", UNUSED)], ["unused_parameter"], "parameter unused"),
         ([("block.toml", "{threads} threads", "{thread} threads")], ["unknown_name"], "is no val"),
         (
-            [("block.toml", "# Values made of", '[supports]\ndtype = ["fp16", "half"]\n\n#')],
+            [("block.toml", "# Values computed", '[supports]\ndtype = ["fp16", "half"]\n\n#')],
             ["bad_spec"],
             "'half' is no value of the option",
         ),
@@ -177,6 +177,16 @@ class TestCommands:
         assert (code, json.loads(out)["problems"]) == (0, [])
         text = (self.folder / "kernels/vecsum/vectors.cu.j2").read_text()
         assert "const Element* __restrict__ a" in text and "int N)" in text
+
+    def test_the_first_template_of_a_folder_has_the_baselines_name(self, capsys):
+        self.run(capsys, "new", "kernel", "vecsum")
+        folder = self.folder / "kernels/vecsum"
+        for name in ("block.toml", "block.cu.j2"):
+            (folder / name).unlink()
+        path = folder / "kernel.toml"
+        path.write_text(path.read_text().replace('"block:plain"', '"rows:simple"'))
+        assert self.run(capsys, "new", "template", "vecsum", "rows")[0] == 0
+        assert [each.name for each in load_kernel(folder).templates] == ["rows"]
 
     @pytest.mark.parametrize(
         ("arguments", "sentence"),

@@ -20,7 +20,7 @@ OTHERS = replace(Settings(), host="0.0.0.0", token="0123456789abcdef")
     ("machine", "complete", "words"),
     [
         (Isolation(9, True), True, ""),
-        (Isolation(7, True), True, "closes these: sockets with a path"),
+        (Isolation(7, True), True, "this Landlock is too old: sockets with a path"),
         (Isolation(2, True), True, "truncating files, TCP, device ioctls, signals"),
         (Isolation(0, True), False, "opening and making files"),
         (Isolation(7, False), False, "processes, shared memory, priorities"),

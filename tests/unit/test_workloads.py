@@ -168,6 +168,18 @@ def test_files_of_three_kinds_mean_the_same(attention, tmp_path, ending, text):
     ]
 
 
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [("toml", 'workloads = ["mission", "vit(B=1,H=2,S_q=3,D=64)"]'),
+     ("json", '["mission", "vit(B=1,H=2,S_q=3,D=64)"]')],
+)  # fmt: skip
+def test_a_row_may_be_a_name_or_values_in_a_text(attention, tmp_path, ending, text):
+    path = tmp_path / f"mine.{ending}"
+    path.write_text(text)
+    rows = read_workloads(path, attention)
+    assert [row.workload.name for row in rows] == ["mission", "vit(B=1,H=2,S_q=3,D=64)"]
+
+
 def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text(
@@ -208,7 +220,9 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(attention, tmp_path):
         ("mine.json", b'[{"dims": {"B": "8"}}]', "B=8 is not a whole number, but text"),
         ("mine.json", b'[{"dims": {"B": 1, "B": 2}}]', "B occurs twice"),
         ("mine.csv", b"B,H,S_q,D, B\n1,2,3,64,5\n", "B occurs twice"),
-        ("mine.json", b'[{"dims": {"B": 0}}, "mission"]', "; row 2: 'mission' is not a table with"),
+        ("mine.json", b'[{"dims": {"B": 0}}, 7]', "; row 2: 7 is no text and no table with dims"),
+        ("mine.json", b'["misson"]', "row 1: unknown workload 'misson' of kernel attention"),
+        ("mine.toml", b'workloads = ["S_q=5"]', "row 1: the workload S_q=5: B, H, D are missing"),
         ("mine.json", b'{"workloads": [], "B": 3}', "unknown key 'B' beside the workloads"),
         ("mine.json", b"[]", "no workload is in it"),
         ("mine.json", b'{"dims": {}}', 'needed, written [{"dims": {...}}, ...]'),

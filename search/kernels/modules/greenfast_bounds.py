@@ -35,7 +35,7 @@ Output = dict[str, np.ndarray]
 
 def stored(values: np.ndarray, dtype: str) -> np.ndarray:
     """`values` in the storage type, as make_inputs returns them."""
-    return values.astype(STORAGE[dtype])
+    return values.astype(STORAGE[_known(dtype)])
 
 
 def as_float64(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -97,8 +97,17 @@ def calibrated(
 def _output(value: np.ndarray, error: np.ndarray, dtype: str) -> Output:
     """With `error` made before the output is rounded to its storage type."""
     value = np.asarray(value, np.float64)
-    unit, smallest = UNIT_ROUNDOFF[dtype], SMALLEST_ROUNDOFF[dtype]
+    unit, smallest = UNIT_ROUNDOFF[_known(dtype)], SMALLEST_ROUNDOFF[dtype]
     bound = unit * np.abs(value) + (1.0 + unit) * error + smallest
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = value.astype(STORAGE[dtype]).astype(np.float64)
     return {"value": value, "bound": np.where(np.isnan(bound), np.inf, bound), "rounded": rounded}
+
+
+def _known(dtype: str) -> str:
+    if dtype not in STORAGE:
+        raise ValueError(
+            f"greenfast_bounds knows {', '.join(STORAGE)}, and not {dtype!r}: convert inputs with "
+            '.astype, and return "value", "bound" and "rounded" of an output yourself'
+        )
+    return dtype

@@ -151,11 +151,13 @@ def _stack_bytes(run: Run) -> int:
     """Address space for the stacks of all blocks that may wait for each other.
 
     Each worker keeps the stacks that it once needed, and all blocks may have been one worker's.
+    A run has no launches if a zero is in the grid of each.
     """
-    return STACK_BYTES * max(
+    threads = (
         min(math.prod(launch.grid), launch.resident_blocks) * math.prod(launch.block)
         for launch in run.launches
     )
+    return STACK_BYTES * max(threads, default=0)
 
 
 @dataclass

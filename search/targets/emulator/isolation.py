@@ -52,8 +52,8 @@ class Isolation:
     @property
     def held(self) -> str:
         parts = [
-            *(["seccomp allows 20 of the system calls"] if self.seccomp else []),
-            *([f"Landlock {self.landlock} opens no file"] if self.landlock else []),
+            *(["seccomp allows only 20 system calls"] if self.seccomp else []),
+            *([f"Landlock {self.landlock} lets no file be opened"] if self.landlock else []),
         ]
         return "; ".join(parts) or "process limits only"
 
@@ -68,7 +68,7 @@ class Isolation:
             return f"without seccomp these stay open: processes, shared memory, priorities{rest}"
         if not missing:
             return ""
-        return f"only seccomp, and not Landlock, closes these: {', '.join(missing)}"
+        return f"closed only by seccomp, because this Landlock is too old: {', '.join(missing)}"
 
 
 def isolation() -> Isolation:

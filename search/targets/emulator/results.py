@@ -5,6 +5,7 @@ Addresses become source lines, faults sentences, and counters sums.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from operator import add
@@ -145,7 +146,7 @@ def _counters(run: Run, end: Event, frames: Frames) -> Counters:
 
     shared, globals_ = ACCESS_KINDS[:2], ACCESS_KINDS[2:]
     events = end["events"]
-    widest = max(launch.block[0] * launch.block[1] * launch.block[2] for launch in run.launches)
+    widest = max((math.prod(launch.block) for launch in run.launches), default=0)
     return Counters(
         blocks_total=end["blocks_total"],
         blocks_executed=end["blocks_executed"],
