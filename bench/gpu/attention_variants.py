@@ -25,10 +25,12 @@ from typing import Any
 
 from bench.command_line import require_gpu, script_parser
 from bench.gpu.attention_plans import PLANS, Plan
+from bench.gpu.attention_row_plans import ROW_PLANS
 from bench.gpu.graph_times import in_turns_us, repeated_graphs
 from bench.gpu.long_rows import DTYPE, GPU, row_rule, row_shape
 from bench.results import Row, write_json
 
+EVERY_PLAN = {**PLANS, **ROW_PLANS}
 CLOSE = 1.08  # of the fastest point's quick time: these are timed in turns
 LARGEST_ERROR = 0.1  # of bf16 outputs around 1
 ROUNDS, ROUNDS_LONG, LONG_US = 15, 7, 2000.0
@@ -42,11 +44,11 @@ def main() -> int:
     parser.add_argument("out", type=Path, nargs="?", metavar="OUT.json")
     parser.add_argument("--seconds", type=float, default=110.0)
     parser.add_argument("--kept", type=Path, help="a folder for compiled kernels")
-    parser.add_argument("--plan", choices=tuple(PLANS), default="long")
+    parser.add_argument("--plan", choices=tuple(EVERY_PLAN), default="long")
     parser.add_argument("--row", action="append", help="of the plan; may be repeated")
     options = parser.parse_args()
     if options.work == "build":
-        plan = PLANS[options.plan]
+        plan = EVERY_PLAN[options.plan]
         if unknown := [row for row in options.row or () if row not in plan]:
             parser.error(f"{unknown[0]} is not in the plan; its rows are {', '.join(plan)}")
         chosen = {row: plan[row] for row in options.row or plan}

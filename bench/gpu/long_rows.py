@@ -4,8 +4,9 @@
     python -m bench.gpu.long_rows measure ROWS.zip OUT.json [--seconds 60]      on a GPU
 
 `build` renders and compiles a kernel for each row of bench.gpu.hopper_rows: the winner that
-h200/hopper_rows or h200/few_rows holds, or the fastest point of one of VARIANTS. Results of the GPU of --gpu come first; of several, the one counts that took
-less of the time of PyTorch's best in its run. A row that is in none of them has its baseline.
+h200/hopper_rows or h200/few_rows holds, or the fastest point of one of VARIANTS. Results of the GPU
+of --gpu come first; of several, the one counts that took less of the time of PyTorch's best in its
+run. A row that is in none of them has its baseline.
 `measure` needs greenfast's runtime alone: it times those kernels in CUDA graphs in turns with
 PyTorch's backends, FlashAttention-3 and FlashAttention-4, as far as they are there. A ratio is the
 median over rounds; its interval holds the middle half.

@@ -35,6 +35,7 @@ AIMS = {
 LONG, LONG_H100, COUNTERS = "h200/long_rows", "h100/long_rows", "h200/row_counters"
 VARIANTS, MEDIUM, SUMS = "h200/attention_variants", "h100/medium_variants", "h100/row_sums"
 OUTPUTS, SHARED = "h100/output_variants", "h100/shared_tiles"
+RESTS, SPREAD = "h100/rest_variants", "h100/spread_variants"
 STALLS = 3  # of each kernel, the longest
 EARLIER = " (earlier run)"
 UNITS = {
@@ -172,6 +173,35 @@ def shared_tiles() -> str:
     return compared(SHARED, "cluster_rows", (1, 2), titles)
 
 
+def rests() -> str:
+    """The fastest point of each row that walks whole tiles, and that which begins with a part."""
+    titles = ("whole tiles, us", "a part first, us", "ratio", "design with a part first")
+    return compared(RESTS, "short_rest", (False, True), titles)
+
+
+def spread() -> str:
+    """By row and scheduler: the fastest point beside the best peer."""
+    lines = []
+    for row in rows(SPREAD):
+        fastest: dict[str, float] = {}
+        for point in row["points"]:
+            scheduler, us = point["parameters"]["scheduler"], point["us"] or point["quick_us"]
+            fastest[scheduler] = min(us, fastest.get(scheduler, us))
+        stays = min(us for name, us in fastest.items() if name in STAY and name != SPREADS)
+        peer = min(row["peers"], key=row["peers"].__getitem__)
+        times = (fastest["grid"], stays, fastest[SPREADS])
+        lines.append(
+            (
+                f"`{row['workload'].removesuffix(',dtype=bf16')}`",
+                *(f"{us:.1f}" for us in times),
+                f"{times[2] / min(times[:2]):.3f}",
+                f"{row['peers'][peer]:.1f}, {peer}",
+            )
+        )
+    titles = ("workload", "`grid`, us", "stays, us", "`persistent_spread`, us", "ratio")
+    return f"{table((*titles, 'best peer, us'), lines)}\n\nH100, L2 hot; {source_of(SPREAD)}."
+
+
 def compared(result: str, name: str, values: tuple[object, object], titles: Sequence[str]) -> str:
     """By row: the fastest points with each of two values of a parameter."""
     lines = []
@@ -195,7 +225,12 @@ def compared(result: str, name: str, values: tuple[object, object], titles: Sequ
     return f"{table(('workload', *titles), lines)}\n\nH100, L2 hot; {source_of(result)}."
 
 
-STAY = {"persistent": "persistent", "persistent_all": "persistent over all batches"}
+SPREADS = "persistent_spread"
+STAY = {
+    "persistent": "persistent",
+    "persistent_all": "persistent over all batches",
+    SPREADS: "last round shared out",
+}
 ORDERED = {"all": "ordered", "half": "half ordered", "maxima": "maxima ordered"}
 
 
@@ -348,6 +383,8 @@ def pages() -> dict[Path, str]:
         "row_sums": row_sums,
         "outputs": outputs,
         "shared_tiles": shared_tiles,
+        "rests": rests,
+        "spread": spread,
         "reads": reads,
         "fp8": fp8,
         "fp8_apart": fp8_apart,

@@ -27,7 +27,7 @@ CASES = [
     ("causal_top_left", "bf16", {**TURNS, **STAYS, "lazy_rescale": True}),
     ("none", "fp16", {**ALONE, "loader": "self", "epilogue": "direct"}),
 ]
-# Keys beside two tiles: those of sixteen, of half a tile and of a whole one, and one more than each.
+# Keys beside two tiles: sixteen, half a tile, none, and one more than each.
 KEYS = ("1", "16", "17", "ceil_div(tile_kv, 32) * 16", "ceil_div(tile_kv, 32) * 16 + 1", "0")
 ROWS = ("1", "65", "64", "63", "129", "80")  # of which some leave a warpgroup without rows
 
@@ -62,3 +62,14 @@ def test_every_rest_is_right(subject, mask, dtype, parameters):
         judged = CorrectnessGate().judge(each)
         assert judged.outcome is Outcome.PASSED, judged
     assert SafetyGate().judge(made).outcome is Outcome.PASSED
+
+
+@pytest.mark.slow
+def test_every_stage_can_be_probed(subject, catalogue, emulator, toolchain):
+    compiled = items("causal_bottom_right")
+    made = subject(compiled, **TURNS, ordered=True, ordered_part="half")
+    context = EvaluationContext(
+        made.kernel, compiled, (), emulator, toolchain, catalogue.include_dirs, GateLimits(), 0
+    )
+    reports = probe_candidate(context, made.candidate, ("more_keys_grouped_heads",))
+    assert {report.outcome for report in reports} == {"right"}, reports
