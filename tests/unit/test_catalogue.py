@@ -251,7 +251,7 @@ def test_a_space_too_large_to_walk_is_refused_by_its_templates_name(catalogue, m
 
 
 def test_a_space_too_large_to_try_all_is_refused_at_submit(broken_kernel):
-    values = ", ".join(map(str, range(1, 2401)))
+    values = ", ".join(map(str, range(1, 2801)))
     broken_kernel("right.toml", "values = [1, 2, 4]", f"values = [{values}]")
     broken_kernel("right.toml", "values = [32, 64, 128, 256]", f"values = [{values}]")
     huge = broken_kernel("right.toml", "threads * per_thread <= 512", "threads * per_thread > 0")
