@@ -11,7 +11,7 @@ LINES = {
         "gf::mbarrier_expect_bytes(full, consumers * q_elements * 2);": "qk",
         "gf::mbarrier_wait(&empty[place.slot], place.parity ^ 1);": "qk",
         "load_kv(loads.v, shared.v": "pv",
-        "gf::wgmma<Element, tile_n>(scores": "qk",
+        "gf::wgmma<Element, {{ keys }}>(scores": "qk",
         "gf::wgmma<Element, head_dim, true>(output": "pv",
         "scores[4 * j + 2 * half + c] = minus_infinity();": "softmax",
         "gf::warp_sum<4>(softmax.sum[half])": "state",
