@@ -123,6 +123,9 @@ RIGHT_STAGES: dict[str, tuple[str, ...]] = {
     "score_of_zero_taken_for_a_hidden_key": ("softmax",),
     "last_group_of_heads_taken_for_a_full_one": ("qk", *END),
     "wgmma_place_of_q_kept_by_rows_without_keys": ("qk", *END),
+    "half_a_tile_for_one_key_more": ("qk", "softmax"),
+    "late_lane_misses_a_turn_of_the_ring": ("qk", "pv", *END),
+    "rows_of_a_piece_counted_from_its_row_tile": ("qk", *END),
     "decode_usual_scale_in_the_place_of_the_given": ("softmax",),
     "decode_mask_left_out_where_one_key_is_hidden": ("softmax",),
 }
