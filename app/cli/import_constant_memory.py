@@ -12,7 +12,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from greenfast.app.cli.import_parameters import QUALIFIERS
-from greenfast.app.cli.import_source import CONSTANT, CudaText, known_entry, without_comments
+from greenfast.app.cli.import_source import (
+    CONSTANT,
+    CudaText,
+    end_of_block,
+    known_entry,
+    without_comments,
+)
 from greenfast.search.errors import UsageError
 
 FLAT = "_values"  # ends the parameter of an array of arrays
@@ -94,13 +100,3 @@ def _check_functions(bare: str, constant: _Constant, source: CudaText) -> None:
                 code="bad_source",
                 mend=f"pass it to {function['name']} as a parameter: {constant.declared}",
             )
-
-
-def end_of_block(text: str, at: int) -> int:
-    """Where the block ends whose content begins at `at`."""
-    depth = 1
-    for brace in re.compile(r"[{}]").finditer(text, at):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return brace.start()
-    return len(text)

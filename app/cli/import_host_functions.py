@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from greenfast.app.cli.import_headers import HOST_CODE
-from greenfast.app.cli.import_source import CudaText, without_comments
+from greenfast.app.cli.import_source import CudaText, end_of_block, without_comments
 
 _DIRECTIVE = re.compile(r"(?m)^[ \t]*#(?:[^\\\n]|\\\n|\\.)*$")
 _LITERAL = re.compile(r'(?<!extern )"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'')
@@ -62,7 +62,7 @@ def _host_functions(bare: str) -> Iterator[_Definition]:
         header, at = text[begin : brace.start()], brace.end()
         if brace[0] == "{" and not _OPEN.search(header):
             body = at
-            at = _end_of_block(text, at)
+            at = end_of_block(text, at) + 1
             definition = _function_or_type(header, text[body:at])
             if (
                 definition
@@ -80,16 +80,6 @@ def _function_or_type(header: str, body: str) -> re.Match[str] | None:
     if found := _TYPE.search(header):
         return found if _OF_HOSTS.search(body) and not _OF_DEVICES.search(body) else None
     return None if header.rstrip().endswith("=") else _FUNCTION.search(header)
-
-
-def _end_of_block(text: str, at: int) -> int:
-    """Where the block ends whose content begins at `at`."""
-    depth = 1
-    for brace in re.compile(r"[{}]").finditer(text, at):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return brace.end()
-    return len(text)
 
 
 def _leading(header: str) -> int:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from greenfast.app.cli.import_constant_memory import FLAT, end_of_block
+from greenfast.app.cli.import_constant_memory import FLAT
 from greenfast.app.cli.import_parameters import Declared
 from greenfast.app.cli.import_script import Script
 from greenfast.app.cli.import_script_sizes import size_text
-from greenfast.app.cli.import_source import ENTRY, SPELLINGS, Entry, without_comments
+from greenfast.app.cli.import_source import ENTRY, SPELLINGS, Entry, end_of_block, without_comments
 from greenfast.app.cli.script.interpreter import TuningCall
 from greenfast.app.cli.script.values import Array, Scalar, items
 from greenfast.search.errors import UsageError

@@ -435,3 +435,13 @@ def checked_restrictions(texts: Sequence[str], names: Sequence[str], where: str)
                 mend="known: " + ", ".join(names),
             )
     return tuple(texts)
+
+
+def end_of_block(text: str, at: int) -> int:
+    """Where the block ends whose content begins at `at`."""
+    depth = 1
+    for brace in re.compile(r"[{}]").finditer(text, at):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return brace.start()
+    return len(text)
