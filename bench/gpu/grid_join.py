@@ -16,13 +16,15 @@ set's kernel keeps its newest row, marked `other_kernel`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.command_line import script_parser
 from bench.gpu import grid_set
-from bench.gpu.grid_shapes import Place, cells, key, place_of
+from bench.gpu.grid_shapes import cells, key, place_of
 from bench.gpu.grid_times import FALLBACK
 from bench.gpu.measured_gpu import GPU_NAMES, add_gpu, result_of, set_name
 from bench.gpu.rule_regret import DTYPES
@@ -33,7 +35,8 @@ from bench.gpu.set_files import sealed
 from bench.gpu.tuned_set import SETS, Part, moved, read_part, renumbered
 from bench.results import Row, find_result, read_result, write_result
 
-BEFORE = " (before)"  # behind a label that stands for another kernel in the newer run
+Time = float | dict[str, float]  # in microseconds, or with its interval
+BEFORE = " (before"  # behind a label that stands for another kernel in the newer run
 
 
 def main() -> int:
@@ -73,26 +76,28 @@ def tables_of(dtype: str, gpu: str) -> tuple[str, ...]:
 
 def joined_times(dtype: str, folder: Path, gpu: str) -> dict[str, Row]:
     """The results of a type, by name."""
-    names = [
-        result_of(name, dtype, gpu) for name in ("runtime_pool", "runtime_grid", "runtime_between")
-    ]
+    names = results_of(dtype, gpu)
     newer = {name: read_result(name, folder) for name in names}
     older = {name: find_result(name) for name in names}
-    points: dict[str, Point] = {}
-    for result in newer.values():
-        points |= stored_points(result)
+    pool = names[0]
+    points = newest_points(folder, gpu)
+    labels = frozenset(points)
     label_of = {design(point): label for label, point in points.items()}
-    pool, grid, between = names
-    joined: dict[str, Row] = {pool: newer[pool]}
-    for name in (grid, between):
+    places = set(map(key, cells()))
+    joined: dict[str, Row] = {}
+    for name in names:
         known = stored_points(older[name])
-        names_now = renamed(known, points, label_of)
+        names_now = renamed(known, labels, label_of)
         points |= {names_now[label]: point for label, point in known.items()}
-        before = [with_labels(row, names_now) for row in older[name].get("rows", ())]
+        before = [
+            with_labels(row, names_now)
+            for row in older[name].get("rows", ())
+            if name == pool or place_of(row) in places
+        ]
         joined[name] = {
             **newer[name],
             "environment": both(newer[name], older[name]),
-            "rows": rows_of(newer[name]["rows"], before, one_a_cell=name == grid),
+            "rows": rows_of(newer[name]["rows"], before),
         }
     for name in names:
         used = {label for row in joined[name]["rows"] for label in row["times"]}
@@ -104,12 +109,30 @@ def joined_times(dtype: str, folder: Path, gpu: str) -> dict[str, Row]:
     return joined
 
 
+def results_of(dtype: str, gpu: str) -> list[str]:
+    names = ("runtime_pool", "runtime_grid", "runtime_between")
+    return [result_of(name, dtype, gpu) for name in names]
+
+
+def newest_points(folder: Path, gpu: str) -> dict[str, Point]:
+    """Of both types, so that a label means the same kernel in both."""
+    points: dict[str, Point] = {}
+    for name in chain.from_iterable(results_of(dtype, gpu) for dtype in DTYPES):
+        points |= stored_points(find_result(name, folder))
+    return points
+
+
 def renamed(
-    known: Mapping[str, Point], points: Mapping[str, Point], label_of: Mapping[Design, str]
+    known: Mapping[str, Point], taken: Container[str], label_of: Mapping[Design, str]
 ) -> dict[str, str]:
     """By label of the older run: the newer's for the same design, or one that is free."""
+
+    def free(label: str, point: Point) -> str:
+        digest = sha256(json.dumps(design(point)).encode()).hexdigest()
+        return f"{label} (before, {digest[:8]})" if label in taken else label
+
     return {
-        label: label_of.get(design(point), label + BEFORE if label in points else label)
+        label: label_of.get(design(point)) or free(label.partition(BEFORE)[0], point)
         for label, point in known.items()
     }
 
@@ -119,22 +142,35 @@ def with_labels(row: Row, names: Mapping[str, str]) -> Row:
     return {**row, "times": times}
 
 
-def rows_of(newer: Sequence[Row], older: Sequence[Row], *, one_a_cell: bool) -> list[Row]:
-    known = {key(cell) for cell in cells()}
-    before = [row for row in older if place_of(row) in known]
-    if not one_a_cell:
-        return [*newer, *before]
-    rows: dict[Place, Row] = {place_of(row): row for row in before}
-    for row in newer:
-        place = place_of(row)
-        rows[place] = with_older_times(row, rows[place]) if place in rows else row
-    return [rows[place] for place in sorted(rows)]
+def rows_of(newer: Sequence[Row], older: Sequence[Row]) -> list[Row]:
+    """A row for each shape; where several are of one shape, the first has the newest times."""
+    rows: dict[tuple[int, str], Row] = {}
+    for row in (*reversed(older), *reversed(newer)):
+        before = rows.get(which(row))
+        rows[which(row)] = row if before is None else with_older_times(row, before)
+    return [rows[each] for each in sorted(rows)]
+
+
+def which(row: Row) -> tuple[int, str]:
+    """What a row is about; those of the sixty shapes have no family."""
+    return row.get("family", -1), row["shape"]
 
 
 def with_older_times(row: Row, before: Row) -> Row:
-    scale = row["times"][FALLBACK] / before["times"][FALLBACK]
-    older = {label: round(us * scale, 3) for label, us in before["times"].items()}
+    scale = us_of(row["times"][FALLBACK]) / us_of(before["times"][FALLBACK])
+    older = {label: scaled(time, scale) for label, time in before["times"].items()}
     return {**row, "times": {**older, **row["times"]}}
+
+
+def us_of(time: Time) -> float:
+    return time["us"] if isinstance(time, dict) else time
+
+
+def scaled(time: Time, scale: float) -> Time:
+    """With its interval."""
+    if isinstance(time, dict):
+        return {name: us if name == "rough" else us * scale for name, us in time.items()}
+    return round(time * scale, 3)
 
 
 def both(newer: Row, older: Row) -> Row:

@@ -2,6 +2,7 @@
 
     python -m bench.gpu.grid_times FOLDER [--dtype bf16] [--after RESULT] [--between 200]
                                    [--seconds 200] [--seed 1] [--kind prefill] [--gpu h200]
+                                   [--new]
 
 The pool (runtime_pool) has the presets, the winners of searches and the shipped kernels, compiled
 for one type. The whole pool is timed beside PyTorch on those of the sixty shapes that may be tuned
@@ -9,8 +10,9 @@ on, and on an eighth of the cells of bench.gpu.grid_shapes. On the other cells, 
 timed that were close to the fastest on one of the nearest of these cells, or the fastest on the
 cell in the stored results. With --after, the kernels come from another result, in FOLDER or stored:
 those that were the fastest on the cell and beside it. Use it for fp16 after bf16, or for one GPU
-model after another. --between N times N drawn shapes inside cells, which show how far a cell can be
-trusted.
+model after another. --new times only the points that the stored results lack, beside what was
+fastest on each cell; the result has to be joined with the stored one (grid_join). --between N times
+N drawn shapes inside cells, which show how far a cell can be trusted.
 
 FOLDER is laid out like bench/results: h200/runtime_pool, runtime_grid and runtime_between, with the
 suffix _fp16 for fp16, and h100/ for an H100. The files are written during the run. Cells come in a
@@ -42,7 +44,15 @@ from bench.gpu.grid_shapes import (
 )
 from bench.gpu.measured_gpu import DEFAULT, add_gpu, result_of
 from bench.gpu.runtime_calls import environment, inputs, peers
-from bench.gpu.runtime_pool import Point, Pool, design, own_times, pool_points, stored_points
+from bench.gpu.runtime_pool import (
+    Design,
+    Point,
+    Pool,
+    design,
+    own_times,
+    pool_points,
+    stored_points,
+)
 from bench.gpu.runtime_shapes import Shape, shapes
 from bench.gpu.tuned_set import DIMS
 from bench.results import Row, find_result, read_result, write_result
@@ -104,6 +114,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=200.0)
     parser.add_argument("--seed", type=int, default=1, help="of the shapes inside of cells")
     parser.add_argument("--kind", default="", choices=("", *sorted(KINDS)), help="of the cells")
+    parser.add_argument("--new", action="store_true", help="only points without stored times")
     options = parser.parse_args()
     require_gpu()
     began = time.perf_counter()
@@ -114,6 +125,10 @@ def main() -> int:
         labels = fastest_labels(before["rows"], FASTEST, FASTEST_BESIDE)
         used = frozenset().union(*labels.values())
         points = {name: it for name, it in stored_points(before).items() if name in used}
+    elif options.new:
+        labels = fastest_or_new(points, options.gpu)
+        used = frozenset().union(*labels.values())
+        points = {name: it for name, it in points.items() if name in used}
     pool = Pool(points, heads(cells()), options.gpu, options.dtype)
     ends = began + options.seconds
     run = Run(options.folder, options.dtype, options.gpu, pool, ends, labels, options.kind)
@@ -190,9 +205,25 @@ def close_or_new(points: Mapping[str, Point], gpu: str = DEFAULT) -> dict[Place,
         {**row, "times": {known[name]: us for name, us in row["times"].items() if name in known}}
         for row in stored.get("rows", ())
     ]
-    timed = set(map(design, stored_points(stored).values()))
-    new = frozenset(label for label, point in points.items() if design(point) not in timed)
+    new = new_labels(points, gpu)
     return {place: labels | new for place, labels in contenders(rows, points, gpu).items()}
+
+
+def fastest_or_new(points: Mapping[str, Point], gpu: str = DEFAULT) -> dict[Place, Labels]:
+    """By cell: what was fastest there by the stored results, and all points those do not have."""
+    fastest, new = fastest_before(points, gpu), new_labels(points, gpu)
+    return {place: fastest.get(place, frozenset()) | new for place in map(key, cells())}
+
+
+def new_labels(points: Mapping[str, Point], gpu: str = DEFAULT) -> Labels:
+    """Of designs that the stored results lack, one label each."""
+    stored = stored_points(find_result(f"{gpu}/runtime_grid"))
+    timed = set(map(design, stored.values()))
+    new: dict[Design, str] = {}
+    for label, point in points.items():
+        if design(point) not in timed:
+            new.setdefault(design(point), label)
+    return frozenset(new.values())
 
 
 def before(points: Mapping[str, Point], gpu: str = DEFAULT) -> tuple[Row, dict[str, str]]:

@@ -1,13 +1,14 @@
 """Measures the pool of attention kernels, makes the shipped set from it, and times its calls.
 
     python -m bench.gpu.runtime_set FOLDER [--parts times,set,tables] [--seconds 420] [--gpu h200]
-                                           [--after RESULT]
+                                           [--after RESULT] [--new]
     python -m bench.gpu.runtime_set FOLDER --store [--gpu h200]
 
 The first form needs an H200 or H100. Each part runs in its own process: `times` runs grid_times for
 both types, and `set` runs grid_set, which compiles. `tables` uses the new set for the sixty shapes
 beside their peers (runtime_calls), drawn shapes beside the fallback (drawn_calls) and the host's
-times (runtime_overhead).
+times (runtime_overhead). With --new, `times` times the points that the stored results lack, and
+joins them with the stored times (grid_join).
 
 FOLDER is laid out like bench/results, and also receives the set. If a step fails, the later ones
 still run. --seconds limits `times`, which continues with the contents of FOLDER; the other parts
@@ -43,6 +44,7 @@ def main() -> int:
     parser.add_argument(
         "--after", default="", metavar="RESULT", help="of bf16, as grid_times takes it"
     )
+    parser.add_argument("--new", action="store_true", help="points without stored times alone")
     add_gpu(parser)
     parser.add_argument("--store", action="store_true", help="take FOLDER into the repository")
     options = parser.parse_args()
@@ -52,7 +54,7 @@ def main() -> int:
     require_gpu()
     folder.mkdir(parents=True, exist_ok=True)
     steps = {
-        "times": times(folder, options.seconds, options.gpu, options.after),
+        "times": times(folder, options.seconds, options.gpu, options.after, new=options.new),
         "set": make_set(folder, options.gpu),
         "tables": tables(folder, options.gpu),
     }
@@ -79,13 +81,19 @@ def is_done(step: Step) -> bool:
     return status == 0
 
 
-def times(folder: Path, seconds: float, gpu: str, after: str) -> list[Step]:
-    def step(dtype: str, after: str) -> Step:
+def times(folder: Path, seconds: float, gpu: str, after: str, *, new: bool) -> list[Step]:
+    def step(dtype: str, *more: str) -> Step:
         limit = ("--seconds", str(round(SHARES[dtype] * seconds)))
-        grid = ("bench.gpu.grid_times", str(folder), "--gpu", gpu, "--dtype", dtype, *limit)
-        return (*grid, "--after", after) if after else grid
+        grid = ("bench.gpu.grid_times", str(folder), "--gpu", gpu, "--dtype", dtype)
+        return (*grid, *limit, *more)
 
-    return [step("bf16", after), step("fp16", result_of("runtime_grid", "bf16", gpu))]
+    first = ("--new",) if new else ("--after", after) if after else ()
+    steps = [
+        step("bf16", *first),
+        step("fp16", "--after", result_of("runtime_grid", "bf16", gpu)),
+    ]
+    join = ("bench.gpu.grid_join", str(folder), "--gpu", gpu, "--times")
+    return [*steps, join] if new else steps
 
 
 def make_set(folder: Path, gpu: str) -> list[Step]:
