@@ -3,11 +3,11 @@
     python -m bench.gpu.grid_join FOLDER [--times]
 
 Needs no GPU. FOLDER is the output of `bench.gpu.runtime_set`. A cell gets the times of both runs.
-For a kernel that both runs timed, the newer time counts; a kernel that only the older run timed
-keeps its ratio to PyTorch's time. The set is made from these times. The tables of the sixty shapes
-and the drawn shapes then get the rows whose kernel the new set uses, the newer row if there are
-two, so a ratio always comes from a single run. A shape of the sixty that no run called with the
-set's kernel keeps its newest row, marked `other_kernel`.
+For a kernel that both runs timed, the newer time counts; the times of one that only the older run
+timed are scaled by the median ratio of those that both timed. The set is made from these times. The
+tables of the sixty shapes and the drawn shapes then get the rows whose kernel the new set uses, the
+newer row if there are two, so a ratio always comes from a single run. A shape of the sixty that no
+run called with the set's kernel keeps its newest row.
 
 --times joins only the times of cells, and leaves them in FOLDER. Use it after a run of some cells
 (`grid_times --kind`); then make the set from FOLDER and time its calls.
@@ -16,17 +16,17 @@ set's kernel keeps its newest row, marked `other_kernel`.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from bench.command_line import script_parser
 from bench.gpu import grid_set
 from bench.gpu.grid_shapes import cells, key, place_of
-from bench.gpu.grid_times import FALLBACK
-from bench.gpu.measured_gpu import GPU_NAMES, add_gpu, result_of, set_name
+from bench.gpu.measured_gpu import add_gpu, kernel_of, result_of, set_name
 from bench.gpu.rule_regret import DTYPES
 from bench.gpu.runtime_pool import Design, Point, design, stored_points
 from bench.gpu.runtime_set import stored_form
@@ -157,7 +157,9 @@ def which(row: Row) -> tuple[int, str]:
 
 
 def with_older_times(row: Row, before: Row) -> Row:
-    scale = us_of(row["times"][FALLBACK]) / us_of(before["times"][FALLBACK])
+    both_timed = row["times"].keys() & before["times"].keys()
+    # One time of a run may be far too long; PyTorch's is among them.
+    scale = median(us_of(row["times"][it]) / us_of(before["times"][it]) for it in both_timed)
     older = {label: scaled(time, scale) for label, time in before["times"].items()}
     return {**row, "times": {**older, **row["times"]}}
 
@@ -229,8 +231,7 @@ def joined_table(newer: Row, older: Row, dtype: str, gpu: str) -> Row:
         used = kernel_of(dims, dtype, shape.mask, gpu)
         measured = [run[shape.name] for run in runs if shape.name in run]
         same = [row for row in measured if row["kernel"] == used]
-        row = (same or measured)[0]
-        rows.append({**row, "tuned": shape.tuned} | ({} if same else {"other_kernel": used}))
+        rows.append({**(same or measured)[0], "tuned": shape.tuned})
     return {"environment": both(newer, older), "rows": rows, "summary": summary(rows)}
 
 
@@ -244,16 +245,6 @@ def joined_drawn(newer: Row, older: Row, gpu: str) -> Row:
         ):
             rows[which] = row
     return {**newer, "environment": both(newer, older), "rows": list(rows.values())}
-
-
-def kernel_of(dims: Row, dtype: str, mask: str, gpu: str) -> str | None:
-    import greenfast
-
-    sizes: Iterable[tuple[str, int]] = dims.items()
-    answer = greenfast.explain(
-        "attention", gpu=GPU_NAMES[gpu], dtype=dtype, mask=mask, **dict(sizes)
-    )
-    return answer.kernel
 
 
 if __name__ == "__main__":

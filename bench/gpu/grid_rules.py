@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from math import ceil, exp, log
 from pathlib import Path
 
+from bench.gpu.estimated_times import GRID, times_of, with_estimates
 from bench.gpu.grid_shapes import ALIGNED, FAMILIES, Cell, Place, Side, cells, key, place_of, sides
 from bench.gpu.grid_times import FALLBACK
 from bench.gpu.measured_gpu import DEFAULT, result_of
-from bench.gpu.runtime_pool import own_times
 from bench.gpu.runtime_shapes import Shape
 from bench.gpu.waves import Waves
-from bench.results import RESULTS, Row, find_result, read_result
+from bench.results import RESULTS, Row, find_result
 
 WON = 0.93  # of the library's time, at most
 NEVER_ABOVE = 0.98  # of the library's time, on the points beside
 MOST_CUTS = 1  # sides of a cell
-GIVEN_UP = 1.03  # for fewer kernels
+GIVEN_UP = 1.04  # for fewer kernels, of the score and of the time on the point itself
 # A point whose keys are no multiple of ALIGNED says little about those in its cell that are, unless
 # the kernel wins by far, or on such multiples with fewer and with more heads.
 WON_BY_FAR = 0.7
@@ -54,16 +54,20 @@ class Judged:
     aligned_beside: Ratios = field(default_factory=dict)
 
     @property
-    def best(self) -> float:
-        return min(self.scores.values(), default=1.0)
+    def good(self) -> list[str]:
+        """Labels with a score close to the best, and the fastest of those on the point itself."""
+        best = min(self.scores.values(), default=1.0)
+        close = [name for name, score in self.scores.items() if score <= GIVEN_UP * best]
+        fastest = min((self.ratios[name] for name in close), default=1.0)
+        return [name for name in close if self.ratios[name] <= GIVEN_UP * fastest]
 
 
 def judged(dtype: str, folder: Path = RESULTS, gpu: str = DEFAULT) -> list[Judged]:
     """All cells with a measured point, by the results in a folder."""
-    rows = read_result(result_of("runtime_grid", dtype, gpu), folder)["rows"]
+    rows = with_estimates(GRID, dtype, folder, gpu)["rows"]
     between = find_result(result_of("runtime_between", dtype, gpu), folder)
     inside = between.get("rows", ())
-    others = read_result(f"{gpu}/runtime_grid", folder)["rows"] if dtype != "bf16" else ()
+    others = with_estimates(GRID, "bf16", folder, gpu)["rows"] if dtype != "bf16" else ()
     return judged_rows(rows, inside, others)
 
 
@@ -105,7 +109,7 @@ def aligned_beside(
 
 
 def ratios_of(row: Row) -> Ratios:
-    return {name: us / row["times"][FALLBACK] for name, us in own_times(row).items()}
+    return {name: us / row["times"][FALLBACK] for name, us in times_of(row).items()}
 
 
 def scores(place: Place, ratios: Mapping[Place, Ratios], drawn: Sequence[Ratios]) -> Ratios:
@@ -157,9 +161,8 @@ def uses(group: Sequence[Judged]) -> dict[Place, str]:
     while left:
         served: dict[str, list[Judged]] = defaultdict(list)
         for item in left:
-            for name, score in item.scores.items():
-                if score <= GIVEN_UP * item.best:
-                    served[name].append(item)
+            for name in item.good:
+                served[name].append(item)
         label = max(sorted(served), key=lambda name: len(served[name]))
         label_of |= {key(item.cell): label for item in served[label]}
         left = [item for item in left if key(item.cell) not in label_of]

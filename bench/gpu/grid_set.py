@@ -6,8 +6,8 @@
 Needs no GPU. It reads h200/runtime_grid, runtime_between and runtime_pool (with the suffix _fp16
 for fp16) from bench/results or another folder. bench.gpu.grid_rules gives cells of the grids a
 kernel. Those of the sixty shapes that may be tuned on have a rule each. All other shapes go to the
-library. Kernels and rules of the other type stay in SET.zip as they are. --kept is a folder for
-compiled kernels.
+library. Times of kernels that the H200 never ran are estimated (estimated_times). Kernels and rules
+of the other type stay in SET.zip as they are. --kept is a folder for compiled kernels.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.command_line import script_parser
+from bench.gpu.estimated_times import ESTIMATED, GRID, POOL, times_of, with_estimates
 from bench.gpu.grid_rules import Judged, judged, rules_of, uses
 from bench.gpu.grid_shapes import Place, key
 from bench.gpu.grid_times import FALLBACK
-from bench.gpu.measured_gpu import DEFAULT, add_gpu, result_of, set_name
+from bench.gpu.measured_gpu import DEFAULT, add_gpu, set_name
 from bench.gpu.runtime_calls import PEERS
 from bench.gpu.runtime_pool import Point, own_times, stored_points, valid_entry
 from bench.gpu.set_files import Built, Entry, built, bundle_bytes
 from bench.gpu.tuned_set import DIMS, SETS, joined_parts, read_part
 from bench.gpu.waves import Waves, waves_of
-from bench.results import RESULTS, Row, read_result
+from bench.results import RESULTS, Row
 from greenfast.runtime.archive import read_archive
 from greenfast.runtime.read_bundle import kernel_set
 from greenfast.search.cores import usable_cores
@@ -73,17 +74,16 @@ def sixty(dtype: str = "bf16", folder: Path = RESULTS, gpu: str = DEFAULT) -> li
     """
     return [
         row
-        for row in read_result(result_of("runtime_pool", dtype, gpu), folder)["rows"]
+        for row in with_estimates(POOL, dtype, folder, gpu)["rows"]
         if row["tuned"] and (_has_decode(row) or _has_many_rows(row))
     ]
 
 
 def measured_points(dtype: str, folder: Path = RESULTS, gpu: str = DEFAULT) -> dict[str, Point]:
     """What the labels stood for when they were timed; SystemExit where two results differ."""
-    names = {result_of(name, dtype, gpu) for name in ("runtime_grid", "runtime_pool")}
     points: dict[str, Point] = {}
-    for name in sorted(names | {f"{gpu}/runtime_grid"}):
-        for label, point in stored_points(read_result(name, folder)).items():
+    for name, of in ((GRID, dtype), (POOL, dtype), (GRID, "bf16")):
+        for label, point in stored_points(with_estimates(name, of, folder, gpu)).items():
             if points.setdefault(label, point) != point:
                 raise SystemExit(f"{name}: {label!r} is another kernel than in another result")
     return points
@@ -197,7 +197,7 @@ def dispatch_group(group: _Group, staying: frozenset[str], waves: Mapping[str, W
             for item in cells
             if served.get(key(item.cell)) in item.row["times"] and item.is_own
         ]
-        + [single_of(row, ids) for row in alone],
+        + [single_of(row, ids) for row in alone if won_by(row) not in row.get(ESTIMATED, {})],
         "regret": {},
     }
 
@@ -240,7 +240,7 @@ def peer_us(row: Row) -> float:
 
 def won_by(row: Row) -> str | None:
     """The label of the fastest kernel on the shape; None if the library stays."""
-    times = own_times(row)
+    times = times_of(row)
     label = min(times, key=lambda name: times[name], default=None)
     if label is None or times[label] > EXACTLY_WON * row["times"][FALLBACK]["us"]:
         return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
+from bench.results import Row
 from greenfast.search.targets.cuda import gpu_count
 
 GPU_NAMES = {"h200": "NVIDIA H200", "h100": "NVIDIA H100 80GB HBM3"}  # as the driver names them
@@ -38,3 +40,14 @@ def result_of(name: str, dtype: str, gpu: str = DEFAULT) -> str:
 def set_name(gpu: str) -> str:
     """The file of the shipped attention set."""
     return f"attention-{gpu}.zip"
+
+
+def kernel_of(dims: Row, dtype: str, mask: str, gpu: str) -> str | None:
+    """Of today's set, for a shape of attention; None where PyTorch runs."""
+    import greenfast
+
+    sizes: Iterable[tuple[str, int]] = dims.items()
+    answer = greenfast.explain(
+        "attention", gpu=GPU_NAMES[gpu], dtype=dtype, mask=mask, **dict(sizes)
+    )
+    return answer.kernel

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from bench.command_line import add_save, script_parser
+from bench.gpu.estimated_times import ESTIMATED
 from bench.gpu.grid_rules import (
     Judged,
     Ratios,
@@ -66,7 +67,11 @@ def left_out(cells: Mapping[Place, Judged]) -> Iterator[Found]:
             for near, far in ((low, high), (high, low)):
                 allowed = scores(near, without, [ratios[far]])
                 label = min(allowed, key=lambda name: allowed[name], default=None)
-                if label is None or label not in item.ratios:
+                if (
+                    label is None
+                    or label not in item.ratios
+                    or label in item.row.get(ESTIMATED, ())
+                ):
                     continue
                 if not leaves_out(cells[near], label, item.row["dims"]["S_kv"]):
                     yield item.ratios[label], item.row["shape"], label

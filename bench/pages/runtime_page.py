@@ -12,14 +12,17 @@ from math import exp, log
 from pathlib import Path
 
 from bench.gpu.drawn_calls import ratio
+from bench.gpu.estimated_times import HUNDREDTHS
 from bench.gpu.linear_calls import best_other
-from bench.gpu.measured_gpu import result_of
+from bench.gpu.measured_gpu import kernel_of, result_of
 from bench.gpu.runtime_calls import PEERS
+from bench.gpu.tuned_set import DIMS
 from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
 from bench.results import Row, find_result
 
 PAGE = DOCS / "runtime.md"
 GPU, OTHER_GPU = "h200", "h100"
+ESTIMATES = f"{GPU}/estimated_times"
 OVERHEAD, LINEAR = f"{GPU}/runtime_overhead", f"{OTHER_GPU}/linear_calls"
 
 
@@ -68,7 +71,9 @@ def _ended(died: int, name: str) -> str:
 def shapes(gpu: str = GPU, dtype: str = "bf16") -> str:
     name = result_of("runtime_table", dtype, gpu)
     measured = [row for row in rows(name) if "times" in row]
-    timed = [row for row in measured if "other_kernel" not in row]
+    today = {row["shape"]: _kernel_today(row, dtype, gpu) for row in measured}
+    new = [row["shape"] for row in measured if row["kernel"] is None and today[row["shape"]]]
+    timed = [row for row in measured if row["shape"] not in new]
     lines = []
     for family, chosen in _families(timed):
         ratios = [_ratio(row) for row in chosen]
@@ -83,11 +88,29 @@ def shapes(gpu: str = GPU, dtype: str = "bf16") -> str:
             )
         )
     titles = ("shapes", "number", "by a kernel", "time / best peer, geometric mean", "worst")
-    others = ", ".join(row["shape"] for row in measured if "other_kernel" in row)
-    note = (
-        f" Left out, because the set now has another kernel for them: {others}." if others else ""
-    )
+    changed = sum(row["kernel"] != today[row["shape"]] for row in timed)
+    note = f" For {changed} of them, today's set has another kernel." if changed else ""
+    if new:
+        note += (
+            f" Left out, because a kernel serves them today and none did then: {', '.join(new)}."
+        )
     return f"{table(titles, lines)}\n\n{_peers(timed)}{note} {_from(name)}"
+
+
+def _kernel_today(row: Row, dtype: str, gpu: str) -> str | None:
+    dims = {name: row["dims"][name] for name in (*DIMS, "D")}
+    return kernel_of(dims, dtype, row["mask"], gpu)
+
+
+def estimates() -> str:
+    """How close estimated times come to measured ones."""
+    lines = [
+        (row["dtype"], row["kind"], row["estimates"], *(row[f"p{it}"] for it in HUNDREDTHS))
+        for row in rows(ESTIMATES)
+        if row["estimates"] >= 30
+    ]
+    titles = ("type", "shapes", "estimates", *(f"p{it} of estimate / time" for it in HUNDREDTHS))
+    return f"{table(titles, lines)}\n\n{source_of(ESTIMATES)}."
 
 
 def _peers(timed: list[Row]) -> str:
@@ -231,6 +254,7 @@ def pages() -> dict[Path, str]:
     }
     sections: dict[str, Callable[[], str]] = {
         "overhead": overhead,
+        "estimates": estimates,
         "linear": linear,
         **everywhere,
     }
