@@ -222,6 +222,8 @@ def summary(rows: list[Row]) -> Row:
     from math import exp, log
 
     timed = [row for row in rows if "times" in row]
+    if not timed:
+        return {"shapes": 0}
     called, possible = [], []
     for row in timed:
         times = row["times"]
