@@ -161,6 +161,9 @@ def check(
     not all threads reach, and deadlocks. Every finding names its lines. The report also lists the
     lines that cost the most memory traffic.
 
+    FILE.cu with a `main` needs no further options: its host code runs, too, and every launch that
+    it makes is checked.
+
     Only executed schedules and inputs are observed, so a clean report is not a proof.
 
     Exit codes: 0 clean, 1 findings.
@@ -214,9 +217,14 @@ class LaunchFlags:
     data: list[str] | None
 
 
-def _launch_of(cuda_file: str, launch: Path | None, flags: LaunchFlags) -> Path | GivenLaunch:
-    """The one of the two that is given; UsageError for both, or neither."""
+def _launch_of(
+    cuda_file: str, launch: Path | None, flags: LaunchFlags
+) -> Path | GivenLaunch | None:
+    """The one of the two that is given; None for neither, if the file is a program that launches
+    its kernels itself. UsageError for both, or neither."""
     if launch is None:
+        if not any(vars(flags).values()) and _is_program(Path(cuda_file)):
+            return None
         return _given_launch(cuda_file, flags)
     if any(vars(flags).values()):
         raise UsageError(
@@ -225,6 +233,14 @@ def _launch_of(cuda_file: str, launch: Path | None, flags: LaunchFlags) -> Path 
             code="bad_command_line",
         )
     return launch
+
+
+def _is_program(cuda_file: Path) -> bool:
+    from greenfast.app.cli.import_source import without_comments
+    from greenfast.search.diagnose.host_program import is_program
+    from greenfast.search.kernels.author_files import read_author_file
+
+    return is_program(without_comments(read_author_file(cuda_file, visible(cuda_file))))
 
 
 def _given_launch(cuda_file: str, flags: LaunchFlags) -> GivenLaunch:
@@ -317,6 +333,7 @@ def report_lines(outcome: CheckOutcome) -> Iterator[str]:
     runs = f"{len(report.runs)} run{'' if len(report.runs) == 1 else 's'}"
     yield f"{findings} in {runs} (order of threads: {orders})"
     yield from (f"note: {note}; --strict reports them" for note in report.notes)
+    yield from (f"not checked: {limit}" for limit in report.limits)
     yield "looked for: " + ", ".join(report.looked_for)
 
 

@@ -41,6 +41,7 @@ class CheckReport:
     counted: str
     looked_for: tuple[str, ...] = LOOKED_FOR
     notes: tuple[str, ...] = ()  # observations that reject no run
+    limits: tuple[str, ...] = ()  # what was not checked
 
 
 def check_program(

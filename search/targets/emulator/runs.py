@@ -66,7 +66,10 @@ class NullArgument:
 
 @dataclass(frozen=True)
 class PackedArgument:
-    """A value of any type; `pointers` are the offsets at which addresses of buffers lie in it."""
+    """A value of any type; `pointers` are the offsets at which addresses of buffers lie in it.
+
+    The bytes there are added to the address.
+    """
 
     data: bytes
     pointers: tuple[tuple[int, str], ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -47,6 +47,7 @@ from greenfast.search.targets.emulator.evidence import (
 from greenfast.search.targets.emulator.examination import COMPILE_DEADLINE_S, refusal
 from greenfast.search.targets.emulator.far_buffers import whole_outputs
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
+from greenfast.search.targets.emulator.host_run import HostRun, run_host_program
 from greenfast.search.targets.emulator.model import BAND
 from greenfast.search.targets.emulator.problem_run import emulated_run, no_room
 from greenfast.search.targets.emulator.source_rewriting import Refused
@@ -168,6 +169,12 @@ class EmulatorTarget(Runner):
         """A text after preprocessing as for this device, before anything in it is judged."""
         arch = self.device.compiled_arch(specific=False)
         return self._prepared().expanded(unit, arch=arch, deadline_s=COMPILE_DEADLINE_S)
+
+    def host_program(
+        self, text: str, include: Path, work: Path, rewrite: Callable[[str], str]
+    ) -> HostRun | compiler_process.CompilerFailed:
+        """Run a CUDA program's host code; what it writes is in the folder `work`."""
+        return run_host_program(self._prepared(), text, include, work, rewrite)
 
     def _arch(self, source: RenderedSource) -> str:
         return self.device.compiled_arch(specific=source.arch_specific)
