@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -107,6 +108,14 @@ IncludeOption = Annotated[
     list[Path] | None,
     typer.Option("-I", metavar="FOLDER", help="A folder of FILE.cu's includes; may be repeated."),
 ]
+WordsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--args",
+        metavar="WORDS",
+        help="Arguments of FILE.cu's main, as in a shell: '1000 --seed 3'.",
+    ),
+]
 TimeoutOption = Annotated[
     float | None,
     typer.Option(
@@ -149,6 +158,7 @@ def check(
     include_dirs: IncludeOption = None,
     target: Target = None,
     seed: Seed = None,
+    words: WordsOption = None,
     timeout: TimeoutOption = None,
     strict: StrictOption = False,
     form: FormOption = Format.TEXT,
@@ -179,14 +189,15 @@ def check(
         if launch is not None or entry is not None or Path(subject).suffix in CUDA_ENDINGS:
             _refuse_options(template, preset, settings, workload)
             flags = LaunchFlags(entry, grid, block, cluster, smem, arguments, data)
-            given = _launch_of(subject, launch, flags)
+            given = _launch_of(subject, launch, flags, words)
             includes = tuple(include_dirs or ())
-            options = PlainOptions(tuple(defines or ()), includes, seed or 0, timeout)
+            named = tuple(shell_words(words or ""))
+            options = PlainOptions(tuple(defines or ()), includes, seed or 0, timeout, named)
             outcome = check_file(services, Path(subject), given, target, options, is_strict=strict)
         else:
-            named, values = _required_template(subject, template), tuple(settings or ())
+            name, values = _required_template(subject, template), tuple(settings or ())
             shapes = tuple(workload or ())
-            request = TrialRequest(subject, named, preset, values, shapes, target, seed)
+            request = TrialRequest(subject, name, preset, values, shapes, target, seed)
             outcome = check_candidate(services, request, is_strict=strict)
     finally:
         services.close()
@@ -217,11 +228,24 @@ class LaunchFlags:
     data: list[str] | None
 
 
+def shell_words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--args {text!r}: {error}", code="bad_command_line") from None
+
+
 def _launch_of(
-    cuda_file: str, launch: Path | None, flags: LaunchFlags
+    cuda_file: str, launch: Path | None, flags: LaunchFlags, words: str | None
 ) -> Path | GivenLaunch | None:
     """The one of the two that is given; None for neither, if the file is a program that launches
     its kernels itself. UsageError for both, or neither."""
+    if words is not None and (launch is not None or any(vars(flags).values())):
+        raise UsageError(
+            "--args are for FILE.cu's main, which does not run with --launch, --entry, --grid, "
+            "--block, --smem, --cluster, --arg or --data",
+            code="bad_command_line",
+        )
     if launch is None:
         if not any(vars(flags).values()) and _is_program(Path(cuda_file)):
             return None

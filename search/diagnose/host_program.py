@@ -62,7 +62,7 @@ def recorded(
         cuda_file, options.include_dirs, options.defines, headers, lambda name: True
     )
     unit = with_markers([line for line, _ in text.body], [origin for _, origin in text.body])
-    ended = target.host_program(unit, INCLUDE, work, host_program)
+    ended = target.host_program(unit, INCLUDE, work, host_program, options.words)
     if isinstance(ended, CompilerFailed):
         raise _refused(cuda_file, ended, missing_headers(work))
     return read_record(work, f"the program of {cuda_file.name}", _ending(ended, work))

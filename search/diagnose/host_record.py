@@ -36,7 +36,7 @@ from greenfast.search.oracle.problem import (
 RECORD = "record"
 MOST_RUNS = 12
 # Of a launch with more, only the first and the last block run.
-MOST_THREADS = 2**20
+MOST_THREADS = 2**17
 LARGE = (
     f"launches with more than {MOST_THREADS:,} threads, but for their first and last block; "
     "what earlier launches wrote is 0 there"
@@ -234,7 +234,7 @@ def _launch(reader: _Reader, event: Mapping[str, Any]) -> None:
         tuple(_argument(reader, argument) for argument in event["arguments"]),
         tuple(event["cluster"]),
     )
-    check_launch(plan, f"the launch of {entry}")
+    check_launch(plan, f"the program launches {entry}")
     if 0 in (*grid, *block):
         raise UsageError(
             f"the program launches {entry} with a grid of {shape_text(grid)} blocks of "

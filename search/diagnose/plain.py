@@ -73,6 +73,7 @@ class PlainOptions:
     include_dirs: tuple[Path, ...] = ()
     seed: int = 0
     timeout_s: float | None = None  # of one run's processor time; None: the setting
+    words: tuple[str, ...] = ()  # arguments of a program's main
 
 
 @dataclass(frozen=True)

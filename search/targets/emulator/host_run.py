@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,11 +46,16 @@ class HostRun:
 
 
 def run_host_program(
-    build: EmulatorBuild, text: str, include: Path, work: Path, rewrite: Callable[[str], str]
+    build: EmulatorBuild,
+    text: str,
+    include: Path,
+    work: Path,
+    rewrite: Callable[[str], str],
+    words: Sequence[str] = (),
 ) -> HostRun | CompilerFailed:
     """Run the program of a text with all its local includes; its files are then in `work`.
 
-    `include` has the headers of CUDA. `rewrite` gets the preprocessed text.
+    `include` has the headers of CUDA. `rewrite` gets the preprocessed text, `main` the words.
     """
     expanded = _expanded(build, text, include, work)
     if isinstance(expanded, CompilerFailed):
@@ -58,7 +63,7 @@ def run_host_program(
     (work / EXPANDED).write_text(rewrite(expanded))
     command = [build.compiler.path, STANDARD, *_LITTLE, "-static", EXPANDED, "-o", PROGRAM]
     failed = run_compiler(command, work, Deadline.of(COMPILE_S), build.confined_to(include))
-    return failed or _run(build, work)
+    return failed or _run(build, work, words)
 
 
 def _expanded(build: EmulatorBuild, text: str, include: Path, work: Path) -> str | CompilerFailed:
@@ -91,7 +96,7 @@ def missing_headers(work: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def _run(build: EmulatorBuild, work: Path) -> HostRun:
+def _run(build: EmulatorBuild, work: Path, words: Sequence[str]) -> HostRun:
     limits = (int(RUN_S) + 1, MEMORY_BYTES, FILE_BYTES)
     launcher = build.confined_to().launcher
     folder = work.resolve()
@@ -100,7 +105,7 @@ def _run(build: EmulatorBuild, work: Path) -> HostRun:
         process = subprocess.Popen(
             [
                 *(str(launcher), *map(str, limits), "-r", str(folder), "-w", str(folder)),
-                *("-w", "/dev/null", "--", str(folder / PROGRAM)),
+                *("-w", "/dev/null", "--", str(folder / PROGRAM), *words),
             ],
             cwd=work,
             stdin=subprocess.DEVNULL,

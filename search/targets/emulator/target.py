@@ -171,10 +171,15 @@ class EmulatorTarget(Runner):
         return self._prepared().expanded(unit, arch=arch, deadline_s=COMPILE_DEADLINE_S)
 
     def host_program(
-        self, text: str, include: Path, work: Path, rewrite: Callable[[str], str]
+        self,
+        text: str,
+        include: Path,
+        work: Path,
+        rewrite: Callable[[str], str],
+        words: Sequence[str] = (),
     ) -> HostRun | compiler_process.CompilerFailed:
         """Run a CUDA program's host code; what it writes is in the folder `work`."""
-        return run_host_program(self._prepared(), text, include, work, rewrite)
+        return run_host_program(self._prepared(), text, include, work, rewrite, words)
 
     def _arch(self, source: RenderedSource) -> str:
         return self.device.compiled_arch(specific=source.arch_specific)
