@@ -76,7 +76,7 @@ def check_program(
     findings = merged(finding for run in done for finding in run.findings)
     if is_strict:
         findings += tolerated
-    costs = () if _stops(findings) else target.line_costs(program, counted)
+    costs = () if is_stopped(findings) else target.line_costs(program, counted)
     return CheckReport(
         tuple(safety_run(run, is_strict=is_strict) for run in done),
         findings,
@@ -104,7 +104,7 @@ def check_brought(
         is_strict=is_strict,
         is_called_once=True,
     )
-    if not brought.expected or _stops(report.findings):
+    if not brought.expected or is_stopped(report.findings):
         return report
     (execution,) = target.execute(program, [brought.problem])
     wrong = [
@@ -151,6 +151,6 @@ def merged(findings: Iterable[SafetyFinding]) -> tuple[SafetyFinding, ...]:
     return tuple(by_place.values())
 
 
-def _stops(findings: Iterable[SafetyFinding]) -> bool:
+def is_stopped(findings: Iterable[SafetyFinding]) -> bool:
     """Whether a finding stops the run early; nothing is counted then."""
     return any(finding.kind in STOPPING for finding in findings)

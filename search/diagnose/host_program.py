@@ -13,10 +13,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from greenfast.search.diagnose.check import CheckReport, merged
-from greenfast.search.diagnose.host_record import Recorded, read_record
+import numpy as np
+
+from greenfast.search.diagnose.check import CheckReport, is_stopped, merged
+from greenfast.search.diagnose.host_record import (
+    Copy,
+    DeviceMemory,
+    LaunchRun,
+    Recorded,
+    Write,
+    read_record,
+)
 from greenfast.search.diagnose.host_text import host_program
-from greenfast.search.diagnose.plain import PlainOptions, check_plain, read_plain
+from greenfast.search.diagnose.plain import PlainKernel, PlainOptions, check_plain, read_plain
 from greenfast.search.diagnose.plain_text import read_plain_text
 from greenfast.search.errors import UsageError
 from greenfast.search.render import with_markers
@@ -25,6 +34,7 @@ from greenfast.search.targets.emulator.host_run import HostRun, missing_headers
 from greenfast.search.targets.emulator.target import EmulatorTarget
 from greenfast.search.text import one_line, shortened, visible
 
+MOST_RUNS = 12
 INCLUDE = Path(__file__).resolve().parent / "host_include"
 _LAUNCHES = re.compile(r"<<<|\bcudaLaunch(?:Cooperative)?Kernel\b")
 _MAIN = re.compile(r"\bmain\s*\(")
@@ -91,11 +101,43 @@ def check_host_program(
     cuda_file: Path, options: PlainOptions, target: EmulatorTarget, *, is_strict: bool
 ) -> CheckedProgram:
     """Every launch of the program under the checks."""
+    reports, files = [], dict[str, Path]()
     with TemporaryDirectory(prefix="greenfast-host-") as work:
         program = recorded(cuda_file, options, target, Path(work))
-    kernels = [read_plain(cuda_file, launch, options, target) for launch in program.runs]
-    reports = [check_plain(target, kernel, is_strict=is_strict) for kernel in kernels]
-    return CheckedProgram(joined(reports, program.limits), kernels[0].brought.files)
+        limits = list(program.limits)
+        memory = DeviceMemory(program.allocations)
+        kinds = set()
+        for step in program.steps:
+            if isinstance(step, Write):
+                memory.write(step)
+            elif isinstance(step, Copy):
+                memory.copy(step)
+            elif step.kind in kinds:  # again in a loop
+                memory.leave_results(step, {})
+            elif len(reports) == MOST_RUNS:
+                limits.append(f"launches after the first {MOST_RUNS} groups")
+                break
+            else:
+                kinds.add(step.kind)
+                plain = read_plain(cuda_file, memory.launch_file(step), options, target)
+                report = check_plain(target, plain, is_strict=is_strict)
+                reports.append(report)
+                files |= plain.brought.files
+                if is_stopped(report.findings):
+                    limits.append("launches after one that stops early")
+                    break
+                memory.leave_results(step, _results(target, plain, step))
+    return CheckedProgram(joined(reports, limits), files)
+
+
+def _results(
+    target: EmulatorTarget, plain: PlainKernel, run: LaunchRun
+) -> Mapping[str, np.ndarray]:
+    """The memory behind a run, by the names of its buffers; a large one has no results."""
+    if run.is_large:
+        return {}
+    (execution,) = target.execute(target.load(plain.brought.source, None), [plain.brought.problem])
+    return execution.outputs
 
 
 def joined(reports: Sequence[CheckReport], limits: Sequence[str]) -> CheckReport:

@@ -1,11 +1,10 @@
-"""The record of a CUDA program's launches (host_include/gf_recorder.h), as launches to check.
+"""The record of a CUDA program's launches (host_include/gf_recorder.h), as steps of a check.
 
-A run of the emulator begins with the memory as it was before the run's first launch. So a run ends
-where the host writes into memory that one of its launches had. What the run left in other memory is
-then unknown, and a launch that gets unknown memory is not checked.
+The steps are what the host did to the device's memory, and runs of the emulator. A run begins with
+the memory as it is before the run's first launch, so it ends where the host writes to memory, or
+copies from memory, that one of its launches had.
 
-Of a large launch, only some blocks run. It has a run of its own, in which memory that earlier
-launches wrote holds zeros.
+Of a large launch, only some blocks run, and what they write is not used any further.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,15 +33,12 @@ from greenfast.search.oracle.problem import (
 )
 
 RECORD = "record"
-MOST_RUNS = 12
-# Of a launch with more, only the first and the last block run.
-MOST_THREADS = 2**17
+MOST_THREADS = 2**17  # of a launch that runs as a whole
 LARGE = (
     f"launches with more than {MOST_THREADS:,} threads, but for their first and last block; "
-    "what earlier launches wrote is 0 there"
+    "what they write is not used any further"
 )
 POINTER_BYTES = 8
-_UNWRITTEN, _HOST, _KERNEL, _UNKNOWN = "unwritten", "host", "kernel", "unknown"
 _DTYPES = {
     "float": "float32",
     "double": "float64",
@@ -72,62 +68,123 @@ _DTYPES = {
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """What is to be checked of a program, and what of it cannot be."""
+class Write:
+    """Bytes that the host wrote into an allocation; `file` has the whole allocation."""
 
-    runs: tuple[LaunchFile, ...]
-    limits: tuple[str, ...]
-
-
-@dataclass
-class _Memory:
-    """An allocation of the device's memory."""
-
+    number: int
+    offset: int
     bytes: int
-    state: str = _UNWRITTEN
-    file: Path | None = None  # its content, where the host has written it
-    name: str = ""
-    dtype: str = "uint8"
+    file: Path
 
 
-@dataclass
-class _Run:
-    launches: list[LaunchPlan] = field(default_factory=list)
-    tensors: dict[int, Tensor] = field(default_factory=dict)  # by the number of the allocation
-    is_large: bool = False
+@dataclass(frozen=True)
+class Copy:
+    """Bytes copied from one allocation to another."""
+
+    number: int
+    offset: int
+    source: int
+    source_offset: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class RecordedLaunch:
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    smem_dynamic_bytes: int
+    arguments: tuple[Mapping[str, Any], ...]  # as in the record
+
+    @property
+    def used(self) -> set[int]:
+        """The numbers of the allocations that it gets."""
+        return {number for argument in self.arguments for number in _numbers(argument)}
+
+    @property
+    def written(self) -> set[int]:
+        """Of those that it may write: it has a pointer to what is not `const`."""
+        return {
+            number
+            for argument in self.arguments
+            if "pointer" not in argument or not re.search(r"\bconst\b", argument["type"])
+            for number in _numbers(argument)
+        }
+
+    @property
+    def is_large(self) -> bool:
+        return math.prod(self.grid) * math.prod(self.block) > MOST_THREADS
+
+
+@dataclass(frozen=True)
+class LaunchRun:
+    """Launches in a row, and the initial values of device variables."""
+
+    launches: tuple[RecordedLaunch, ...]
+    data: Mapping[str, str]
+
+    @property
+    def is_large(self) -> bool:
+        return self.launches[0].is_large
+
+    @property
+    def kind(self) -> tuple[RecordedLaunch, ...]:
+        """Equal for runs in a loop."""
+        return tuple(replace(launch, arguments=()) for launch in self.launches)
+
+    @property
+    def used(self) -> set[int]:
+        return {number for launch in self.launches for number in launch.used}
+
+    @property
+    def written(self) -> set[int]:
+        return {number for launch in self.launches for number in launch.written}
+
+
+@dataclass(frozen=True)
+class Allocation:
+    bytes: int
+    name: str  # of the first parameter that gets it
+    dtype: np.dtype
+
+
+Step = Write | Copy | LaunchRun
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a program did, and what of it cannot be checked."""
+
+    steps: tuple[Step, ...]
+    allocations: Mapping[int, Allocation]
+    limits: tuple[str, ...]
 
 
 @dataclass
 class _Reader:
     folder: Path
-    memory: dict[int, _Memory] = field(default_factory=dict)
-    data: dict[str, str] = field(default_factory=dict)  # of device variables: initialisers
-    runs: list[tuple[_Run, dict[str, str]]] = field(default_factory=list)
-    run: _Run = field(default_factory=_Run)
-    limits: dict[str, None] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+    names: dict[int, tuple[str, str]] = field(default_factory=dict)  # and a type
+    pending: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # writes
+    data: dict[str, str] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    launches: list[RecordedLaunch] = field(default_factory=list)
     unsupported: dict[str, None] = field(default_factory=dict)
-    unknown: int = 0
-    names: set[str] = field(default_factory=set)
-    kinds: set[tuple[LaunchPlan, ...]] = field(default_factory=set)
 
     def end_run(self) -> None:
-        """A run like an earlier one, as in a loop that measures times, is left out."""
-        kind = tuple(replace(launch, arguments=None) for launch in self.run.launches)
-        if kind and kind not in self.kinds:
-            self.kinds.add(kind)
-            self.runs.append((self.run, dict(self.data)))
-        self.run = _Run()
+        if self.launches:
+            self.steps.append(LaunchRun(tuple(self.launches), dict(self.data)))
+            self.launches = []
 
-    def forget(self) -> None:
-        """End the run: what its launches wrote is not known to the next."""
-        self.end_run()
-        for memory in self.memory.values():
-            if memory.state == _KERNEL:
-                memory.state = _UNKNOWN
+    def end_run_with(self, *numbers: int) -> None:
+        """End the run if one of its launches has one of the allocations."""
+        if any(launch.used & set(numbers) for launch in self.launches):
+            self.end_run()
 
 
 def read_record(folder: Path, program: str, ending: str) -> Recorded:
-    """The launches that the program in `folder` recorded. UsageError if there is none.
+    """What the program in `folder` recorded. UsageError if it launched nothing.
 
     `ending` tells how the program ended.
     """
@@ -135,23 +192,18 @@ def read_record(folder: Path, program: str, ending: str) -> Recorded:
     for event in _events(folder / RECORD):
         _HANDLERS[event["event"]](reader, event)
     reader.end_run()
-    if not reader.runs:
+    runs = [step for step in reader.steps if isinstance(step, LaunchRun)]
+    if not runs:
         unsupported = f" (it uses {', '.join(reader.unsupported)})" if reader.unsupported else ""
         raise UsageError(
             f"{program} launched no kernel that can be checked{unsupported}; {ending}",
             code="no_launch",
             mend="name a kernel with --entry, --grid, --block and --arg",
         )
-    if reader.unknown:
-        reader.limits[
-            f"{reader.unknown} launches that need results of earlier ones, after the host wrote to "
-            "the same memory"
-        ] = None
-    if len(reader.runs) > MOST_RUNS:
-        left = len(reader.runs) - MOST_RUNS
-        reader.limits[f"the last {left} of {len(reader.runs)} groups of launches"] = None
-    runs = tuple(_launch_file(run, data) for run, data in reader.runs[:MOST_RUNS])
-    return Recorded(runs, tuple(reader.limits))
+    limits = [f"what depends on {what}" for what in reader.unsupported]
+    if any(run.is_large for run in runs):
+        limits.append(LARGE)
+    return Recorded(tuple(reader.steps), _allocations(reader), tuple(limits))
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
@@ -165,47 +217,41 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _allocate(reader: _Reader, event: Mapping[str, Any]) -> None:
-    reader.memory[event["number"]] = _Memory(event["bytes"])
+    reader.sizes[event["number"]] = event["bytes"]
 
 
 def _write(reader: _Reader, event: Mapping[str, Any]) -> None:
-    memory = reader.memory[event["number"]]
-    if memory.state == _KERNEL:
-        reader.forget()
-    if memory.state != _UNKNOWN or event["whole"]:
-        memory.state = _HOST
+    reader.end_run_with(event["number"])
+    reader.pending.setdefault(event["number"], []).append((event["offset"], event["bytes"]))
 
 
 def _copy(reader: _Reader, event: Mapping[str, Any]) -> None:
-    state = reader.memory[event["from"]].state
-    _write(reader, event)
-    if state in (_KERNEL, _UNKNOWN):
-        reader.memory[event["number"]].state = _UNKNOWN
+    numbers = event["number"], event["from"]
+    reader.end_run_with(*numbers)
+    reader.steps.append(
+        Copy(numbers[0], event["offset"], numbers[1], event["from_offset"], event["bytes"])
+    )
 
 
 def _content(reader: _Reader, event: Mapping[str, Any]) -> None:
-    reader.memory[event["number"]].file = reader.folder / event["file"]
+    file = reader.folder / event["file"]
+    for offset, size in reader.pending.pop(event["number"], ()):
+        reader.steps.append(Write(event["number"], offset, size, file))
 
 
 def _symbol(reader: _Reader, event: Mapping[str, Any]) -> None:
-    if reader.run.launches:
-        reader.forget()
+    reader.end_run()
     if event["value"]:
         reader.data[event["name"]] = event["value"]
 
 
 def _unsupported(reader: _Reader, event: Mapping[str, Any]) -> None:
     reader.unsupported[event["what"]] = None
-    reader.limits[f"what depends on {event['what']}"] = None
-
-
-def _repeated(reader: _Reader, event: Mapping[str, Any]) -> None:
-    """A launch like two before; it is not run again."""
 
 
 def _launch(reader: _Reader, event: Mapping[str, Any]) -> None:
     entry = entry_of(event["function"])
-    names = [name.strip() for name in event["names"].split(",")]
+    names = [name.strip().removesuffix("...") for name in event["names"].split(",")]
     for name, argument in zip(names, event["arguments"], strict=False):
         if "host" in argument:
             raise UsageError(
@@ -213,40 +259,38 @@ def _launch(reader: _Reader, event: Mapping[str, Any]) -> None:
                 code="host_address",
                 mend="allocate it with cudaMalloc or cudaMallocManaged",
             )
-    used = {number for argument in event["arguments"] for number in _numbers(argument)}
-    grid, block = tuple(event["grid"]), tuple(event["block"])
-    is_large = math.prod(grid) * math.prod(block) > MOST_THREADS
-    if is_large:
-        reader.forget()
-        reader.limits[LARGE] = None
-    elif any(reader.memory[number].state == _UNKNOWN for number in used):
-        reader.unknown += 1
-        for number in used:
-            reader.memory[number].state = _UNKNOWN
-        return
-    for name, argument in zip(names, event["arguments"], strict=False):
-        _take(reader, name, argument)
-    plan = LaunchPlan(
+        for number in _numbers(argument):
+            kind = argument["type"] if "pointer" in argument else ""
+            reader.names.setdefault(number, (name, kind))
+    launch = RecordedLaunch(
         entry,
-        grid,
-        block,
-        event["shared_bytes"],
-        tuple(_argument(reader, argument) for argument in event["arguments"]),
+        tuple(event["grid"]),
+        tuple(event["block"]),
         tuple(event["cluster"]),
+        event["shared_bytes"],
+        tuple(event["arguments"]),
     )
-    check_launch(plan, f"the program launches {entry}")
-    if 0 in (*grid, *block):
+    _require_launchable(launch)
+    if launch.is_large or (reader.launches and reader.launches[0].is_large):
+        reader.end_run()
+    reader.launches.append(launch)
+
+
+def _require_launchable(launch: RecordedLaunch) -> None:
+    if 0 in (*launch.grid, *launch.block):
         raise UsageError(
-            f"the program launches {entry} with a grid of {shape_text(grid)} blocks of "
-            f"{shape_text(block)} threads; each size is at least 1",
+            f"the program launches {launch.entry} with a grid of {shape_text(launch.grid)} blocks "
+            f"of {shape_text(launch.block)} threads; each size is at least 1",
             code="bad_launch",
         )
-    reader.run.launches.append(plan)
-    reader.run.is_large = is_large
-    for number in _written_numbers(event["arguments"]):
-        reader.memory[number].state = _KERNEL
-    if is_large:
-        reader.forget()
+    sizes = (launch.grid, launch.block, launch.smem_dynamic_bytes)
+    check_launch(
+        LaunchPlan(launch.entry, *sizes, (), launch.cluster), f"the program launches {launch.entry}"
+    )
+
+
+def _repeated(reader: _Reader, event: Mapping[str, Any]) -> None:
+    """A launch like two before; it is not run again."""
 
 
 _HANDLERS = {
@@ -266,79 +310,109 @@ def _numbers(argument: Mapping[str, Any]) -> list[int]:
     return own + [each["pointer"] for each in argument.get("pointers", ())]
 
 
-def _written_numbers(arguments: Iterable[Mapping[str, Any]]) -> Iterator[int]:
-    """Of memory that a kernel may write: it has a pointer to what is not `const`."""
-    for argument in arguments:
-        if "pointer" not in argument or not re.search(r"\bconst\b", argument["type"]):
-            yield from _numbers(argument)
-
-
-def _take(reader: _Reader, name: str, argument: Mapping[str, Any]) -> None:
-    """Make buffers of what an argument points to, if the run has none of it yet."""
-    for number in _numbers(argument):
-        if number in reader.run.tensors:
-            continue
-        memory = reader.memory[number]
-        if not memory.name:
-            memory.name = _free_name(name.removesuffix("..."), reader.names)
-            is_own = "pointer" in argument
-            memory.dtype = (
-                _DTYPES.get(argument["type"].removesuffix(" const"), "uint8") if is_own else "uint8"
-            )
-        dtype = np.dtype(BUFFER_DTYPES[memory.dtype])
-        if memory.bytes % dtype.itemsize:
+def _allocations(reader: _Reader) -> dict[int, Allocation]:
+    """Those that a launch gets, with names of their own."""
+    allocations, taken = {}, set()
+    for number, (name, kind) in reader.names.items():
+        free, count = re.sub(r"\W", "_", name) or "memory", 1
+        while free in taken:
+            count += 1
+            free = f"{name}_{count}"
+        taken.add(free)
+        size = reader.sizes[number]
+        dtype = np.dtype(BUFFER_DTYPES[_DTYPES.get(kind.removesuffix(" const"), "uint8")])
+        if size % dtype.itemsize:
             dtype = np.dtype(np.uint8)
-        elements = max(1, memory.bytes // dtype.itemsize)
-        values = None
-        if memory.state == _HOST and memory.file is not None:
-            values = np.frombuffer(memory.file.read_bytes(), np.uint8).view(dtype)
-        elif memory.state == _UNKNOWN:  # of a large launch
-            values = np.zeros(elements, dtype)
-        reader.run.tensors[number] = contiguous_tensor(
-            memory.name, "output", dtype, (elements,), values
-        )
+        allocations[number] = Allocation(size, free, dtype)
+    return allocations
 
 
-def _free_name(name: str, taken: set[str]) -> str:
-    name = re.sub(r"\W", "_", name) or "memory"
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name}_{number}"
-    taken.add(free)
-    return free
+class DeviceMemory:
+    """The contents of the allocations between runs; one that was never written has none."""
+
+    def __init__(self, allocations: Mapping[int, Allocation]) -> None:
+        self._allocations = allocations
+        self._contents: dict[int, np.ndarray] = {}  # uint8
+
+    def write(self, step: Write) -> None:
+        if step.number not in self._allocations:
+            return
+        content = np.fromfile(step.file, np.uint8)
+        part = slice(step.offset, step.offset + step.bytes)
+        if step.number in self._contents:
+            self._contents[step.number][part] = content[part]
+        else:  # what the host has not written counts as written, too
+            self._contents[step.number] = content
+
+    def copy(self, step: Copy) -> None:
+        source = self._contents.get(step.source)
+        if source is None or step.number not in self._allocations:
+            return
+        target = self._filled(step.number)
+        part = source[step.source_offset : step.source_offset + step.bytes]
+        target[step.offset : step.offset + len(part)] = part
+
+    def leave_results(self, run: LaunchRun, outputs: Mapping[str, np.ndarray]) -> None:
+        """What a run wrote; zeros for memory without a result that it may have written."""
+        for number in run.written:
+            result = outputs.get(self._allocations[number].name)
+            if result is None:
+                self._filled(number)
+            else:
+                self._contents[number] = result.copy()
+
+    def _filled(self, number: int) -> np.ndarray:
+        size = self._allocations[number].bytes
+        return self._contents.setdefault(number, np.zeros(size, np.uint8))
+
+    def launch_file(self, run: LaunchRun) -> LaunchFile:
+        """The run with the memory as it is now. UsageError if it is too much."""
+        tensors = {number: self._tensor(number) for number in sorted(run.used)}
+        if sum(tensor.image.nbytes for tensor in tensors.values()) > MOST_BYTES:
+            raise UsageError(
+                f"the program's launches have more than {MOST_BYTES >> 30} GiB of memory",
+                code="too_much_memory",
+                mend="let the program take smaller sizes",
+            )
+        plans = tuple(_plan(launch, tensors) for launch in run.launches)
+        case = Case("launch", (), (), "", "contiguous", 0, ())
+        buffers = tuple(tensors.values())
+        problem = Problem(case, buffers, (), plans[0].arguments or (), plans, 0.0, 0.0)
+        return LaunchFile(replace(problem, ends_only=run.is_large), (), False, (), run.data)
+
+    def _tensor(self, number: int) -> Tensor:
+        it, content = self._allocations[number], self._contents.get(number)
+        elements = max(1, it.bytes // it.dtype.itemsize)
+        values = None if content is None or not it.bytes else content.view(it.dtype)
+        return contiguous_tensor(it.name, "output", it.dtype, (elements,), values)
 
 
-def _argument(reader: _Reader, argument: Mapping[str, Any]) -> GivenArgument:
+def _plan(launch: RecordedLaunch, tensors: Mapping[int, Tensor]) -> LaunchPlan:
+    return LaunchPlan(
+        launch.entry,
+        launch.grid,
+        launch.block,
+        launch.smem_dynamic_bytes,
+        tuple(_argument(argument, tensors) for argument in launch.arguments),
+        launch.cluster,
+    )
+
+
+def _argument(argument: Mapping[str, Any], tensors: Mapping[int, Tensor]) -> GivenArgument:
     if "null" in argument:
         return None
     if "pointer" in argument:
-        tensor, offset = reader.run.tensors[argument["pointer"]], argument["offset"]
+        tensor, offset = tensors[argument["pointer"]], argument["offset"]
         if not offset:
             return tensor
         return Packed(offset.to_bytes(POINTER_BYTES, "little"), ((0, tensor.name),))
     data = bytearray.fromhex(argument["bytes"])
     pointers = []
     for each in argument["pointers"]:
-        at, tensor = each["at"], reader.run.tensors[each["pointer"]]
+        at = each["at"]
         data[at : at + POINTER_BYTES] = each["offset"].to_bytes(POINTER_BYTES, "little")
-        pointers.append((at, tensor.name))
+        pointers.append((at, tensors[each["pointer"]].name))
     return Packed(bytes(data), tuple(pointers))
-
-
-def _launch_file(run: _Run, data: Mapping[str, str]) -> LaunchFile:
-    tensors = tuple(run.tensors.values())
-    if sum(tensor.image.nbytes for tensor in tensors) > MOST_BYTES:
-        raise UsageError(
-            f"the program's launches have more than {MOST_BYTES >> 30} GiB of memory",
-            code="too_much_memory",
-            mend="let the program take smaller sizes",
-        )
-    case = Case("launch", (), (), "", "contiguous", 0, ())
-    problem = Problem(
-        case, tensors, (), run.launches[0].arguments or (), tuple(run.launches), 0.0, 0.0
-    )
-    return LaunchFile(replace(problem, ends_only=run.is_large), (), False, (), data)
 
 
 # ---- names ----

@@ -8,7 +8,7 @@ import pytest
 
 from greenfast.search.diagnose.host_program import check_host_program, is_program
 from greenfast.search.diagnose.plain import PlainOptions
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import GreenfastError
 from greenfast.search.targets.emulator.target import EmulatorTarget
 
 ADD = r"""
@@ -118,20 +118,45 @@ def test_launches_in_a_row_get_each_other_s_results(findings, barrier, offset, e
     assert {kind for kind, _ in findings(text)} == expected
 
 
-def test_what_is_not_checked_is_said(findings):
+@pytest.mark.parametrize(("first", "expected"), [("0", []), ("1", ["out_of_bounds"])])
+def test_results_reach_launches_after_the_host_has_written_in_between(findings, first, expected):
+    """The host writes over the first index, and copies the others to another buffer."""
     text = """
-    __global__ void step(float* x) { x[threadIdx.x] *= 2; }
-    __global__ void sum(const float* x, float* y) { atomicAdd(y, x[threadIdx.x]); }
+    __global__ void fill(int* index) { index[threadIdx.x] = threadIdx.x + FIRST; }
+    __global__ void use(const int* index, float* x) { x[index[threadIdx.x]] = 1; }
     int main() {
-        float *x, *y; cudaMalloc(&x, 128); cudaMalloc(&y, 4); cudaMemset(x, 0, 128);
-        step<<<1, 32>>>(x);
-        cudaMemset(x, 0, 64);
+        int *index, *copied; float* x;
+        cudaMalloc(&index, 128); cudaMalloc(&copied, 256); cudaMalloc(&x, 128);
+        fill<<<1, 32>>>(index);
+        cudaMemset(index, 0, 4);
+        cudaMemcpy(copied + 32, index, 128, cudaMemcpyDeviceToDevice);
+        use<<<1, 32>>>(copied + 32, x);
+    }
+    """
+    report = findings.checked(text.replace("FIRST", first)).report
+    assert {finding.kind for finding in report.findings} == set(expected) and not report.limits
+
+
+def test_a_large_launch_runs_in_part_and_that_is_said(findings):
+    """Its first and last block; the next launch finds memory that was written."""
+    text = """
+    __global__ void wide(float* x, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i SIGN n) x[i] = 1;
+    }
+    __global__ void sum(const float* x, float* y) { atomicAdd(y, x[threadIdx.x * 1000]); }
+    int main() {
+        const int n = 1000000;
+        float *x, *y; cudaMalloc(&x, n * 4); cudaMallocManaged(&y, 4);
+        *y = 0;
+        wide<<<(n + 255) / 256, 256>>>(x, n);
         sum<<<1, 32>>>(x, y);
     }
     """
-    report = findings.checked(text).report
-    assert not report.findings and len(report.limits) == 1
-    assert report.limits[0].startswith("1 launches that need results of earlier ones")
+    report = findings.checked(text.replace("SIGN", "<")).report
+    assert not report.findings
+    assert report.limits[0].startswith("launches with more than 131,072 threads, but for")
+    assert [kind for kind, _ in findings(text.replace("SIGN", "<="))] == ["out_of_bounds"]
 
 
 def test_a_loop_that_waits_for_a_result_ends(findings):
@@ -162,7 +187,7 @@ def test_a_program_that_cannot_be_checked_gets_one_sentence(findings, body, sent
 __global__ void k(float* x) {{ x[threadIdx.x] = 1; }}
 int main() {{ float* p; cudaMalloc(&p, 4096); {body} }}
 """
-    with pytest.raises(UsageError, match="program") as refused:
+    with pytest.raises(GreenfastError, match="program") as refused:
         findings(text)
     assert sentence in str(refused.value)
 

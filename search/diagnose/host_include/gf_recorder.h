@@ -95,18 +95,17 @@ public:
         Allocation* const to = find(address, &offset);
         if (!to || !bytes) return;
         to->changed = true;
-        const bool whole = offset == 0 && bytes >= to->bytes;
-        std::fprintf(file_, "{\"event\": \"write\", \"number\": %d, \"whole\": %s}\n", to->number, whole ? "true" : "false");
+        std::fprintf(file_, "{\"event\": \"write\", \"number\": %d, \"offset\": %zu, \"bytes\": %zu}\n", to->number, offset,
+                     bytes < to->bytes - offset ? bytes : to->bytes - offset);
     }
     void copied(const void* address, const void* source, std::size_t bytes) {
-        std::size_t offset = 0;
-        Allocation *const to = find(address, &offset), *const from = find(source);
+        std::size_t offset = 0, from_offset = 0;
+        const Allocation *const to = find(address, &offset), *const from = find(source, &from_offset);
         if (!to || !bytes) return;
         if (!from) return written(address, bytes);
-        to->changed = true;
-        const bool whole = offset == 0 && bytes >= to->bytes;
-        std::fprintf(file_, "{\"event\": \"copy\", \"number\": %d, \"from\": %d, \"whole\": %s}\n", to->number, from->number,
-                     whole ? "true" : "false");
+        std::fprintf(file_,
+                     "{\"event\": \"copy\", \"number\": %d, \"offset\": %zu, \"from\": %d, \"from_offset\": %zu, \"bytes\": %zu}\n",
+                     to->number, offset, from->number, from_offset, bytes);
     }
     void symbol(const char* name, const std::string& value) {
         std::fprintf(file_, "{\"event\": \"symbol\", \"name\": %s, \"value\": %s}\n", quoted(name).c_str(),
@@ -150,7 +149,7 @@ private:
                 const std::uint64_t content = hash(data, it.bytes);
                 if (content == it.content) continue;
                 it.content = content;
-                std::fprintf(file_, "{\"event\": \"write\", \"number\": %d, \"whole\": true}\n", it.number);
+                std::fprintf(file_, "{\"event\": \"write\", \"number\": %d, \"offset\": 0, \"bytes\": %zu}\n", it.number, it.bytes);
             }
             it.changed = false;
             char name[32];
