@@ -38,6 +38,7 @@ MOST_RUNS = 12
 INCLUDE = Path(__file__).resolve().parent / "host_include"
 _LAUNCHES = re.compile(r"<<<|\bcudaLaunch(?:Cooperative)?Kernel\b")
 _MAIN = re.compile(r"\bmain\s*\(")
+_UNDEFINED = re.compile(r"undefined reference to [`']([^'\n]*)'")
 _ERROR = re.compile(r"(?m)^([^\s:]+):(\d+):\d+: (?:fatal )?error: (.*)$")
 
 
@@ -101,7 +102,8 @@ def check_host_program(
     cuda_file: Path, options: PlainOptions, target: EmulatorTarget, *, is_strict: bool
 ) -> CheckedProgram:
     """Every launch of the program under the checks."""
-    reports, files = [], dict[str, Path]()
+    reports: list[CheckReport] = []
+    files: dict[str, Path] = {}
     with TemporaryDirectory(prefix="greenfast-host-") as work:
         program = recorded(cuda_file, options, target, Path(work))
         limits = list(program.limits)
@@ -151,9 +153,16 @@ def joined(reports: Sequence[CheckReport], limits: Sequence[str]) -> CheckReport
     )
 
 
+def _first_error(log: str) -> str:
+    if error := _ERROR.search(log):
+        return f"{error[1]}:{error[2]}: {error[3]}"
+    if undefined := _UNDEFINED.search(log):
+        return f"{undefined[1]} is in no file that it includes"
+    return one_line(log)
+
+
 def _refused(cuda_file: Path, failed: CompilerFailed, missing: Sequence[str]) -> UsageError:
-    error = _ERROR.search(failed.log)
-    first = f"{error[1]}:{error[2]}: {error[3]}" if error else one_line(failed.log)
+    first = _first_error(failed.log)
     without = f" (without {', '.join(missing)}, which greenfast does not have)" if missing else ""
     return UsageError(
         f"the host code of {cuda_file.name} does not compile{without}: {shortened(first, 300)}",
