@@ -21,7 +21,7 @@ import numpy as np
 
 from greenfast.search.devices.clusters import shape_text
 from greenfast.search.diagnose.brought_buffers import BUFFER_DTYPES, MOST_BYTES, contiguous_tensor
-from greenfast.search.diagnose.launch_file import LaunchFile, check_launch
+from greenfast.search.diagnose.launch_file import ENTRY, LaunchFile, check_launch
 from greenfast.search.errors import UsageError
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import (
@@ -31,6 +31,7 @@ from greenfast.search.oracle.problem import (
     Problem,
     Tensor,
 )
+from greenfast.search.text import shortened, visible
 
 RECORD = "record"
 MOST_THREADS = 2**17  # of a launch that runs as a whole
@@ -39,6 +40,10 @@ LARGE = (
     "what they write is not used any further"
 )
 POINTER_BYTES = 8
+LARGEST_ARGUMENT_BYTES = 4096
+_CONTENT = re.compile(r"content\d{1,9}")
+_SYMBOL = re.compile(r"[A-Za-z_]\w{0,200}")
+_VALUE = re.compile(r"[-+.\w{}, ]*")
 _DTYPES = {
     "float": "float32",
     "double": "float64",
@@ -189,8 +194,15 @@ def read_record(folder: Path, program: str, ending: str) -> Recorded:
     `ending` tells how the program ended.
     """
     reader = _Reader(folder)
-    for event in _events(folder / RECORD):
-        _HANDLERS[event["event"]](reader, event)
+    try:
+        for event in _events(folder / RECORD):
+            _HANDLERS[event["event"]](reader, event)
+    except (KeyError, TypeError, ValueError, AttributeError):  # its process can write any record
+        raise UsageError(
+            f"{program} has damaged the record of its launches",
+            code="bad_record",
+            mend="name a kernel with --entry, --grid, --block and --arg",
+        ) from None
     reader.end_run()
     runs = [step for step in reader.steps if isinstance(step, LaunchRun)]
     if not runs:
@@ -216,43 +228,73 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
             return  # the program was stopped while it wrote
 
 
+def _whole(event: Mapping[str, Any], key: str, most: int = 2**40) -> int:
+    value = event[key]
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(key)
+    return value
+
+
+def _three(event: Mapping[str, Any], key: str) -> tuple[int, int, int]:
+    x, y, z = (_whole({key: value}, key) for value in event[key])
+    return x, y, z
+
+
 def _allocate(reader: _Reader, event: Mapping[str, Any]) -> None:
-    reader.sizes[event["number"]] = event["bytes"]
+    reader.sizes[_whole(event, "number")] = _whole(event, "bytes")
+
+
+def _part(reader: _Reader, event: Mapping[str, Any], number: str, offset: str) -> tuple[int, int]:
+    """The number of an allocation, and an offset at which the bytes of the event lie in it."""
+    size = reader.sizes[_whole(event, number)]
+    return event[number], _whole(event, offset, size - _whole(event, "bytes", size))
 
 
 def _write(reader: _Reader, event: Mapping[str, Any]) -> None:
-    reader.end_run_with(event["number"])
-    reader.pending.setdefault(event["number"], []).append((event["offset"], event["bytes"]))
+    number, offset = _part(reader, event, "number", "offset")
+    reader.end_run_with(number)
+    reader.pending.setdefault(number, []).append((offset, event["bytes"]))
 
 
 def _copy(reader: _Reader, event: Mapping[str, Any]) -> None:
-    numbers = event["number"], event["from"]
-    reader.end_run_with(*numbers)
-    reader.steps.append(
-        Copy(numbers[0], event["offset"], numbers[1], event["from_offset"], event["bytes"])
+    to, source = (
+        _part(reader, event, "number", "offset"),
+        _part(reader, event, "from", "from_offset"),
     )
+    reader.end_run_with(to[0], source[0])
+    reader.steps.append(Copy(*to, *source, event["bytes"]))
 
 
 def _content(reader: _Reader, event: Mapping[str, Any]) -> None:
+    number = _whole(event, "number")
     file = reader.folder / event["file"]
-    for offset, size in reader.pending.pop(event["number"], ()):
-        reader.steps.append(Write(event["number"], offset, size, file))
+    is_own = _CONTENT.fullmatch(event["file"]) and not file.is_symlink() and file.is_file()
+    if not is_own or file.stat().st_size != reader.sizes[number]:
+        raise ValueError("file")
+    for offset, size in reader.pending.pop(number, ()):
+        reader.steps.append(Write(number, offset, size, file))
 
 
 def _symbol(reader: _Reader, event: Mapping[str, Any]) -> None:
     reader.end_run()
-    if event["value"]:
-        reader.data[event["name"]] = event["value"]
+    name, value = event["name"], event["value"]
+    if _VALUE.fullmatch(value) is None:
+        raise ValueError("value")
+    if value and _SYMBOL.fullmatch(name):
+        reader.data[name] = value
 
 
 def _unsupported(reader: _Reader, event: Mapping[str, Any]) -> None:
-    reader.unsupported[event["what"]] = None
+    reader.unsupported[visible(shortened(event["what"], 200))] = None
 
 
 def _launch(reader: _Reader, event: Mapping[str, Any]) -> None:
     entry = entry_of(event["function"])
-    names = [name.strip().removesuffix("...") for name in event["names"].split(",")]
+    if not ENTRY.match(entry):
+        raise ValueError("function")
+    names = re.findall(r"\w+", event["names"])
     for name, argument in zip(names, event["arguments"], strict=False):
+        _require_argument(reader, argument)
         if "host" in argument:
             raise UsageError(
                 f"the program passes {entry} an address of the host's memory for {name}",
@@ -264,16 +306,32 @@ def _launch(reader: _Reader, event: Mapping[str, Any]) -> None:
             reader.names.setdefault(number, (name, kind))
     launch = RecordedLaunch(
         entry,
-        tuple(event["grid"]),
-        tuple(event["block"]),
-        tuple(event["cluster"]),
-        event["shared_bytes"],
+        _three(event, "grid"),
+        _three(event, "block"),
+        _three(event, "cluster"),
+        _whole(event, "shared_bytes"),
         tuple(event["arguments"]),
     )
     _require_launchable(launch)
     if launch.is_large or (reader.launches and reader.launches[0].is_large):
         reader.end_run()
     reader.launches.append(launch)
+
+
+def _require_argument(reader: _Reader, argument: Mapping[str, Any]) -> None:
+    if "pointer" in argument:
+        str.removesuffix(argument["type"], "")
+    places = [argument] if "pointer" in argument else argument.get("pointers", ())
+    for place in places:
+        _whole(place, "offset", reader.sizes[_whole(place, "pointer")])
+    if "bytes" in argument:
+        size = len(bytes.fromhex(argument["bytes"]))
+        if not 1 <= size <= LARGEST_ARGUMENT_BYTES:
+            raise ValueError("bytes")
+        for place in places:
+            _whole(place, "at", size - POINTER_BYTES)
+    elif not argument.keys() & {"pointer", "null", "host"}:
+        raise ValueError("argument")
 
 
 def _require_launchable(launch: RecordedLaunch) -> None:
@@ -324,6 +382,12 @@ def _allocations(reader: _Reader) -> dict[int, Allocation]:
         if size % dtype.itemsize:
             dtype = np.dtype(np.uint8)
         allocations[number] = Allocation(size, free, dtype)
+    if sum(each.bytes for each in allocations.values()) > MOST_BYTES:
+        raise UsageError(
+            f"the program's launches have more than {MOST_BYTES >> 30} GiB of memory",
+            code="too_much_memory",
+            mend="let the program take smaller sizes",
+        )
     return allocations
 
 
@@ -366,14 +430,8 @@ class DeviceMemory:
         return self._contents.setdefault(number, np.zeros(size, np.uint8))
 
     def launch_file(self, run: LaunchRun) -> LaunchFile:
-        """The run with the memory as it is now. UsageError if it is too much."""
+        """The run with the memory as it is now."""
         tensors = {number: self._tensor(number) for number in sorted(run.used)}
-        if sum(tensor.image.nbytes for tensor in tensors.values()) > MOST_BYTES:
-            raise UsageError(
-                f"the program's launches have more than {MOST_BYTES >> 30} GiB of memory",
-                code="too_much_memory",
-                mend="let the program take smaller sizes",
-            )
         plans = tuple(_plan(launch, tensors) for launch in run.launches)
         case = Case("launch", (), (), "", "contiguous", 0, ())
         buffers = tuple(tensors.values())

@@ -8,7 +8,7 @@ import pytest
 
 from greenfast.search.diagnose.host_program import check_host_program, is_program
 from greenfast.search.diagnose.plain import PlainOptions
-from greenfast.search.errors import GreenfastError
+from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.targets.emulator.target import EmulatorTarget
 
 ADD = r"""
@@ -235,3 +235,40 @@ def test_the_host_s_code_reaches_no_file_network_or_process(findings, tmp_path):
 )
 def test_a_program_has_a_main_that_launches(text, expected):
     assert is_program(text) is expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{\\"event\\": \\"content\\", \\"number\\": 1, \\"file\\": \\"/etc/passwd\\"}',
+        '{\\"event\\": \\"content\\", \\"number\\": 1, \\"file\\": \\"record\\"}',
+        '{\\"event\\": \\"content\\", \\"number\\": 7, \\"file\\": \\"content1\\"}',
+        '{\\"event\\": \\"write\\", \\"number\\": 1, \\"offset\\": 8, \\"bytes\\": 4}',
+        '{\\"event\\": \\"write\\", \\"number\\": 1, \\"offset\\": -8, \\"bytes\\": 4}',
+        '{\\"event\\": \\"symbol\\", \\"name\\": \\"x\\", \\"value\\": \\"1; int y = f()\\"}',
+        '{\\"event\\": \\"launch\\", \\"function\\": \\"void k;\\", \\"names\\": \\"\\"}',
+        '{\\"event\\": \\"explode\\"}',
+        "[1, 2]",
+    ],
+)
+def test_a_program_may_write_nonsense_into_its_record(findings, line):
+    text = f"""#include <cstdio>
+    __global__ void k(int* x) {{ *x = 1; }}
+    int main() {{
+        int* x; cudaMalloc(&x, 4); cudaMemset(x, 0, 4);
+        k<<<1, 1>>>(x);
+        std::FILE* record = std::fopen("record", "a");
+        std::fputs("{line}\\n", record); std::fclose(record);
+    }}
+    """
+    with pytest.raises(UsageError, match="damaged the record of its launches"):
+        findings(text)
+
+
+def test_a_program_cannot_claim_more_memory_than_there_is_room_for(findings):
+    text = """
+    __global__ void k(char* x) { *x = 1; }
+    int main() { char* x; cudaMalloc(&x, 3000000000u); k<<<1, 1>>>(x); }
+    """
+    with pytest.raises(UsageError, match="more than 1 GiB of memory"):
+        findings(text)
