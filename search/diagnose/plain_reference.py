@@ -110,7 +110,7 @@ def plain_outputs(
         if values.size and (untouched.any() or _holds_nan(values, dtype)):
             again = _images(kernel, inputs, outputs, arguments, 0)[name]
             again = again.reshape(values.shape)
-            _require_written(kernel, name, shape, values, again, untouched)
+            _require_written(kernel, name, (dtype, shape), values, again, untouched)
         if values.size and _holds_nan(values, dtype):
             _require_clean(kernel, inputs, outputs, arguments, name)
     return {
@@ -150,13 +150,13 @@ def _holds_nan(values: np.ndarray, dtype: str) -> bool:
 def _require_written(
     kernel: PlainKernel,
     name: str,
-    shape: tuple[int, ...],
+    kind: tuple[str, tuple[int, ...]],
     over_poison: np.ndarray,
     over_zeros: np.ndarray,
     untouched: np.ndarray,
 ) -> None:
     """SpecError for elements that are as they were before, or that depend on it."""
-    entry = kernel.entry
+    entry, (dtype, shape) = kernel.entry, kind
     unwritten = untouched & (over_zeros == 0).all(axis=1)
     if unwritten.all():
         raise SpecError(
@@ -175,14 +175,16 @@ def _require_written(
             f"the plain kernel {entry} leaves {int(unwritten.sum()):,} of {unwritten.size:,} "
             f"elements of {name} unwritten, the first at [{first}]",
             code="reference_failed",
-            mend=f"give {name} the size that it writes, import it as :inout, or remove the checks "
-            "of sizes that the kernel does not take from kernel.toml",
+            mend=f"if it writes a part of {name} only, as a stencil leaves its border, import "
+            f"again with --arg {name}:{dtype}[...]:inout, and the rest keeps its first values; if not, "
+            f"give {name} the size that it writes, or remove the checks of sizes that the kernel "
+            "does not take from kernel.toml",
         )
     if (over_poison != over_zeros).any():
         raise SpecError(
             f"the plain kernel {entry} computes {name} from its earlier content",
             code="reference_failed",
-            mend=f"import it as --arg {name}:...:inout",
+            mend=f"import again with --arg {name}:{dtype}[...]:inout",
         )
 
 

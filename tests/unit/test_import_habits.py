@@ -92,3 +92,32 @@ def test_a_bound_follows_the_change_of_a_tensor_and_the_step_of_its_type(run):  
     assert (whole["bound"] > 1e-4).all() and (changed["bound"] < 3e-6).all()
     assert (within(value, "fp16")["bound"] > np.spacing(np.float16(1.0))).all()
     assert (within(value, "int8")["bound"] == 0).all()
+
+
+INNER = """#define threads 64
+#define first 1
+__global__ void smooth(const float* w, float* x, int n) {
+    int i = blockIdx.x * threads + threadIdx.x;
+    if (i >= first && i < n - 1) x[i] = w[i - 1] + w[i + 1];
+}
+"""
+
+
+def test_a_kernel_that_writes_a_part_keeps_the_rest_and_a_candidate_has_to(run):  # noqa: F811
+    Path("scale.cu").write_text(INNER)
+    given = (*IN_OUT, "--tune", "first=1,0", "--arg", "n:int32=70")
+    only_out = [each.replace("]:inout", "]:output") for each in given]
+    assert run(*only_out, "--name", "all")[0] == 0
+    code, out, _ = run("lint", "all")
+    assert code == 2 and "leaves 2 of 70 elements of x unwritten, the first at [0]" in out
+    assert (
+        "import again with --arg x:float32[...]:inout, and the rest keeps its first values" in out
+    )
+    assert run(*given)[0] == 0
+    outputs = outputs_of(load_kernel(Path("kernels/scale")), {"n": 9})["x"]
+    inputs = runpy.run_path("kernels/scale/reference.py")["make_inputs"]
+    before = inputs({"n": 9}, {}, "normal", 1, {})["x_before"]
+    assert (outputs["value"][[0, -1]] == before[[0, -1]]).all()
+    assert run("trial", "scale", "--template", "plain", "--set", "threads=32")[0] == 0
+    code, out, _ = run("trial", "scale", "--template", "plain", "--set", "first=0")
+    assert code == 1 and "rejected" in out
