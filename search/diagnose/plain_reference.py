@@ -176,7 +176,7 @@ def _require_written(
             f"elements of {name} unwritten, the first at [{first}]",
             code="reference_failed",
             mend=f"if it writes a part of {name} only, as a stencil leaves its border, import "
-            f"again with --arg {name}:{dtype}[...]:inout, and the rest keeps its first values; if not, "
+            f"again with --arg {name}:{dtype}[...]:inout: the rest keeps its first values; if not, "
             f"give {name} the size that it writes, or remove the checks of sizes that the kernel "
             "does not take from kernel.toml",
         )

@@ -111,7 +111,7 @@ def test_a_kernel_that_writes_a_part_keeps_the_rest_and_a_candidate_has_to(run):
     code, out, _ = run("lint", "all")
     assert code == 2 and "leaves 2 of 70 elements of x unwritten, the first at [0]" in out
     assert (
-        "import again with --arg x:float32[...]:inout, and the rest keeps its first values" in out
+        "import again with --arg x:float32[...]:inout: the rest keeps its first values" in out
     )
     assert run(*given)[0] == 0
     outputs = outputs_of(load_kernel(Path("kernels/scale")), {"n": 9})["x"]
