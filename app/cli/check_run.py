@@ -199,6 +199,7 @@ def check_json(outcome: CheckOutcome) -> dict[str, Any]:
         "runs": [asdict(run) for run in report.runs],
         "looked_for": list(report.looked_for),
         "notes": list(report.notes),
+        "remarks": list(report.remarks),
         "counted": report.counted,
         "costs": [
             {**asdict(cost), "transactions": cost.transactions, "factor": round(cost.factor, 3)}
