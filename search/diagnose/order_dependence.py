@@ -60,8 +60,11 @@ def _differs(tensor: Tensor, one: Checked, other: Checked) -> bool:
 
 
 def _in_steps(tensor: Tensor, one: Checked, other: Checked) -> np.ndarray:
+    return steps_between(_values(tensor, one), _values(tensor, other))
+
+
+def steps_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The difference of each element; above 1 it is more than rounding."""
-    first, second = _values(tensor, one), _values(tensor, other)
     if first.dtype.kind in "iub":
         return np.where(first == second, 0.0, np.inf)
     epsilon = _epsilon(first.dtype)
@@ -91,12 +94,12 @@ def _distance(tensor: Tensor, one: Checked, other: Checked) -> float:
 def _finding(tensor: Tensor, one: Checked, other: Checked) -> SafetyFinding:
     steps = _in_steps(tensor, one, other)
     index = tuple(int(each) for each in np.argwhere(steps > 1)[0])
-    first, second = _values(tensor, one)[index], _values(tensor, other)[index]
+    first, second = (shown_number(_values(tensor, run)[index]) for run in (one, other))
     sentence = (
         f"{int((steps > 1).sum()):,} of {steps.size:,} elements of {tensor.name} differ between "
-        f"orders of the threads: {tensor.name}{list(index)} is {_number(first)} in the order "
-        f"{_order(one)} and {_number(second)} in {_order(other)}; nothing races, so atomics decide "
-        "which thread comes first, and the kernel is correct only if it may leave either"
+        f"orders of the threads: {tensor.name}{list(index)} is {first} in the order {_order(one)} "
+        f"and {second} in {_order(other)}; nothing races, so atomics decide which thread comes "
+        "first, and the kernel is correct only if it may leave either"
     )
     return SafetyFinding(KIND, sentence, memory=f"global:{tensor.name}")
 
@@ -113,5 +116,5 @@ def _order(run: Checked) -> str:
     return run.order.partition(":")[0]
 
 
-def _number(value: np.generic) -> str:
+def shown_number(value: np.generic) -> str:
     return str(value) if value.dtype.kind in "iub" else f"{float(value):.9g}"
