@@ -18,6 +18,7 @@ _MACRO = re.compile(r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w+)(?:[^\n]|\\\n)*?__(?:gl
 _FUNCTION = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*\((?:[^()]|\([^()]*\))*\)\s*(?:noexcept\s*)?\Z")
 _TYPE = re.compile(r"\b(?:struct|class|union|enum)\s+(?P<name>\w+)[^()]*\Z")
 _OF_HOSTS = re.compile(r"<<<|\bcuda[A-Z]\w*\s*\(|\bstd::(?:vector|string|chrono|cout)\b")
+_THRUST = re.compile(r"(?m)^([ \t]*)(#[ \t]*include[ \t]*<thrust/[^>\n]*>)")
 _USING_STD = re.compile(r"(?m)^([ \t]*)using[ \t]+namespace[ \t]+std[ \t]*;")
 
 
@@ -31,7 +32,7 @@ class _Definition:
 def without_host_functions(source: CudaText) -> tuple[CudaText, tuple[str, ...]]:
     """The text without its host functions, in as many lines, and their names.
 
-    A text without host code stays as it is.
+    Headers of Thrust go too where only these used it. A text without host code stays as it is.
     """
     bare = without_comments(source.text)
     if not HOST_CODE.search(bare):
@@ -44,6 +45,8 @@ def without_host_functions(source: CudaText) -> tuple[CudaText, tuple[str, ...]]
     for name in {function.name for function in functions}:
         instances = rf"\btemplate\s+(?!<)[^;{{}}<]*\b{re.escape(name)}\s*<[^;{{}}]*;"
         text = re.sub(instances, blank, text)
+    if not re.search(r"\bthrust\s*::", without_comments(text)):
+        text = _THRUST.sub(r"\1// \2  (a host's header)", text)
     text = _USING_STD.sub(r"\1// using namespace std;", text)
     return replace(source, text=text), tuple(function.name for function in functions)
 
