@@ -80,11 +80,8 @@ def steps_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def _epsilon(dtype: np.dtype) -> float:
     """The spacing of numbers at 1; a narrow type is a rounded sum of a wide one."""
-    import ml_dtypes
-
-    return max(
-        float(ml_dtypes.finfo(dtype).eps) / (2.0**9 if dtype.itemsize < 4 else 1.0), 2.0**-52
-    )
+    step = float(np.spacing(np.ones(1, dtype))[0])
+    return max(step / (2.0**9 if dtype.itemsize < 4 else 1.0), 2.0**-52)
 
 
 def _distance(tensor: Tensor, one: Checked, other: Checked) -> float:

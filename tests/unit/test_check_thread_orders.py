@@ -24,6 +24,24 @@ __global__ void k(int* count, int* list, const float* x) {
     if (x[threadIdx.x] > 0) list[atomicAdd(count, 1)] = threadIdx.x;
 }
 """
+# Another thread may count between the two atomics.
+LOST = """
+__global__ void k(int* other, int* bins, const float* x) {
+    int* bin = bins + (x[threadIdx.x] > 0);
+    int before = atomicAdd(bin, 0);
+    atomicExch(bin, before + 1);
+}
+"""
+LOST_IN_SHARED = """
+__global__ void k(int* other, int* bins, const float* x) {
+    __shared__ int own;
+    if (threadIdx.x == 0) own = 0;
+    __syncthreads();
+    if (threadIdx.x > atomicMax(&own, 0)) atomicExch(&own, threadIdx.x);
+    __syncthreads();
+    if (threadIdx.x == 0) bins[0] = own;
+}
+"""
 SUM = """
 __global__ void k(float* sum, float* largest, const float* x) {
     atomicAdd(sum, x[threadIdx.x]);
@@ -56,6 +74,8 @@ def checked(run, tmp_path):  # noqa: F811
     [
         (LOCK, ("lock:int[1]=zeros", "last:int[1]=zeros"), "last"),
         (LIST, ("count:int[1]=zeros", "list:int[64]=zeros"), "list"),
+        (LOST, ("other:int[1]=zeros", "bins:int[2]=zeros"), "bins"),
+        (LOST_IN_SHARED, ("other:int[1]=zeros", "bins:int[2]=zeros"), "bins"),
     ],
 )
 def test_an_output_that_atomics_decide_is_a_note_and_strictly_a_finding(
