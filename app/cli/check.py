@@ -131,7 +131,8 @@ StrictOption = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Also report unordered writes of the same value by several threads.",
+        help="Also report unordered writes of the same value by several threads, and outputs that "
+        "depend on the order of the threads.",
     ),
 ]
 FormOption = Annotated[
@@ -357,6 +358,7 @@ def report_lines(outcome: CheckOutcome) -> Iterator[str]:
     runs = f"{len(report.runs)} run{'' if len(report.runs) == 1 else 's'}"
     yield f"{findings} in {runs} (order of threads: {orders})"
     yield from (f"note: {note}; --strict reports them" for note in report.notes)
+    yield from (f"note: {remark}" for remark in report.remarks)
     yield from (f"not checked: {limit}" for limit in report.limits)
     yield "looked for: " + ", ".join(report.looked_for)
 

@@ -198,6 +198,7 @@ def check_json(outcome: CheckOutcome) -> dict[str, Any]:
         "runs": [asdict(run) for run in report.runs],
         "looked_for": list(report.looked_for),
         "notes": list(report.notes),
+        "remarks": list(report.remarks),
         "limits": list(report.limits),
         "counted": report.counted,
         "costs": [

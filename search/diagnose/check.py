@@ -10,6 +10,8 @@ import numpy as np
 
 from greenfast.search.diagnose.brought import BroughtKernel
 from greenfast.search.diagnose.launch_file import ExpectedOutput
+from greenfast.search.diagnose.order_dependence import KIND as ORDER_DEPENDENT
+from greenfast.search.diagnose.order_dependence import Dependence, order_dependence
 from greenfast.search.errors import UsageError
 from greenfast.search.gates.safety import LOOKED_FOR, safety_run, with_lines
 from greenfast.search.oracle.problem import Problem, Tensor
@@ -40,7 +42,8 @@ class CheckReport:
     costs: tuple[LineCost, ...]
     counted: str
     looked_for: tuple[str, ...] = LOOKED_FOR
-    notes: tuple[str, ...] = ()  # observations that reject no run
+    notes: tuple[str, ...] = ()  # observations that reject no run, unless the check is strict
+    remarks: tuple[str, ...] = ()  # observations that are no defects
     limits: tuple[str, ...] = ()  # what was not checked
 
 
@@ -72,8 +75,10 @@ def check_program(
             replace(run, findings=tuple(f for f in run.findings if f.kind != "carried_state"))
             for run in done
         ]
-    tolerated = merged(note for run in done for note in run.tolerated)
     findings = merged(finding for run in done for finding in run.findings)
+    dependence = order_dependence(done) if is_called_once else Dependence()
+    tolerated = merged(note for run in done for note in run.tolerated)
+    tolerated += dependence.beyond_rounding
     if is_strict:
         findings += tolerated
     costs = () if is_stopped(findings) else target.line_costs(program, counted)
@@ -83,10 +88,13 @@ def check_program(
         () if isinstance(costs, Failure) else costs,
         counted.case.name,
         notes=() if is_strict else tuple(map(_note, tolerated)),
+        remarks=dependence.rounding,
     )
 
 
 def _note(tolerated: SafetyFinding) -> str:
+    if tolerated.kind == ORDER_DEPENDENT:
+        return tolerated.sentence
     return with_lines(tolerated) + "; same-value writes are tolerated"
 
 

@@ -149,6 +149,7 @@ def joined(reports: Sequence[CheckReport], limits: Sequence[str]) -> CheckReport
         runs=tuple(run for report in reports for run in report.runs),
         findings=merged(finding for report in reports for finding in report.findings),
         notes=tuple(dict.fromkeys(note for it in reports for note in it.notes)),
+        remarks=tuple(dict.fromkeys(remark for it in reports for remark in it.remarks)),
         limits=tuple(limits),
     )
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault
@@ -219,9 +221,11 @@ class EmulatorTarget(Runner):
     def check(self, program: Program, problems: Sequence[Problem]) -> Iterator[Checked]:
         clean: list[tuple[Problem, str, native.RunResult]] = []
         timed_out = False
-        for problem, order, result in self._run_all(program, problems, "checked"):
+        runs = self._run_all(program, problems, "checked")
+        for number, (problem, order, result) in enumerate(runs):
             findings: tuple[SafetyFinding, ...]
             tolerated: tuple[SafetyFinding, ...] = ()
+            outputs: Mapping[str, np.ndarray] = {}
             if isinstance(result, Failure):
                 findings = (SafetyFinding(result.reason.value, result.sentence),)
             elif result.status == "not_run" and timed_out:
@@ -234,7 +238,9 @@ class EmulatorTarget(Runner):
                 timed_out |= result.status == "timeout"
                 if not result.findings and result.status == "finished":
                     clean = [*clean, (problem, order, result)][:FIRST_BATCH]
-            yield Checked(problem, order, findings, tolerated)
+                if result.status == "finished" and number < FIRST_BATCH:
+                    outputs = whole_outputs(problem, result.outputs)
+            yield Checked(problem, order, findings, tolerated, outputs)
         yield from self._unset(program, clean)
 
     def _unset(
