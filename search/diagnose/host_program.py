@@ -104,7 +104,7 @@ def check_host_program(
     """Every launch of the program under the checks."""
     reports: list[CheckReport] = []
     files: dict[str, Path] = {}
-    with TemporaryDirectory(prefix="greenfast-host-") as work:
+    with TemporaryDirectory(prefix="greenfast-host-", ignore_cleanup_errors=True) as work:
         program = recorded(cuda_file, options, target, Path(work))
         limits = list(program.limits)
         memory = DeviceMemory(program.allocations)

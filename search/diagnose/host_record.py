@@ -369,20 +369,21 @@ def _numbers(argument: Mapping[str, Any]) -> list[int]:
 
 
 def _allocations(reader: _Reader) -> dict[int, Allocation]:
-    """Those that a launch gets, with names of their own."""
-    allocations, taken = {}, set()
-    for number, (name, kind) in reader.names.items():
-        free, count = re.sub(r"\W", "_", name) or "memory", 1
+    """With names of their own: of the first parameter that gets each."""
+    allocations, taken = {}, set[str]()
+    used = set(reader.names)
+    for number, size in reader.sizes.items():
+        name, kind = reader.names.get(number, ("", ""))
+        free, count = name or f"memory_{number}", 1
         while free in taken:
             count += 1
             free = f"{name}_{count}"
         taken.add(free)
-        size = reader.sizes[number]
         dtype = np.dtype(BUFFER_DTYPES[_DTYPES.get(kind.removesuffix(" const"), "uint8")])
         if size % dtype.itemsize:
             dtype = np.dtype(np.uint8)
         allocations[number] = Allocation(size, free, dtype)
-    if sum(each.bytes for each in allocations.values()) > MOST_BYTES:
+    if sum(allocations[number].bytes for number in used) > MOST_BYTES:
         raise UsageError(
             f"the program's launches have more than {MOST_BYTES >> 30} GiB of memory",
             code="too_much_memory",
@@ -399,8 +400,6 @@ class DeviceMemory:
         self._contents: dict[int, np.ndarray] = {}  # uint8
 
     def write(self, step: Write) -> None:
-        if step.number not in self._allocations:
-            return
         content = np.fromfile(step.file, np.uint8)
         part = slice(step.offset, step.offset + step.bytes)
         if step.number in self._contents:
@@ -410,7 +409,7 @@ class DeviceMemory:
 
     def copy(self, step: Copy) -> None:
         source = self._contents.get(step.source)
-        if source is None or step.number not in self._allocations:
+        if source is None:
             return
         target = self._filled(step.number)
         part = source[step.source_offset : step.source_offset + step.bytes]

@@ -7,6 +7,11 @@
 #include "gf_recorder.h"
 
 #define CUDART_VERSION 13000
+// Other headers ask for these.
+#define __DRIVER_TYPES_H__
+#define __CUDA_RUNTIME_H__
+#define __CUDA_RUNTIME_API_H__
+#define __VECTOR_TYPES_H__
 #define __host__
 #define __forceinline__ inline
 #define __noinline__
@@ -24,6 +29,7 @@ enum cudaError {
     cudaErrorInvalidDevice = 101,
     cudaErrorNoDevice = 100,
     cudaErrorNotReady = 600,
+    cudaErrorAssert = 710,
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchOutOfResources = 701,
     cudaErrorPeerAccessAlreadyEnabled = 704,
@@ -37,29 +43,52 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFu
 enum cudaFuncCache { cudaFuncCachePreferNone, cudaFuncCachePreferShared, cudaFuncCachePreferL1, cudaFuncCachePreferEqual };
 enum cudaDeviceAttr {
     cudaDevAttrMaxThreadsPerBlock = 1,
+    cudaDevAttrMaxBlockDimX = 2,
+    cudaDevAttrMaxBlockDimY = 3,
+    cudaDevAttrMaxBlockDimZ = 4,
+    cudaDevAttrMaxGridDimX = 5,
+    cudaDevAttrMaxGridDimY = 6,
+    cudaDevAttrMaxGridDimZ = 7,
     cudaDevAttrMaxSharedMemoryPerBlock = 8,
+    cudaDevAttrTotalConstantMemory = 9,
     cudaDevAttrWarpSize = 10,
+    cudaDevAttrMaxRegistersPerBlock = 12,
     cudaDevAttrClockRate = 13,
+    cudaDevAttrGpuOverlap = 15,
     cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrIntegrated = 18,
+    cudaDevAttrCanMapHostMemory = 19,
+    cudaDevAttrComputeMode = 20,
+    cudaDevAttrConcurrentKernels = 31,
     cudaDevAttrMemoryClockRate = 36,
     cudaDevAttrGlobalMemoryBusWidth = 37,
     cudaDevAttrL2CacheSize = 38,
     cudaDevAttrMaxThreadsPerMultiProcessor = 39,
+    cudaDevAttrAsyncEngineCount = 40,
+    cudaDevAttrUnifiedAddressing = 41,
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76,
+    cudaDevAttrStreamPrioritiesSupported = 78,
+    cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+    cudaDevAttrMaxRegistersPerMultiprocessor = 82,
     cudaDevAttrManagedMemory = 83,
+    cudaDevAttrPageableMemoryAccess = 88,
+    cudaDevAttrConcurrentManagedAccess = 89,
     cudaDevAttrCooperativeLaunch = 95,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+    cudaDevAttrMaxBlocksPerMultiprocessor = 106
 };
 enum { cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaHostAllocWriteCombined = 4 };
 enum { cudaHostRegisterDefault = 0, cudaHostRegisterPortable = 1, cudaHostRegisterMapped = 2 };
 enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1 };
 enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
 enum { cudaMemAttachGlobal = 1, cudaMemAttachHost = 2 };
-enum { cudaDeviceScheduleAuto = 0, cudaDeviceScheduleSpin = 1, cudaDeviceMapHost = 8 };
+enum { cudaDeviceScheduleAuto = 0, cudaDeviceScheduleSpin = 1, cudaDeviceScheduleYield = 2, cudaDeviceScheduleBlockingSync = 4, cudaDeviceBlockingSync = 4, cudaDeviceMapHost = 8, cudaDeviceLmemResizeToMax = 16 };
 enum cudaLimit { cudaLimitStackSize, cudaLimitPrintfFifoSize, cudaLimitMallocHeapSize };
 enum cudaMemoryAdvise { cudaMemAdviseSetReadMostly = 1, cudaMemAdviseSetPreferredLocation = 3, cudaMemAdviseSetAccessedBy = 5 };
+enum cudaComputeMode { cudaComputeModeDefault, cudaComputeModeExclusive, cudaComputeModeProhibited, cudaComputeModeExclusiveProcess };
 constexpr int cudaCpuDeviceId = -1;
+constexpr cudaStream_t cudaStreamLegacy = nullptr, cudaStreamPerThread = nullptr;
 
 // Of an H200.
 struct cudaDeviceProp {
@@ -83,6 +112,20 @@ struct cudaFuncAttributes {
     std::size_t sharedSizeBytes = 0, constSizeBytes = 0, localSizeBytes = 0;
     int maxThreadsPerBlock = 1024, numRegs = 32, ptxVersion = 90, binaryVersion = 90, maxDynamicSharedSizeBytes = 232448;
 };
+
+// CUDA declares these outside of any namespace.
+#define GF_LEAST_AND_LARGEST(type)                             \
+    inline type min(type a, type b) { return b < a ? b : a; } \
+    inline type max(type a, type b) { return a < b ? b : a; }
+GF_LEAST_AND_LARGEST(int)
+GF_LEAST_AND_LARGEST(unsigned int)
+GF_LEAST_AND_LARGEST(long)
+GF_LEAST_AND_LARGEST(unsigned long)
+GF_LEAST_AND_LARGEST(long long)
+GF_LEAST_AND_LARGEST(unsigned long long)
+GF_LEAST_AND_LARGEST(float)
+GF_LEAST_AND_LARGEST(double)
+#undef GF_LEAST_AND_LARGEST
 
 namespace gf_recorder {
 inline cudaError_t copy(void* to, const void* from, std::size_t bytes) {
@@ -181,6 +224,20 @@ inline cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDAR
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     const cudaDeviceProp own;
     switch (attribute) {
+    case cudaDevAttrComputeMode: *value = cudaComputeModeDefault; break;
+    case cudaDevAttrMaxBlockDimX: *value = own.maxThreadsDim[0]; break;
+    case cudaDevAttrMaxBlockDimY: *value = own.maxThreadsDim[1]; break;
+    case cudaDevAttrMaxBlockDimZ: *value = own.maxThreadsDim[2]; break;
+    case cudaDevAttrMaxGridDimX: *value = own.maxGridSize[0]; break;
+    case cudaDevAttrMaxGridDimY: *value = own.maxGridSize[1]; break;
+    case cudaDevAttrMaxGridDimZ: *value = own.maxGridSize[2]; break;
+    case cudaDevAttrTotalConstantMemory: *value = int(own.totalConstMem); break;
+    case cudaDevAttrMaxRegistersPerBlock: *value = own.regsPerBlock; break;
+    case cudaDevAttrIntegrated: *value = own.integrated; break;
+    case cudaDevAttrAsyncEngineCount: *value = own.asyncEngineCount; break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = int(own.sharedMemPerMultiprocessor); break;
+    case cudaDevAttrMaxRegistersPerMultiprocessor: *value = own.regsPerMultiprocessor; break;
+    case cudaDevAttrMaxBlocksPerMultiprocessor: *value = own.maxBlocksPerMultiProcessor; break;
     case cudaDevAttrMaxThreadsPerBlock: *value = own.maxThreadsPerBlock; break;
     case cudaDevAttrMaxSharedMemoryPerBlock: *value = int(own.sharedMemPerBlock); break;
     case cudaDevAttrWarpSize: *value = own.warpSize; break;
@@ -206,6 +263,7 @@ inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, c
 inline cudaError_t cudaStreamCreate(cudaStream_t* stream) { return *stream = reinterpret_cast<cudaStream_t>(1), cudaSuccess; }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
 inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) { return cudaStreamCreate(stream); }
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -5, cudaSuccess; }
 inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }

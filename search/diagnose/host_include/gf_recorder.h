@@ -9,6 +9,7 @@
 #include <cxxabi.h>
 #include <map>
 #include <string>
+#include <sys/mman.h>
 #include <type_traits>
 #include <typeinfo>
 #include <unistd.h>
@@ -69,8 +70,9 @@ public:
     }
 
     void* allocate(std::size_t bytes, bool host_writes) {
-        void* address = std::calloc(bytes ? bytes + 1 : 1, 1);
-        if (!address) return nullptr;
+        // Pages of its own: aligned as CUDA's allocations are, and zero until it is written.
+        void* const address = mmap(nullptr, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (address == MAP_FAILED) return nullptr;
         const int number = ++allocations_made_;
         allocations_[reinterpret_cast<std::uintptr_t>(address)] = {number, bytes, host_writes, false, 0};
         std::fprintf(file_, "{\"event\": \"allocate\", \"number\": %d, \"bytes\": %zu}\n", number, bytes);
@@ -102,7 +104,7 @@ public:
         std::size_t offset = 0, from_offset = 0;
         const Allocation *const to = find(address, &offset), *const from = find(source, &from_offset);
         if (!to || !bytes) return;
-        if (!from) return written(address, bytes);
+        if (!from || from->host_writes) return written(address, bytes);
         std::fprintf(file_,
                      "{\"event\": \"copy\", \"number\": %d, \"offset\": %zu, \"from\": %d, \"from_offset\": %zu, \"bytes\": %zu}\n",
                      to->number, offset, from->number, from_offset, bytes);

@@ -1,5 +1,5 @@
 #pragma once
-#include "cuda_runtime.h"
+#include "cuda_fp16.h"
 namespace nvcuda {
 namespace wmma {}
-}
+}  // namespace nvcuda

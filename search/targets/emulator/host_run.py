@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from greenfast.search.children import child_environment, kill_group
+from greenfast.search.children import KILL_WAIT_S, child_environment, kill_group
 from greenfast.search.cpu_time import Deadline, group_s
 from greenfast.search.targets.emulator.build import EmulatorBuild
 from greenfast.search.targets.emulator.compiler_process import (
@@ -118,7 +118,17 @@ def _run(build: EmulatorBuild, work: Path, words: Sequence[str]) -> HostRun:
             status = _waited_for(process, work, begun)
         finally:
             kill_group(process)
+            _wait_for_group(process.pid)
     return HostRun(status, time.monotonic() - begun)
+
+
+def _wait_for_group(group: int) -> None:
+    """Until its last process is gone, which may still be writing into the work folder."""
+    end = time.monotonic() + KILL_WAIT_S
+    with suppress(ProcessLookupError, PermissionError):
+        while time.monotonic() < end:
+            os.killpg(group, 0)
+            time.sleep(LOOK_S)
 
 
 def _waited_for(process: subprocess.Popen[bytes], work: Path, begun: float) -> int | None:
