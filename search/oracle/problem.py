@@ -100,10 +100,11 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Packed:
-    """A value of any type by its bytes; `pointers` are the offsets of pointers to tensors in it."""
+    """A value of any type by its bytes, with the offsets of pointers and tensor maps in it."""
 
     data: bytes
     pointers: tuple[tuple[int, str], ...] = ()
+    maps: tuple[tuple[int, TensorMap], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -66,10 +66,11 @@ class NullArgument:
 
 @dataclass(frozen=True)
 class PackedArgument:
-    """A value of any type; `pointers` are the offsets at which addresses of buffers lie in it."""
+    """A value of any type, with the offsets of addresses of buffers and of tensor maps in it."""
 
     data: bytes
     pointers: tuple[tuple[int, str], ...] = ()
+    maps: tuple[tuple[int, TensorMap], ...] = ()
 
 
 @dataclass(frozen=True)

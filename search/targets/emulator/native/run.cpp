@@ -51,6 +51,10 @@ struct Arguments {
                 const void* address = memory.address(pointer.buffer);
                 std::memcpy(bytes + pointer.offset, &address, sizeof address);
             }
+            for (ArgumentSpec::Map map : spec.maps) {
+                map.value.base = reinterpret_cast<unsigned char*>(memory.address(map.buffer));
+                std::memcpy(bytes + map.offset, &map.value, sizeof map.value);
+            }
         }
     };
     std::vector<Value> values;
