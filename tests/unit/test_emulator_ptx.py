@@ -326,10 +326,7 @@ def with_zeroed(job, name, zeros):
         ('asm("{ mov.u32 %0, 1;" : "=r"(x));', "brace"),
         ('asm("mov.u32 %0, %1;" : "=r"(x) : "m"(x));', "constraint `m`"),
         (
-            (
-                'asm("wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%0}, %1, %1, 0;" : "+r"(x) '
-                ': "l"(0ull));'
-            ),
+            'asm("wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%0}, 0, 0, 0;" :: "r"(x));',
             "12 columns",
         ),
         (
