@@ -254,6 +254,7 @@ FINDING_REASONS = {
     "wrong_values": Reason.WRONG_VALUES,
     "undefined_operation": Reason.WRONG_VALUES,
     "same_value_write": Reason.RACE,
+    "order_dependent": Reason.WRONG_VALUES,
     "read_only_path": Reason.RACE,
     "carried_state": Reason.UNINITIALISED,
     "unset_variable": Reason.UNINITIALISED,

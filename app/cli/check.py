@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -107,6 +108,14 @@ IncludeOption = Annotated[
     list[Path] | None,
     typer.Option("-I", metavar="FOLDER", help="A folder of FILE.cu's includes; may be repeated."),
 ]
+WordsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--args",
+        metavar="WORDS",
+        help="Arguments of FILE.cu's main, as in a shell: '1000 --seed 3'.",
+    ),
+]
 TimeoutOption = Annotated[
     float | None,
     typer.Option(
@@ -122,7 +131,8 @@ StrictOption = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Also report unordered writes of the same value by several threads.",
+        help="Also report unordered writes of the same value by several threads, and outputs that "
+        "depend on the order of the threads.",
     ),
 ]
 FormOption = Annotated[
@@ -149,6 +159,7 @@ def check(
     include_dirs: IncludeOption = None,
     target: Target = None,
     seed: Seed = None,
+    words: WordsOption = None,
     timeout: TimeoutOption = None,
     strict: StrictOption = False,
     form: FormOption = Format.TEXT,
@@ -160,6 +171,9 @@ def check(
     Finds data races, reads of memory that was never written, accesses out of bounds, barriers that
     not all threads reach, and deadlocks. Every finding names its lines. The report also lists the
     lines that cost the most memory traffic.
+
+    FILE.cu with a `main` needs no further options: its host code runs, too, and every launch that
+    it makes is checked.
 
     Only executed schedules and inputs are observed, so a clean report is not a proof.
 
@@ -176,14 +190,15 @@ def check(
         if launch is not None or entry is not None or Path(subject).suffix in CUDA_ENDINGS:
             _refuse_options(template, preset, settings, workload)
             flags = LaunchFlags(entry, grid, block, cluster, smem, arguments, data)
-            given = _launch_of(subject, launch, flags)
+            given = _launch_of(subject, launch, flags, words)
             includes = tuple(include_dirs or ())
-            options = PlainOptions(tuple(defines or ()), includes, seed or 0, timeout)
+            named = tuple(shell_words(words or ""))
+            options = PlainOptions(tuple(defines or ()), includes, seed or 0, timeout, named)
             outcome = check_file(services, Path(subject), given, target, options, is_strict=strict)
         else:
-            named, values = _required_template(subject, template), tuple(settings or ())
+            name, values = _required_template(subject, template), tuple(settings or ())
             shapes = tuple(workload or ())
-            request = TrialRequest(subject, named, preset, values, shapes, target, seed)
+            request = TrialRequest(subject, name, preset, values, shapes, target, seed)
             outcome = check_candidate(services, request, is_strict=strict)
     finally:
         services.close()
@@ -214,9 +229,27 @@ class LaunchFlags:
     data: list[str] | None
 
 
-def _launch_of(cuda_file: str, launch: Path | None, flags: LaunchFlags) -> Path | GivenLaunch:
-    """The one of the two that is given; UsageError for both, or neither."""
+def shell_words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--args {text!r}: {error}", code="bad_command_line") from None
+
+
+def _launch_of(
+    cuda_file: str, launch: Path | None, flags: LaunchFlags, words: str | None
+) -> Path | GivenLaunch | None:
+    """The one of the two that is given; None for neither, if the file is a program that launches
+    its kernels itself. UsageError for both, or neither."""
+    if words is not None and (launch is not None or any(vars(flags).values())):
+        raise UsageError(
+            "--args are for FILE.cu's main, which does not run with --launch, --entry, --grid, "
+            "--block, --smem, --cluster, --arg or --data",
+            code="bad_command_line",
+        )
     if launch is None:
+        if not any(vars(flags).values()) and _is_program(Path(cuda_file)):
+            return None
         return _given_launch(cuda_file, flags)
     if any(vars(flags).values()):
         raise UsageError(
@@ -225,6 +258,14 @@ def _launch_of(cuda_file: str, launch: Path | None, flags: LaunchFlags) -> Path 
             code="bad_command_line",
         )
     return launch
+
+
+def _is_program(cuda_file: Path) -> bool:
+    from greenfast.app.cli.import_source import without_comments
+    from greenfast.search.diagnose.host_program import is_program
+    from greenfast.search.kernels.author_files import read_author_file
+
+    return is_program(without_comments(read_author_file(cuda_file, visible(cuda_file))))
 
 
 def _given_launch(cuda_file: str, flags: LaunchFlags) -> GivenLaunch:
@@ -317,6 +358,8 @@ def report_lines(outcome: CheckOutcome) -> Iterator[str]:
     runs = f"{len(report.runs)} run{'' if len(report.runs) == 1 else 's'}"
     yield f"{findings} in {runs} (order of threads: {orders})"
     yield from (f"note: {note}; --strict reports them" for note in report.notes)
+    yield from (f"note: {remark}" for remark in report.remarks)
+    yield from (f"not checked: {limit}" for limit in report.limits)
     yield "looked for: " + ", ".join(report.looked_for)
 
 

@@ -13,14 +13,14 @@ from greenfast.search.devices.facts import Device
 from greenfast.search.devices.tensor_map import FIRST_SM, TensorMap
 from greenfast.search.diagnose.brought import BroughtKernel, read_brought, shown_name
 from greenfast.search.diagnose.check import CheckReport, check_brought, check_program
+from greenfast.search.diagnose.host_program import check_host_program
 from greenfast.search.diagnose.plain import (
     GivenLaunch,
     PlainOptions,
+    check_plain,
     is_written_for_greenfast,
     read_plain,
-    with_entry_names,
 )
-from greenfast.search.diagnose.plain_messages import refusal
 from greenfast.search.errors import Fault, SpecError, UsageError
 from greenfast.search.gates.safety import INLINE_ASSEMBLY, checked_problems, unseen_assembly
 from greenfast.search.loop.evaluate import prepare
@@ -29,10 +29,9 @@ from greenfast.search.oracle.cases import workload_case
 from greenfast.search.oracle.problem import lay_out
 from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import RenderedSource
-from greenfast.search.targets.base import Runner, SourceRefused, runner
+from greenfast.search.targets.base import Runner, runner
 from greenfast.search.targets.emulator.target import (
     CHECKED_PATIENCE,
-    CannotCompile,
     EmulatorTarget,
 )
 from greenfast.search.toolchain import CompileFailed
@@ -91,13 +90,16 @@ def check_candidate(
 def check_file(
     services: Services,
     cuda_file: Path,
-    launch: Path | GivenLaunch,
+    launch: Path | GivenLaunch | None,
     target_name: str | None,
     options: PlainOptions,
     *,
     is_strict: bool = False,
 ) -> CheckOutcome:
-    """Check the caller's own kernel with the arguments and launches that `launch` gives."""
+    """Check the caller's own kernel with the arguments and launches that `launch` gives.
+
+    None: those of the file's own `main`.
+    """
     deadline_s = None if options.timeout_s is None else options.timeout_s / CHECKED_PATIENCE
     target = runner(services.target(target_name or DEFAULT_TARGET, deadline_s))
     if not (isinstance(launch, Path) and is_written_for_greenfast(cuda_file)):
@@ -118,7 +120,7 @@ def check_file(
 def _check_plain(
     target: Runner,
     cuda_file: Path,
-    launch: Path | GivenLaunch,
+    launch: Path | GivenLaunch | None,
     options: PlainOptions,
     *,
     is_strict: bool,
@@ -130,16 +132,13 @@ def _check_plain(
             code="cannot_check",
             mend=f"use --target {DEFAULT_TARGET}",
         )
+    if launch is None:
+        program = check_host_program(cuda_file, options, target, is_strict=is_strict)
+        return CheckOutcome(shown_name(cuda_file), target.name, program.report, program.files)
     plain = read_plain(cuda_file, launch, options, target)
     if isinstance(launch, Path):
         _refuse_device(target.device, plain.brought, launch)
-    try:
-        report = check_brought(target, plain.brought, is_strict=is_strict)
-    except CannotCompile as failed:
-        raise refusal(failed.log, plain.missing) from None
-    except SourceRefused as refused:
-        raise UsageError(str(refused), code="unsupported_source") from None
-    report = with_entry_names(report, plain.entries)
+    report = check_plain(target, plain, is_strict=is_strict)
     return CheckOutcome(shown_name(cuda_file), target.name, report, plain.brought.files)
 
 
@@ -199,6 +198,8 @@ def check_json(outcome: CheckOutcome) -> dict[str, Any]:
         "runs": [asdict(run) for run in report.runs],
         "looked_for": list(report.looked_for),
         "notes": list(report.notes),
+        "remarks": list(report.remarks),
+        "limits": list(report.limits),
         "counted": report.counted,
         "costs": [
             {**asdict(cost), "transactions": cost.transactions, "factor": round(cost.factor, 3)}

@@ -11,20 +11,11 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
+from greenfast.app.cli.import_constant_readers import passed_to_readers
 from greenfast.app.cli.import_parameters import QUALIFIERS
-from greenfast.app.cli.import_source import (
-    CONSTANT,
-    CudaText,
-    end_of_block,
-    known_entry,
-    without_comments,
-)
-from greenfast.search.errors import UsageError
+from greenfast.app.cli.import_source import CONSTANT, CudaText, known_entry, without_comments
 
 FLAT = "_values"  # ends the parameter of an array of arrays
-_DEVICE_FUNCTION = re.compile(
-    r"__device__[^;{}()=]*?\b(?P<name>\w+)\s*\((?:[^()]|\([^()]*\))*\)[^;{}()]*\{"
-)
 
 
 @dataclass(frozen=True)
@@ -32,8 +23,6 @@ class _Constant:
     name: str
     kind: str  # its type, as the text has it
     sizes: tuple[str, ...]  # empty: a number
-    begin: int
-    end: int
 
     @property
     def parameter(self) -> str:
@@ -46,13 +35,22 @@ class _Constant:
         return f"const {self.kind}{pointer} {self.parameter}"
 
     @property
+    def in_function(self) -> str:
+        """The parameter of a device function that reads it."""
+        if len(self.sizes) < 2:
+            return self.declared
+        return f"const {self.kind} (*{self.name}){self._row}"
+
+    @property
+    def _row(self) -> str:
+        return "".join(f"[{size}]" for size in self.sizes[1:])
+
+    @property
     def statement(self) -> str:
         """What gives an array of arrays its name in the kernel."""
         if len(self.sizes) < 2:
             return ""
-        form = "".join(f"[{size}]" for size in self.sizes[1:])
-        pointer = f"const {self.kind} (*{self.name}){form}"
-        return f" {pointer} = (const {self.kind} (*){form}){self.parameter};"
+        return f" {self.in_function} = (const {self.kind} (*){self._row}){self.parameter};"
 
 
 def with_constants(
@@ -60,16 +58,20 @@ def with_constants(
 ) -> tuple[CudaText, tuple[str, ...]]:
     """The text whose kernel gets the given constants as parameters, and these parameters.
 
-    UsageError for a constant that a function reads which the kernel may call.
+    Device functions that read one get it from their callers.
     """
     bare = without_comments(source.text)
-    constants = [each for each in _constants(bare) if each.name in given or each.parameter in given]
+    every = {each.name: each for each in _constants(bare)}  # an extern one is declared twice
+    constants = [
+        each for each in every.values() if not {each.name, each.parameter}.isdisjoint(given)
+    ]
     if not constants:
         return source, ()
+    for constant in constants:
+        source = passed_to_readers(source, constant.name, constant.in_function)
+    bare = without_comments(source.text)
     _, kernel = known_entry(bare, entry, file)
     body = kernel.end()
-    for constant in constants:
-        _check_functions(bare, constant, source)
     text, spot = source.text, kernel.span("parameters")
     own = text[slice(*spot)].strip()
     own = "" if own == "void" else own
@@ -86,17 +88,13 @@ def _constants(bare: str) -> Iterator[_Constant]:
             continue
         kind = " ".join(QUALIFIERS.sub(" ", match["type"]).split())
         sizes = tuple(each.strip() for each in re.findall(r"\[([^\]]*)\]", match["rest"]))
-        yield _Constant(match["name"], kind, sizes, *match.span())
+        yield _Constant(match["name"], kind, sizes)
 
 
-def _check_functions(bare: str, constant: _Constant, source: CudaText) -> None:
-    for function in _DEVICE_FUNCTION.finditer(bare):
-        end = end_of_block(bare, function.end())
-        used = re.compile(rf"\b{re.escape(constant.name)}\b").search(bare, function.end(), end)
-        if used is not None:
-            raise UsageError(
-                f"{source.places[bare.count(chr(10), 0, used.start())]}: {function['name']} reads "
-                f"{constant.name}, constant memory that a host program fills and a launch does not",
-                code="bad_source",
-                mend=f"pass it to {function['name']} as a parameter: {constant.declared}",
-            )
+def as_parameters(arguments: Collection[str], constants: Collection[str]) -> list[str]:
+    """--arg texts, where those of arrays of arrays have the names of their parameters."""
+    named = [each.partition(":") for each in arguments]
+    return [
+        (name + FLAT if name + FLAT in constants else name) + colon + rest
+        for name, colon, rest in named
+    ]

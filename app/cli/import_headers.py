@@ -102,6 +102,15 @@ def refuse_host_code(bare: str, places: Sequence[str]) -> None:
     `places` are `FILE:LINE` of its lines.
     """
     match = HOST_CODE.search(bare)
+    if match is not None and match[0] == "<<<":
+        place = places[bare.count("\n", 0, match.start())]
+        raise UsageError(
+            f"{place}: a kernel is launched here, but a template holds neither dynamic parallelism "
+            "nor host code",
+            code="bad_source",
+            mend="import the launched kernel by itself, or write several [[launches]] in the "
+            "template's file",
+        )
     if match is not None:
         place = places[bare.count("\n", 0, match.start())]
         raise UsageError(

@@ -9,19 +9,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from greenfast.app.cli.import_file_scope import blank, statements, without_directives
 from greenfast.app.cli.import_headers import HOST_CODE
-from greenfast.app.cli.import_source import CudaText, end_of_block, without_comments
+from greenfast.app.cli.import_source import CudaText, without_comments
 
-_DIRECTIVE = re.compile(r"(?m)^[ \t]*#(?:[^\\\n]|\\\n|\\.)*$")
-_LITERAL = re.compile(r'(?<!extern )"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'')
 _OF_DEVICES = re.compile(r"__(?:global|device|constant|managed|shared)__|\bconstexpr\b")
 _MACRO = re.compile(r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w+)(?:[^\n]|\\\n)*?__(?:global|device)__")
-_OPEN = re.compile(
-    r'(?:\bnamespace\b[\w:\s]*|\bextern\s*"C"\s*)\Z'
-)  # what is in it is at file scope
 _FUNCTION = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*\((?:[^()]|\([^()]*\))*\)\s*(?:noexcept\s*)?\Z")
 _TYPE = re.compile(r"\b(?:struct|class|union|enum)\s+(?P<name>\w+)[^()]*\Z")
 _OF_HOSTS = re.compile(r"<<<|\bcuda[A-Z]\w*\s*\(|\bstd::(?:vector|string|chrono|cout)\b")
+_THRUST = re.compile(r"(?m)^([ \t]*)(#[ \t]*include[ \t]*<thrust/[^>\n]*>)")
 _USING_STD = re.compile(r"(?m)^([ \t]*)using[ \t]+namespace[ \t]+std[ \t]*;")
 
 
@@ -35,7 +32,7 @@ class _Definition:
 def without_host_functions(source: CudaText) -> tuple[CudaText, tuple[str, ...]]:
     """The text without its host functions, in as many lines, and their names.
 
-    A text without host code stays as it is.
+    Headers of Thrust go too where only these used it. A text without host code stays as it is.
     """
     bare = without_comments(source.text)
     if not HOST_CODE.search(bare):
@@ -47,7 +44,9 @@ def without_host_functions(source: CudaText) -> tuple[CudaText, tuple[str, ...]]
         text = text[: function.begin] + lines + text[function.end :]
     for name in {function.name for function in functions}:
         instances = rf"\btemplate\s+(?!<)[^;{{}}<]*\b{re.escape(name)}\s*<[^;{{}}]*;"
-        text = re.sub(instances, _blank, text)
+        text = re.sub(instances, blank, text)
+    if not re.search(r"\bthrust\s*::", without_comments(text)):
+        text = _THRUST.sub(r"\1// \2  (a host's header)", text)
     text = _USING_STD.sub(r"\1// using namespace std;", text)
     return replace(source, text=text), tuple(function.name for function in functions)
 
@@ -56,23 +55,16 @@ def _host_functions(bare: str) -> Iterator[_Definition]:
     """The functions at file scope that are for no device."""
     macros = "|".join(map(re.escape, _MACRO.findall(bare)))
     of_devices = re.compile(rf"{_OF_DEVICES.pattern}" + (rf"|\b(?:{macros})\b" if macros else ""))
-    text = _DIRECTIVE.sub(_blank, _LITERAL.sub(_blank, bare))
-    begin = at = 0
-    while (brace := re.compile(r"[{};]").search(text, at)) is not None:
-        header, at = text[begin : brace.start()], brace.end()
-        if brace[0] == "{" and not _OPEN.search(header):
-            body = at
-            at = end_of_block(text, at) + 1
-            definition = _function_or_type(header, text[body:at])
-            if (
-                definition
-                and definition.re is _TYPE
-                and (end := re.compile(r"\s*;").match(text, at))
-            ):
-                at = end.end()
-            if definition and not of_devices.search(header):
-                yield _Definition(definition["name"], begin + _leading(header), at)
-        begin = at
+    text = without_directives(bare)
+    for each in statements(text):
+        if each.body == each.end:
+            continue
+        end, definition = each.end, _function_or_type(each.header, text[each.body : each.end])
+        if definition and definition.re is _TYPE:
+            semicolon = re.compile(r"\s*;").match(text, end)
+            end = semicolon.end() if semicolon else end
+        if definition and not of_devices.search(each.header):
+            yield _Definition(definition["name"], each.begin + _leading(each.header), end)
 
 
 def _function_or_type(header: str, body: str) -> re.Match[str] | None:
@@ -84,7 +76,3 @@ def _function_or_type(header: str, body: str) -> re.Match[str] | None:
 
 def _leading(header: str) -> int:
     return len(header) - len(header.lstrip())
-
-
-def _blank(match: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", match[0])

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from greenfast.app.cli.import_cluster import cluster_sizes
-from greenfast.app.cli.import_constant_memory import with_constants
+from greenfast.app.cli.import_constant_memory import as_parameters, with_constants
 from greenfast.app.cli.import_constants import constants_as_defines
 from greenfast.app.cli.import_fill import checked_fill
 from greenfast.app.cli.import_host_functions import without_host_functions
@@ -126,15 +126,16 @@ def import_(
     source = constants_as_defines(with_host_names(source), tuning.parameters)
     filled = [*_names_of(argument or []), *script_constants(script, entry)]
     source, constants = with_constants(source, short_name(entry) or None, file, filled)
+    argument = as_parameters(argument or [], constants)
     source, entry, macros = instantiated(source, entry, file, tuning.parameters)
     text = source.text
     function = read_entry(source, entry, file)
     _check_tuned_types(function, source, tuning)
-    told = _told_by(script, wanted, function, text, argument or [], constants)
+    told = _told_by(script, wanted, function, text, argument, constants)
     place, unread = file, ""
     if cuda_file.suffix == ".py":
         place, unread = script_place(script, wanted), ", which only running the script would tell"
-    arguments = _arguments([*(argument or []), *told], function, place, unread)
+    arguments = _arguments([*argument, *told], function, place, unread)
     imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given, macros)
     root = target_root(folder)
     written = write_kernel(root, new_name, imported_files(imported))

@@ -349,9 +349,16 @@ def _check_constant_memory(bare: str, places: Sequence[str], hidden: Set[str]) -
                 "and a launch does not",
                 code="bad_source",
                 mend=f"give it its values there, or name it: --arg {match['name']}:"
-                f"{C_TYPES.get(kind, 'float32')}{'[25]' if '[' in match['rest'] else '=25'}, which "
+                f"{_example_of(kind, match['rest'])}, which "
                 "makes it a parameter of the kernel",
             )
+
+
+def _example_of(kind: str, rest: str) -> str:
+    """Type and sizes of constant memory as --arg has them; 25 for a size that is not known."""
+    sizes = [each.strip() for each in re.findall(r"\[([^\]]*)\]", rest)]
+    known = [each if each.isdigit() and kind in C_TYPES else "25" for each in sizes]
+    return C_TYPES.get(kind, "float32") + (f"[{','.join(known)}]" if sizes else "=25")
 
 
 def own_define(text: str, name: str) -> str | None:

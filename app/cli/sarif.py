@@ -30,6 +30,7 @@ RULES = {
     "undefined_operation": "An operation on numbers has no value in CUDA C++.",
     "carried_state": "A call can tell whether an earlier one has left its answer.",
     "unset_variable": "A result depends on a variable that is used before it is set.",
+    "order_dependent": "The outputs depend on the order of the threads, though nothing races.",
     "same_value_write": "Several threads write the same value to the same bytes without an order.",
     "read_only_path": "The launch writes bytes that it loads through the read-only path (__ldg).",
 }

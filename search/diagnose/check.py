@@ -10,6 +10,8 @@ import numpy as np
 
 from greenfast.search.diagnose.brought import BroughtKernel
 from greenfast.search.diagnose.launch_file import ExpectedOutput
+from greenfast.search.diagnose.order_dependence import KIND as ORDER_DEPENDENT
+from greenfast.search.diagnose.order_dependence import Dependence, order_dependence
 from greenfast.search.errors import UsageError
 from greenfast.search.gates.safety import LOOKED_FOR, safety_run, with_lines
 from greenfast.search.oracle.problem import Problem, Tensor
@@ -40,7 +42,9 @@ class CheckReport:
     costs: tuple[LineCost, ...]
     counted: str
     looked_for: tuple[str, ...] = LOOKED_FOR
-    notes: tuple[str, ...] = ()  # observations that reject no run
+    notes: tuple[str, ...] = ()  # observations that reject no run, unless the check is strict
+    remarks: tuple[str, ...] = ()  # observations that are no defects
+    limits: tuple[str, ...] = ()  # what was not checked
 
 
 def check_program(
@@ -71,21 +75,26 @@ def check_program(
             replace(run, findings=tuple(f for f in run.findings if f.kind != "carried_state"))
             for run in done
         ]
-    tolerated = merged(note for run in done for note in run.tolerated)
     findings = merged(finding for run in done for finding in run.findings)
+    dependence = order_dependence(done) if is_called_once else Dependence()
+    tolerated = merged(note for run in done for note in run.tolerated)
+    tolerated += dependence.beyond_rounding
     if is_strict:
         findings += tolerated
-    costs = () if _stops(findings) else target.line_costs(program, counted)
+    costs = () if is_stopped(findings) else target.line_costs(program, counted)
     return CheckReport(
         tuple(safety_run(run, is_strict=is_strict) for run in done),
         findings,
         () if isinstance(costs, Failure) else costs,
         counted.case.name,
         notes=() if is_strict else tuple(map(_note, tolerated)),
+        remarks=dependence.rounding,
     )
 
 
 def _note(tolerated: SafetyFinding) -> str:
+    if tolerated.kind == ORDER_DEPENDENT:
+        return tolerated.sentence
     return with_lines(tolerated) + "; same-value writes are tolerated"
 
 
@@ -103,7 +112,7 @@ def check_brought(
         is_strict=is_strict,
         is_called_once=True,
     )
-    if not brought.expected or _stops(report.findings):
+    if not brought.expected or is_stopped(report.findings):
         return report
     (execution,) = target.execute(program, [brought.problem])
     wrong = [
@@ -150,6 +159,6 @@ def merged(findings: Iterable[SafetyFinding]) -> tuple[SafetyFinding, ...]:
     return tuple(by_place.values())
 
 
-def _stops(findings: Iterable[SafetyFinding]) -> bool:
+def is_stopped(findings: Iterable[SafetyFinding]) -> bool:
     """Whether a finding stops the run early; nothing is counted then."""
     return any(finding.kind in STOPPING for finding in findings)

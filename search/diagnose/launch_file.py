@@ -69,7 +69,7 @@ from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import LaunchPlan, Packed, Problem, Scalar, Tensor
 
 SCALARS = {"int32": int, "uint32": int, "int64": int, "float32": float, "float64": float}
-_ENTRY = re.compile(r"[A-Za-z_][\w:]{0,200}\s*(?:<.*>)?\s*(?:\(.+\))?\s*\Z")  # foo<float, 4>
+ENTRY = re.compile(r"[A-Za-z_][\w:]{0,200}\s*(?:<.*>)?\s*(?:\(.+\))?\s*\Z")  # foo<float, 4>
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +142,7 @@ def _tensor_maps(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, Tenso
 
 def _launch(table: Table, named: Mapping[str, Tensor | TensorMap]) -> LaunchPlan:
     entry = table.get("entry", str)
-    if not _ENTRY.match(entry):
+    if not ENTRY.match(entry):
         raise SpecError(
             f"{table.where}: entry = {entry!r} is not a valid function name", code="bad_spec"
         )

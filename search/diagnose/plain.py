@@ -13,7 +13,7 @@ from pathlib import Path
 
 from greenfast.search.diagnose.argument_assertions import ARGUMENTS, TRAITS, assertion_lines
 from greenfast.search.diagnose.brought import BroughtKernel
-from greenfast.search.diagnose.check import CheckReport
+from greenfast.search.diagnose.check import CheckReport, check_brought
 from greenfast.search.diagnose.copied_maps import with_copied_maps
 from greenfast.search.diagnose.device_extract import DeviceCode
 from greenfast.search.diagnose.entries import ALIAS, Entry, resolved
@@ -45,8 +45,9 @@ from greenfast.search.oracle.problem import (
     WorkspaceMemory,
 )
 from greenfast.search.render import assemble, with_markers
+from greenfast.search.targets.base import SourceRefused
 from greenfast.search.targets.emulator.findings import HEAP_NAME
-from greenfast.search.targets.emulator.target import EmulatorTarget
+from greenfast.search.targets.emulator.target import CannotCompile, EmulatorTarget
 from greenfast.search.verdict import SafetyFinding
 
 HEAP_BYTES = 8 * 2**20  # the device's default
@@ -73,6 +74,7 @@ class PlainOptions:
     include_dirs: tuple[Path, ...] = ()
     seed: int = 0
     timeout_s: float | None = None  # of one run's processor time; None: the setting
+    words: tuple[str, ...] = ()  # arguments of a program's main
 
 
 @dataclass(frozen=True)
@@ -93,21 +95,26 @@ def is_written_for_greenfast(cuda_file: Path) -> bool:
 
 
 def read_plain(
-    cuda_file: Path, launch: Path | GivenLaunch, options: PlainOptions, target: EmulatorTarget
+    cuda_file: Path,
+    launch: Path | LaunchFile | GivenLaunch,
+    options: PlainOptions,
+    target: EmulatorTarget,
 ) -> PlainKernel:
     """The kernels that `launch` names. Raises SpecError and UsageError in one sentence."""
     file = launch if isinstance(launch, Path) else None
     launches = read_launch_file(file, options.seed) if file else None
+    if isinstance(launch, LaunchFile):
+        launches = launch
     defines = (*options.defines, *(launches.defines if launches else ()))
     text = read_plain_text(cuda_file, options.include_dirs, defines, target.headers)
     code = DeviceCode(_expanded(text, target))
     if launches is not None:
-        assert file is not None
-        entries, problem = _of_file(launches, code, file.name, cuda_file)
+        name = file.name if file else "the program"
+        entries, problem = _of_file(launches, code, name, cuda_file)
     else:
         assert isinstance(launch, GivenLaunch)
         entries, problem = _of_command_line(launch, code, options.seed, cuda_file)
-    where = file.name if file else "command line"
+    where = file.name if file else "the program" if launches else "command line"
     problem = with_attributes(problem, entries, code, target.device, where)
     problem = with_copied_maps(problem, entries)
     data = launches.data if launches else _given_data(launch)
@@ -124,6 +131,17 @@ def read_plain(
     problem = _with_heap(with_read_only_parameters(problem, parameters), source.text)
     expected: tuple[ExpectedOutput, ...] = launches.expected if launches else ()
     return PlainKernel(BroughtKernel(source, problem, expected, text.files), entries, text.missing)
+
+
+def check_plain(target: EmulatorTarget, plain: PlainKernel, *, is_strict: bool) -> CheckReport:
+    """UsageError where the emulator cannot compile the kernels."""
+    try:
+        report = check_brought(target, plain.brought, is_strict=is_strict)
+    except CannotCompile as failed:
+        raise refusal(failed.log, plain.missing) from None
+    except SourceRefused as refused:
+        raise UsageError(str(refused), code="unsupported_source") from None
+    return with_entry_names(report, plain.entries)
 
 
 def with_entry_names(report: CheckReport, entries: Sequence[Entry]) -> CheckReport:
@@ -228,7 +246,7 @@ def _problem(arguments: tuple[GivenArgument, ...], plan: LaunchPlan, seed: int) 
     return Problem(case, tuple(tensors.values()), (), arguments, (plan,), 0.0, 0.0)
 
 
-def _given_data(launch: Path | GivenLaunch) -> Mapping[str, str]:
+def _given_data(launch: Path | LaunchFile | GivenLaunch) -> Mapping[str, str]:
     data = {}
     for text in launch.data if isinstance(launch, GivenLaunch) else ():
         name, equals, value = text.partition("=")

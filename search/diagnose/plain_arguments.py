@@ -75,7 +75,8 @@ TYPE_NAMES = {
     "clock_t": "int64",
 }
 _VECTOR = re.compile(
-    r"(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double|half)([1234])\Z"
+    r"(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double|(?:__)?half|"
+    r"(?:__)?nv_bfloat16)([1234])\Z"
 )
 _VECTOR_BASES = {"ulong": "uint64", "longlong": "int64", "ulonglong": "uint64"}
 _ROLE = "in|out|inout|workspace|input|output"
@@ -141,7 +142,8 @@ def given_argument(
             argument.text,
             f"has the type {type_name!r}, which is none of " + ", ".join(TYPE_NAMES)
             if argument.type
-            else f"needs a type: its parameter is `{parameter}`",
+            else f"cannot give the parameter `{parameter}` its value; a launch file can, also a "
+            "struct: { struct = [{ int32 = 4 }, { float32 = 0.5 }] }",
         )
     assert argument.value is not None
     words = argument.value.strip("{}()").split(",") if vector else [argument.value]

@@ -21,6 +21,7 @@ _INSTANTIATED = re.compile(r"^(?P<file>[^\s/:][^:]*):(?P<line>\d+)(?::\d+)?:")
 _OF_A_LIBRARY = re.compile(r"'(?:cub|cuda|cooperative_groups|nvcuda)(?:::|')")
 _UNKNOWN_NAME = re.compile(r"not (?:been )?declared|does not name|is not a member|undeclared")
 _WHAT_IT_HAS = "`greenfast docs emulator` lists what it has of CUDA's libraries"
+_LAUNCH = "expected primary-expression before '<' token"  # of g++ at <<<
 _FOLLOWS = re.compile(r"variable or field .* declared void|expected primary-expression")
 
 
@@ -32,6 +33,13 @@ def refusal(log: str, missing: Sequence[MissingInclude]) -> UsageError:
     own = next((match for match in errors if _is_cause(match)), None)
     if assertions and own is None:
         return UsageError(assertions[0][1].strip(), code="bad_arguments")
+    if launch := next((match for match in errors if match["message"] == _LAUNCH), None):
+        return UsageError(
+            f"{file_line(launch['file'], int(launch['line']))}: a kernel launches another one "
+            "(dynamic parallelism), which the emulator cannot run",
+            code="unsupported_source",
+            mend="check the launched kernel by itself: name it with --entry",
+        )
     error = own or (errors[0] if errors else None)
     if error is None:
         message = one_line(log) or "the compiler gave no reason"

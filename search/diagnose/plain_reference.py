@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from greenfast.search.diagnose.order_dependence import shown_number, steps_between
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.expressions import expression
@@ -34,7 +35,7 @@ from greenfast.search.oracle.problem import (
 from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.render import assemble
 from greenfast.search.targets import TargetSettings, open_target
-from greenfast.search.targets.base import Runner, runner
+from greenfast.search.targets.base import Execution, Runner, runner
 from greenfast.search.targets.emulator.target import CannotCompile
 from greenfast.search.text import one_line
 from greenfast.search.verdict import Reason
@@ -42,13 +43,15 @@ from greenfast.search.verdict import Reason
 TARGET = "emulator:h200"
 _FIRST_INCLUDES = re.compile(r"(?:(?:[ \t]*(?://[^\n]*)?\n)*[ \t]*#[ \t]*include[ \t]*<[^\n]*\n)*")
 _FITTING = "correct the plain kernel, or remove the checks of such sizes from kernel.toml"
+# Times what rounding explains: an imported kernel may be given a wide tolerance.
+STEPS_OF_ANOTHER_ANSWER = 16
 MENDS = {
     Reason.MISALIGNED: _FITTING,
     Reason.LAUNCH_ERROR: _FITTING,
     Reason.TIMEOUT: "take smaller sizes, or compute the outputs with NumPy",
     Reason.OUT_OF_BOUNDS: "correct the plain kernel; or, where it uses an input as an index, let "
-    "make_inputs of reference.py draw valid ones; or remove the checks of such sizes from "
-    "kernel.toml",
+    "make_inputs of reference.py draw valid ones; or, where it does not take such a size, remove "
+    "the check from kernel.toml, or import again with numbers for the sizes that do not change",
 }
 
 
@@ -110,7 +113,7 @@ def plain_outputs(
         if values.size and (untouched.any() or _holds_nan(values, dtype)):
             again = _images(kernel, inputs, outputs, arguments, 0)[name]
             again = again.reshape(values.shape)
-            _require_written(kernel, name, shape, values, again, untouched)
+            _require_written(kernel, name, (dtype, shape), values, again, untouched)
         if values.size and _holds_nan(values, dtype):
             _require_clean(kernel, inputs, outputs, arguments, name)
     return {
@@ -150,13 +153,13 @@ def _holds_nan(values: np.ndarray, dtype: str) -> bool:
 def _require_written(
     kernel: PlainKernel,
     name: str,
-    shape: tuple[int, ...],
+    kind: tuple[str, tuple[int, ...]],
     over_poison: np.ndarray,
     over_zeros: np.ndarray,
     untouched: np.ndarray,
 ) -> None:
     """SpecError for elements that are as they were before, or that depend on it."""
-    entry = kernel.entry
+    entry, (dtype, shape) = kernel.entry, kind
     unwritten = untouched & (over_zeros == 0).all(axis=1)
     if unwritten.all():
         raise SpecError(
@@ -175,14 +178,16 @@ def _require_written(
             f"the plain kernel {entry} leaves {int(unwritten.sum()):,} of {unwritten.size:,} "
             f"elements of {name} unwritten, the first at [{first}]",
             code="reference_failed",
-            mend=f"give {name} the size that it writes, import it as :inout, or remove the checks "
-            "of sizes that the kernel does not take from kernel.toml",
+            mend=f"if it writes a part of {name} only, as a stencil leaves its border, import "
+            f"again with --arg {name}:{dtype}[...]:inout: the rest keeps its first values; if not, "
+            f"give {name} the size that it writes, or remove the checks of sizes that the kernel "
+            "does not take from kernel.toml",
         )
     if (over_poison != over_zeros).any():
         raise SpecError(
             f"the plain kernel {entry} computes {name} from its earlier content",
             code="reference_failed",
-            mend=f"import it as --arg {name}:...:inout",
+            mend=f"import again with --arg {name}:{dtype}[...]:inout",
         )
 
 
@@ -196,21 +201,46 @@ def _images(
     """The bytes of each output after a run over memory full of the byte `start`, or of poison."""
     tensors, passed = _laid_out(kernel, inputs, outputs, arguments, start)
     problem = _problem(kernel, tuple(tensors.values()), passed)
+    orders = 2 if start is None else 1  # forward, reverse
     try:
-        (execution,) = _target().execute(_program(kernel), [problem])
+        executions = tuple(_target().execute(_program(kernel), [problem] * orders))
     except CannotCompile as failed:
         first = next((line for line in failed.log.splitlines() if "error" in line), failed.log)
         raise SpecError(
             f"the plain kernel {kernel.entry} does not compile on the emulator: {one_line(first)}",
             code="reference_failed",
         ) from failed
-    if execution.failure is not None:
+    for execution in executions:
+        if execution.failure is not None:
+            raise SpecError(
+                f"the plain kernel {kernel.entry} does not run: {execution.failure.sentence}",
+                code="reference_failed",
+                mend=MENDS.get(execution.failure.reason, ""),
+            )
+    for name in outputs:
+        _require_one_answer(kernel, tensors[name], executions)
+    return {name: executions[0].outputs[name] for name in outputs}
+
+
+def _require_one_answer(
+    kernel: PlainKernel, tensor: Tensor, executions: Sequence[Execution]
+) -> None:
+    """SpecError for an output that depends on the order of the threads by more than rounding."""
+    images = [tensor.view(execution.outputs[tensor.name]) for execution in executions]
+    for execution, image in zip(executions[1:], images[1:], strict=True):
+        steps = steps_between(images[0], image)
+        if not (steps > STEPS_OF_ANOTHER_ANSWER).any():
+            continue
+        index = tuple(int(each) for each in np.unravel_index(int(steps.argmax()), steps.shape))
         raise SpecError(
-            f"the plain kernel {kernel.entry} does not run: {execution.failure.sentence}",
+            f"the plain kernel {kernel.entry} is no reference, because {tensor.name} depends on "
+            f"the order of its threads: {tensor.name}{list(index)} is "
+            f"{shown_number(images[0][index])} in the order {executions[0].order} and "
+            f"{shown_number(image[index])} in {execution.order}",
             code="reference_failed",
-            mend=MENDS.get(execution.failure.reason, ""),
+            mend="`greenfast check FILE.cu` finds races; if atomics decide the order, as in a list "
+            "that threads append to, let the kernel write an output without it",
         )
-    return {name: execution.outputs[name] for name in outputs}
 
 
 def _laid_out(

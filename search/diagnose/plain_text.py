@@ -8,7 +8,7 @@ Includes that the emulator answers are kept. All others are dropped and remember
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,6 +58,7 @@ class PlainText:
 class _Reading:
     include_dirs: Sequence[Path]
     headers: Collection[str]
+    is_allowed: Callable[[str], bool]
     files: dict[str, Path] = field(default_factory=dict)
     once: set[Path] = field(default_factory=set)
     open: list[Path] = field(default_factory=list)
@@ -70,12 +71,13 @@ def read_plain_text(
     include_dirs: Sequence[Path],
     defines: Sequence[str],
     headers: Collection[str],
+    is_allowed: Callable[[str], bool] = is_allowed,
 ) -> PlainText:
-    """The text of `cuda_file`; `headers` are those that the emulator answers.
+    """The text of `cuda_file`; `headers` are those that the compiler answers.
 
     Raises SpecError for a file that cannot be read, UsageError for a malformed definition.
     """
-    reading = _Reading(include_dirs, headers)
+    reading = _Reading(include_dirs, headers, is_allowed)
     body = [(text, Line("nvcc", number)) for number, text in enumerate(NVCC_MACROS)]
     body += [(_definition(text), Line(COMMAND_LINE, number)) for number, text in enumerate(defines)]
     body += _lines(cuda_file, reading)
@@ -130,7 +132,7 @@ def _line(line: str, where: Line, path: Path, reading: _Reading) -> Iterator[tup
         resolved = included.resolve()
         if resolved not in reading.once and resolved not in reading.open:
             yield from _lines(included, reading)
-    elif name in reading.headers and is_allowed(name):
+    elif name in reading.headers and reading.is_allowed(name):
         yield f"#include <{name}>", where
     else:
         reading.missing.setdefault(name, MissingInclude(name, where, is_local))

@@ -100,7 +100,11 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Packed:
-    """A value of any type by its bytes, with the offsets of pointers and tensor maps in it."""
+    """A value of any type by its bytes.
+
+    `pointers` are the offsets of pointers to tensors in it. The bytes there say how far behind the
+    tensor's begin each points. `maps` are the offsets of tensor maps in it.
+    """
 
     data: bytes
     pointers: tuple[tuple[int, str], ...] = ()

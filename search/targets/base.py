@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,7 @@ class Checked:
     order: str
     findings: tuple[SafetyFinding, ...]
     tolerated: tuple[SafetyFinding, ...] = ()  # may be intended, and decide nothing
+    outputs: Mapping[str, np.ndarray] = field(default_factory=dict)  # of one of the first runs
 
 
 @dataclass(frozen=True)

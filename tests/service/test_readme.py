@@ -32,6 +32,7 @@ class Case:
 CASES = (
     Case("greenfast doctor", slow=True),
     Case("greenfast check mine.cu", slow=True),
+    Case("greenfast check program.cu", slow=True),
     Case("greenfast trial attention --template wmma --preset", slow=True),
     Case("greenfast trial attention --template wmma --set", "--workload small", slow=True),
     Case("greenfast check attention", slow=True),
@@ -64,6 +65,19 @@ SCALE = """template <typename T, int threads>
 __global__ void scale(const T* x, T* y) {
     int i = blockIdx.x * threads + threadIdx.x;
     if (i < 1024) y[i] = 2 * x[i];
+}
+"""
+PROGRAM = """#include <cstdlib>
+__global__ void twice(float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= 2;
+}
+int main(int argc, char** argv) {
+    int n = atoi(argv[1]);
+    float* x;
+    cudaMalloc(&x, n * sizeof(float));
+    cudaMemset(x, 0, n * sizeof(float));
+    twice<<<(n + 127) / 128, 128>>>(x, n);
 }
 """
 RMSNORM = """#include <cuda_fp16.h>
@@ -101,6 +115,7 @@ def shell(tmp_path, artifacts) -> Iterator[Shell]:
     """A folder with the files that the page's reader has."""
     home = Home(tmp_path / "home", artifacts)
     (home.data / "saxpy.cu").write_text(SAXPY)
+    (home.data / "program.cu").write_text(PROGRAM)
     (home.data / "launch.toml").write_text(LAUNCH)
     (home.data / "mine.csv").write_text(SHAPES)
     (home.data / "mine.toml").write_text(

@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import pytest
 from test_import_kernel import (  # noqa: F401 (run is a fixture)
     ARGUMENTS,
     IN_OUT,
@@ -16,6 +17,7 @@ from test_import_kernel import (  # noqa: F401 (run is a fixture)
     run,
 )
 
+from greenfast.search.errors import SpecError
 from greenfast.search.kernels.kernel_file import load_kernel
 
 
@@ -92,3 +94,67 @@ def test_a_bound_follows_the_change_of_a_tensor_and_the_step_of_its_type(run):  
     assert (whole["bound"] > 1e-4).all() and (changed["bound"] < 3e-6).all()
     assert (within(value, "fp16")["bound"] > np.spacing(np.float16(1.0))).all()
     assert (within(value, "int8")["bound"] == 0).all()
+
+
+THREADS_OF_RACE = """#include <thrust/device_vector.h>
+#define threads 64
+__global__ void smooth(const float* w, float* x, int n) {
+    __shared__ float s[threads];
+    int i = blockIdx.x * threads + threadIdx.x;
+    s[threadIdx.x] = i < n ? w[i] : 0;
+    BARRIER
+    if (i < n) x[i] = s[threads - 1 - threadIdx.x];
+}
+int main() { thrust::device_vector<float> v(5); }
+"""
+
+
+def test_a_plain_kernel_that_disagrees_with_itself_is_no_reference(run):  # noqa: F811
+    """Headers that only the host code needed go with it."""
+    given = [each.replace("]:inout", "]:output") for each in (*IN_OUT, "--arg", "n:int32=64")]
+    for barrier in ("__syncthreads();", ""):
+        Path("scale.cu").write_text(THREADS_OF_RACE.replace("BARRIER", barrier))
+        assert run(*given, "--name", "race" if not barrier else "right")[0] == 0
+    assert "//" in Path("kernels/race/plain.cu.j2").read_text().split("#include <thrust")[0][-3:]
+    outputs = outputs_of(load_kernel(Path("kernels/right")), {"n": 64})
+    assert np.isfinite(outputs["x"]["value"]).all()
+    with pytest.raises(
+        SpecError, match="is no reference, because x depends on the order"
+    ) as failed:
+        outputs_of(load_kernel(Path("kernels/race")), {"n": 64})
+    assert "`greenfast check FILE.cu` finds races" in failed.value.mend
+
+
+def test_a_launch_in_a_kernel_is_named(run):  # noqa: F811
+    Path("scale.cu").write_text(
+        SCALE.replace("if (i < n)", "if (n < 0) scale<<<1, 1>>>(x, w, n);\n")
+    )
+    code, _, err = run(*IN_OUT, "--arg", "n:int32=64")
+    assert code == 2 and "scale.cu:4: a kernel is launched here" in err
+
+
+INNER = """#define threads 64
+#define first 1
+__global__ void smooth(const float* w, float* x, int n) {
+    int i = blockIdx.x * threads + threadIdx.x;
+    if (i >= first && i < n - 1) x[i] = w[i - 1] + w[i + 1];
+}
+"""
+
+
+def test_a_kernel_that_writes_a_part_keeps_the_rest_and_a_candidate_has_to(run):  # noqa: F811
+    Path("scale.cu").write_text(INNER)
+    given = (*IN_OUT, "--tune", "first=1,0", "--arg", "n:int32=70")
+    only_out = [each.replace("]:inout", "]:output") for each in given]
+    assert run(*only_out, "--name", "all")[0] == 0
+    code, out, _ = run("lint", "all")
+    assert code == 2 and "leaves 2 of 70 elements of x unwritten, the first at [0]" in out
+    assert "import again with --arg x:float32[...]:inout: the rest keeps its first values" in out
+    assert run(*given)[0] == 0
+    outputs = outputs_of(load_kernel(Path("kernels/scale")), {"n": 9})["x"]
+    inputs = runpy.run_path("kernels/scale/reference.py")["make_inputs"]
+    before = inputs({"n": 9}, {}, "normal", 1, {})["x_before"]
+    assert (outputs["value"][[0, -1]] == before[[0, -1]]).all()
+    assert run("trial", "scale", "--template", "plain", "--set", "threads=32")[0] == 0
+    code, out, _ = run("trial", "scale", "--template", "plain", "--set", "first=0")
+    assert code == 1 and "rejected" in out

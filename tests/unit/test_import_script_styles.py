@@ -103,6 +103,10 @@ def test_a_script_names_an_instance_of_a_template(imported, text):
         ("def tune(n, fail=False):\n    if fail:\n        raise ValueError\n"
         "    if len(sys.argv) > 1:\n        n = int(sys.argv[1])\n"
         '    tune_kernel("copy", "copy.cu", n, args, space)\ntune(n)'),
+        ("n = int(sys.argv[1]) if len(sys.argv) > 1 else 640\n"
+        'tune_kernel("copy", "copy.cu", n, args, space)'),
+        ("n = np.int32(640 if len(sys.argv) < 2 else int(sys.argv[1]))\n"
+        'tune_kernel("copy", "copy.cu", n, args, space)'),
     ],
 )  # fmt: skip
 def test_a_call_gets_its_arguments_in_many_ways(imported, text):

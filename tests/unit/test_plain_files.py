@@ -151,6 +151,23 @@ def test_a_library_that_the_emulator_does_not_have_is_named(target, tmp_path, li
     assert words in str(refusal(f"s.cu:2:3: error: {error}", missing))
 
 
+def test_a_launch_in_a_kernel_and_a_struct_are_refused_in_plain_words(target, tmp_path):
+    text = tmp_path / "s.cu"
+    text.write_text(
+        "__global__ void child(float* x) { x[0] = 1; }\n"
+        "__global__ void parent(float* x) {\n    child<<<1, 32>>>(x);\n}\n"
+        "struct Sizes { int n; float eps; };\n"
+        "__global__ void sized(__half2* x, Sizes s) { x[0] = __float2half2_rn(s.eps); }\n"
+    )
+    plain = read_plain(text, launch("parent", "x:float[64]"), PlainOptions(), target)
+    with pytest.raises(CannotCompile) as failed:
+        check_brought(target, plain.brought)
+    error = refusal(failed.value.log, plain.missing)
+    assert "s.cu:3: a kernel launches another one (dynamic parallelism)" in str(error)
+    with pytest.raises(UsageError, match="parameter `Sizes s` its value; a launch file can"):
+        read_plain(text, launch("sized", "x[64]", "s={1, 2}"), PlainOptions(), target)
+
+
 def test_one_of_several_overloads_is_named_by_its_parameters(target, public):
     plain = read_plain(public, launch("twice(float*)", "x:float[64]"), PlainOptions(), target)
     assert check_brought(target, plain.brought).findings == ()

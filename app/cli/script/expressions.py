@@ -184,9 +184,13 @@ class Expressions:
         if isinstance(test, Symbol):
             return symbols.chosen(test, self.of(node.body, scope), self.of(node.orelse, scope))
         is_true = truth(test)
-        if is_true is None:
-            return Unknown()
-        return self.of(node.body if is_true else node.orelse, scope)
+        if is_true is not None:
+            return self.of(node.body if is_true else node.orelse, scope)
+        values = [self.of(each, scope) for each in (node.body, node.orelse)]
+        given = [
+            each for each in values if not (isinstance(each, Unknown) and each.is_from_outside)
+        ]
+        return given[0] if len(given) == 1 else Unknown()  # the command line counts as not given
 
     def _boolop(self, node: ast.BoolOp, scope: Scope) -> Any:
         decides = isinstance(node.op, ast.Or)

@@ -329,7 +329,7 @@ class EmulatorBuild:
     ) -> str | Refused | CompilerFailed:
         stubs = self.folder / STUBS
         own = tuple(INCLUDE / name for name in (MACROS, STAMP_MACROS, UNKNOWN_MACROS))
-        confinement = self._confined_to(stubs, *own, *self.include_dirs)
+        confinement = self.confined_to(stubs, *own, *self.include_dirs)
         command = preprocess_command(
             self.compiler, INCLUDE, stubs, self.include_dirs, arch, is_judged=is_judged
         )
@@ -421,9 +421,9 @@ class EmulatorBuild:
 
     def _confinement(self, flavour: str) -> Confinement:
         own = (self.folder / flavour, self.folder / RUNTIME_LIBRARY, INCLUDE, *self.include_dirs)
-        return self._confined_to(*own)
+        return self.confined_to(*own)
 
-    def _confined_to(self, *own: Path) -> Confinement:
+    def confined_to(self, *own: Path) -> Confinement:
         readable = (*compiler_folders(self.compiler.path), *map(str, own))
         return Confinement(self.folder / LAUNCHER, readable)
 

@@ -66,7 +66,10 @@ class NullArgument:
 
 @dataclass(frozen=True)
 class PackedArgument:
-    """A value of any type, with the offsets of addresses of buffers and of tensor maps in it."""
+    """A value of any type; `pointers` are the offsets at which addresses of buffers lie in it.
+
+    The bytes there are added to the address. `maps` are the offsets of tensor maps in it.
+    """
 
     data: bytes
     pointers: tuple[tuple[int, str], ...] = ()

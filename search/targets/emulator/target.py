@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault
@@ -47,6 +49,7 @@ from greenfast.search.targets.emulator.evidence import (
 from greenfast.search.targets.emulator.examination import COMPILE_DEADLINE_S, refusal
 from greenfast.search.targets.emulator.far_buffers import whole_outputs
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
+from greenfast.search.targets.emulator.host_run import HostRun, run_host_program
 from greenfast.search.targets.emulator.model import BAND
 from greenfast.search.targets.emulator.problem_run import emulated_run, no_room
 from greenfast.search.targets.emulator.source_rewriting import Refused
@@ -169,6 +172,17 @@ class EmulatorTarget(Runner):
         arch = self.device.compiled_arch(specific=False)
         return self._prepared().expanded(unit, arch=arch, deadline_s=COMPILE_DEADLINE_S)
 
+    def host_program(
+        self,
+        text: str,
+        include: Path,
+        work: Path,
+        rewrite: Callable[[str], str],
+        words: Sequence[str] = (),
+    ) -> HostRun | compiler_process.CompilerFailed:
+        """Run a CUDA program's host code; what it writes is in the folder `work`."""
+        return run_host_program(self._prepared(), text, include, work, rewrite, words)
+
     def _arch(self, source: RenderedSource) -> str:
         return self.device.compiled_arch(specific=source.arch_specific)
 
@@ -207,9 +221,11 @@ class EmulatorTarget(Runner):
     def check(self, program: Program, problems: Sequence[Problem]) -> Iterator[Checked]:
         clean: list[tuple[Problem, str, native.RunResult]] = []
         timed_out = False
-        for problem, order, result in self._run_all(program, problems, "checked"):
+        runs = self._run_all(program, problems, "checked")
+        for number, (problem, order, result) in enumerate(runs):
             findings: tuple[SafetyFinding, ...]
             tolerated: tuple[SafetyFinding, ...] = ()
+            outputs: Mapping[str, np.ndarray] = {}
             if isinstance(result, Failure):
                 findings = (SafetyFinding(result.reason.value, result.sentence),)
             elif result.status == "not_run" and timed_out:
@@ -222,7 +238,9 @@ class EmulatorTarget(Runner):
                 timed_out |= result.status == "timeout"
                 if not result.findings and result.status == "finished":
                     clean = [*clean, (problem, order, result)][:FIRST_BATCH]
-            yield Checked(problem, order, findings, tolerated)
+                if result.status == "finished" and number < FIRST_BATCH:
+                    outputs = whole_outputs(problem, result.outputs)
+            yield Checked(problem, order, findings, tolerated, outputs)
         yield from self._unset(program, clean)
 
     def _unset(

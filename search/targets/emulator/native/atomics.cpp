@@ -175,7 +175,9 @@ void perform(const Atomic& atomic, bool block_wide, const void* site) {
     } else {
         std::uint64_t value = 0;
         std::memcpy(&value, atomic.before, bytes);
-        return worker.block().reads_flag(address, bytes, value, site);
+        // What it decides by the value comes later, and others may have changed the word by then.
+        if (worker.block().reads_flag(address, bytes, value, site)) worker.block().pause_behind_read(address);
+        return;
     }
     // A thread that spins on an atomic waits for another thread, which must get its turn.
     constexpr unsigned turns = 64;

@@ -136,6 +136,12 @@ void Block::pause() {
     run_next();
 }
 
+void Block::pause_behind_read(const void* address) {
+    if (!order_.is_seeded()) return;
+    yield();
+    if (checker_.enabled() && !shared_.contains(address)) pause_for_others();
+}
+
 void Block::pause_for_others() {
     checker_.settle();
     worker_.gives_way();

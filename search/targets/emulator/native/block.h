@@ -53,8 +53,8 @@ public:
     void run_next();  // gives way; returns when this fiber's turn comes again
     void yield();     // stays ready, but every other ready fiber goes first
     // The running thread read `value`; it gives way where it has read the same too often. Whether it waits for
-    // another block is seen from what the whole block does.
-    void reads_flag(const void* address, unsigned bytes, std::uint64_t value, const void* site) {
+    // another block is seen from what the whole block does. True where the value is another one than last time.
+    bool reads_flag(const void* address, unsigned bytes, std::uint64_t value, const void* site) {
         Spin& spin = current_->spin;
         Spin::Read& last = spin.last[Spin::place(address)];
         spin.address = address, spin.bytes = bytes, spin.site = site;
@@ -62,9 +62,10 @@ public:
             if (last.address == address) progresses();
             last = {address, value};
             spin.unchanged = spin.waits = 0;
-        } else if (++spin.unchanged >= Spin::reads_before_yield) {
-            pause();
+            return true;
         }
+        if (++spin.unchanged >= Spin::reads_before_yield) pause();
+        return false;
     }
     void pause();  // gives way to the other threads, and then to other blocks
     void pause_for_others();  // other blocks get their turn now, though this thread could go on
@@ -72,6 +73,7 @@ public:
     void pause_before_flag(const void* address) {
         if (order_.is_seeded() && !shared_.contains(address)) pause_for_others();
     }
+    void pause_behind_read(const void* address);  // in the seeded order: others may change what the thread has read
     void progresses();  // it did what others may wait for
     [[noreturn]] void exit_thread();
     [[noreturn]] void abandon();  // drop the whole block where it stands

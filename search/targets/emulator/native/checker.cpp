@@ -158,8 +158,9 @@ void Checker::touch_in_company(std::size_t word, const Touch& fresh, const Runni
             race(word, touch->bytes() & fresh.bytes(), *touch, thread, running);
             raced = true;
         }
-        if (touch->how == fresh.how && !joined) joined = joins(*touch, fresh, warp) || gives_way(*touch, fresh, warp);
+        if (touch->how == fresh.how && !joined) joined = joins(*touch, fresh, warp);
     }
+    joined = give_way(first, fresh, warp, joined);
     if (!raced && fresh.bytes() == 15 && (running.action == Action::write || running.action == Action::copy)) {
         first = {fresh};  // it comes after all the others and speaks for them
         first.wrote = 1;
@@ -203,6 +204,19 @@ bool Checker::gives_way(Touch& touch, const Touch& fresh, unsigned warp) const {
     return true;
 }
 
+// The lane leaves the records of its earlier accesses in the same way, so that there are no more records than lines.
+// True when one of these, or the access's own, has it.
+bool Checker::give_way(ChainedTouch& first, const Touch& fresh, unsigned warp, bool joined) {
+    for (ChainedTouch* touch = &first; touch; touch = shadow_.next(*touch)) {
+        if (touch->how != fresh.how || touch->warps != fresh.warps) continue;
+        if (!joined)
+            joined = gives_way(*touch, fresh, warp);
+        else if (touch->site != fresh.site)
+            touch->lanes &= ~fresh.lanes;
+    }
+    return joined;
+}
+
 bool Checker::more_settled(const Cell& cell, const Touch& fresh, unsigned warp) const {
     for (const ChainedTouch* read = shadow_.at(cell.more_reads); read; read = shadow_.next(*read))
         if (!settled(*read, fresh, warp)) return false;
@@ -211,11 +225,21 @@ bool Checker::more_settled(const Cell& cell, const Touch& fresh, unsigned warp) 
 
 // A read of a whole cell that is not to be added to the first record of its reads.
 void Checker::keep_beside(Cell& cell, const Touch& fresh, unsigned warp) {
-    if (gives_way(cell.read, fresh, warp)) return;
+    bool joined = false;
+    for (ChainedTouch* read = shadow_.at(cell.more_reads); read && !joined; read = shadow_.next(*read))
+        if (read->mapping() == fresh.mapping() && read->warps == fresh.warps) joined = joins(*read, fresh, warp);
+    if (!joined)
+        joined = gives_way(cell.read, fresh, warp);
+    else if (cell.read.warps == fresh.warps)
+        cell.read.lanes &= ~fresh.lanes;
     for (ChainedTouch* read = shadow_.at(cell.more_reads); read; read = shadow_.next(*read)) {
         if (read->mapping() != fresh.mapping() || read->warps != fresh.warps) continue;
-        if (joins(*read, fresh, warp) || gives_way(*read, fresh, warp)) return;
+        if (!joined)
+            joined = gives_way(*read, fresh, warp);
+        else if (read->site != fresh.site)
+            read->lanes &= ~fresh.lanes;
     }
+    if (joined) return;
     shadow_.set_aside(cell);
     cell.read = fresh;
 }

@@ -231,6 +231,7 @@ private:
     bool is_handed_over(const Touch& touch, const Running& running);
     Clocks::Time read_at(const void* address, unsigned thread) const;
     bool gives_way(Touch& touch, const Touch& fresh, unsigned warp) const;
+    bool give_way(ChainedTouch& first, const Touch& fresh, unsigned warp, bool joined);
     bool reads_settled(const Cell& cell, const Touch& fresh, unsigned warp) const {
         return settled(cell.read, fresh, warp) &&
                (!cell.more_reads || cell.read.newest <= clocks_.floor() || more_settled(cell, fresh, warp));
@@ -446,9 +447,10 @@ inline bool Checker::joins(Touch& touch, const Touch& fresh, unsigned warp) cons
             return true;
         }
         if (touch.oldest <= clocks_.event(warp)) return false;
-    } else if (clocks_.partial()) {
-        return false;
+    } else if (clocks_.partial() || (fresh.lanes & ~touch.lanes)) {
+        return false;  // the record would name lanes of this warp that were elsewhere
     }
+    if (touch.site != fresh.site) return false;  // a finding names the line of the other access
     touch.add(fresh);
     return true;
 }

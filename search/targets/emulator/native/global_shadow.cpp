@@ -114,7 +114,7 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
                           ? seen_by(all.first[word], access)
                           : Seen();
     unsigned length = 0, reads = 0;
-    std::uint32_t last_write = 0;
+    std::uint32_t last_write = 0, spare = 0;
     for (std::uint32_t at = all.first[word]; at; at = touches_[at].next, length++) {
         GlobalTouch& touch = touches_[at];
         unsigned lane = 0, no_lane = 0;
@@ -130,8 +130,18 @@ bool GlobalShadow::touch(std::size_t buffer, std::size_t word, unsigned bytes, c
             earlier = {touch.block, touch.warp() * 32 + lane, touch.site, touch.action(),
                        ordered(touch, access, true, no_lane), false, false};
         }
-        if (!kept && same_block && touch.how == fresh.how && touch.warps == fresh.warps && !touch.fills && !fresh.fills)
-            if ((kept = joins(touch, fresh, *access.clocks, warp))) record = at;
+        if (!kept && same_block && touch.how == fresh.how && touch.warps == fresh.warps && !touch.fills && !fresh.fills) {
+            if (is_of_another_line(touch, fresh, *access.clocks, warp))
+                spare = touch.lanes & ~fresh.lanes ? spare : at;
+            else if ((kept = joins(touch, fresh, *access.clocks, warp)))
+                record = at;
+        }
+    }
+    if (spare && kept) touches_[spare].lanes = 0;  // so that there are no more records than lines
+    if (spare && !kept) {
+        static_cast<Touch&>(touches_[spare]) = fresh;
+        touches_[spare].latest = fresh.latest;
+        kept = true, record = spare;
     }
     if (!raced && access.action == Action::bulk_load)
         for (std::uint32_t at = all.first[word]; at && !raced; at = touches_[at].next) {
@@ -250,6 +260,13 @@ bool GlobalShadow::conflict(const GlobalTouch& touch, const GlobalAccess& access
     if (touch.block != access.block && (of_block(touch.action()) || of_block(access.action)))
         return writes(touch.action()) || writes(access.action);
     return gf_emulator::conflict(touch.action(), access.action, false);
+}
+
+// Whether a plain access and a record that it could join are of different lines, each of which a finding may name.
+bool GlobalShadow::is_of_another_line(const GlobalTouch& touch, const GlobalTouch& fresh, const Clocks& clocks,
+                                      unsigned warp) {
+    return touch.site != fresh.site && !is_atomic(fresh.action()) && !is_volatile(fresh.action()) &&
+           touch.newest > std::max(clocks.warp_floor(warp), clocks.floor()) && touch.oldest > clocks.event(warp);
 }
 
 // Adds an access of the same block and warp in the same way to a record, unless it needs a record of its own: see

@@ -207,6 +207,7 @@ private:
     bool is_handed_over(const GlobalTouch& touch, const GlobalAccess& access) const;
     bool comes_after_one_of(const GlobalTouch& touch, const GlobalAccess& access) const;
     static bool conflict(const GlobalTouch& touch, const GlobalAccess& access);
+    static bool is_of_another_line(const GlobalTouch& touch, const GlobalTouch& fresh, const Clocks& clocks, unsigned warp);
     static bool joins(GlobalTouch& touch, const GlobalTouch& fresh, const Clocks& clocks, unsigned warp);
     std::uint32_t keep(Buffer& buffer, std::size_t word, const GlobalTouch& touch, std::uint32_t after);
 

@@ -48,7 +48,9 @@ struct Arguments {
         void set(const ArgumentSpec& spec, const GlobalMemory& memory) {
             std::memcpy(bytes, spec.packed.data(), std::min(sizeof bytes, spec.packed.size()));
             for (const ArgumentSpec::Pointer& pointer : spec.pointers) {
-                const void* address = memory.address(pointer.buffer);
+                std::uint64_t address;  // the bytes hold how far behind the buffer's begin it is
+                std::memcpy(&address, bytes + pointer.offset, sizeof address);
+                address += reinterpret_cast<std::uint64_t>(memory.address(pointer.buffer));
                 std::memcpy(bytes + pointer.offset, &address, sizeof address);
             }
             for (ArgumentSpec::Map map : spec.maps) {

@@ -1,0 +1,5 @@
+#pragma once
+#include "cuda_runtime.h"
+namespace nvcuda {
+namespace wmma {}
+}

@@ -1,0 +1,172 @@
+"""A whole CUDA program, checked as it launches its kernels.
+
+The host's code is compiled and run in confined children against headers that record each launch
+(host_include/). The emulator then runs the launches. No GPU takes part, so the host sees no results
+of its kernels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from greenfast.search.diagnose.check import CheckReport, is_stopped, merged
+from greenfast.search.diagnose.host_record import (
+    Copy,
+    DeviceMemory,
+    LaunchRun,
+    Recorded,
+    Write,
+    read_record,
+)
+from greenfast.search.diagnose.host_text import host_program
+from greenfast.search.diagnose.plain import PlainKernel, PlainOptions, check_plain, read_plain
+from greenfast.search.diagnose.plain_text import read_plain_text
+from greenfast.search.errors import UsageError
+from greenfast.search.render import with_markers
+from greenfast.search.targets.emulator.compiler_process import LOG, CompilerFailed
+from greenfast.search.targets.emulator.host_run import HostRun, missing_headers
+from greenfast.search.targets.emulator.target import EmulatorTarget
+from greenfast.search.text import one_line, shortened, visible
+
+MOST_RUNS = 12
+INCLUDE = Path(__file__).resolve().parent / "host_include"
+_LAUNCHES = re.compile(r"<<<|\bcudaLaunch(?:Cooperative)?Kernel\b")
+_MAIN = re.compile(r"\bmain\s*\(")
+_UNDEFINED = re.compile(r"undefined reference to [`']([^'\n]*)'")
+_ERROR = re.compile(r"(?m)^([^\s:]+):(\d+):\d+: (?:fatal )?error: (.*)$")
+
+
+def is_program(text: str) -> bool:
+    """Whether a CUDA file has a `main` that can be run."""
+    return bool(_LAUNCHES.search(text) and _MAIN.search(text))
+
+
+class _Headers(Collection[str]):
+    """Names that the host's compiler looks up itself: all that are no file of the program's."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+
+    def __contains__(self, name: object) -> bool:
+        return not any((folder / str(name)).is_file() for folder in self._folders)
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def recorded(
+    cuda_file: Path, options: PlainOptions, target: EmulatorTarget, work: Path
+) -> Recorded:
+    """The launches of the program. UsageError in one sentence."""
+    folders = (cuda_file.parent, *options.include_dirs)
+    headers = _Headers(folders)
+    text = read_plain_text(
+        cuda_file, options.include_dirs, options.defines, headers, lambda name: True
+    )
+    unit = with_markers([line for line, _ in text.body], [origin for _, origin in text.body])
+    ended = target.host_program(unit, INCLUDE, work, host_program, options.words)
+    if isinstance(ended, CompilerFailed):
+        raise _refused(cuda_file, ended, missing_headers(work))
+    return read_record(work, f"the program of {cuda_file.name}", _ending(ended, work))
+
+
+def _ending(ended: HostRun, work: Path) -> str:
+    """How the program ended, with the last line that it printed."""
+    if ended.status is None:
+        how = f"it was stopped after {ended.seconds:.0f} s"
+    elif ended.status < 0:
+        how = f"signal {-ended.status} ended it"
+    else:
+        how = f"it ended with exit code {ended.status}"
+    lines = (work / LOG).read_text(errors="replace").split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return how + (f" and printed: {shortened(visible(last.strip()), 200)}" if last else "")
+
+
+@dataclass(frozen=True)
+class CheckedProgram:
+    report: CheckReport
+    files: Mapping[str, Path]  # by the names that the report uses
+
+
+def check_host_program(
+    cuda_file: Path, options: PlainOptions, target: EmulatorTarget, *, is_strict: bool
+) -> CheckedProgram:
+    """Every launch of the program under the checks."""
+    reports: list[CheckReport] = []
+    files: dict[str, Path] = {}
+    with TemporaryDirectory(prefix="greenfast-host-") as work:
+        program = recorded(cuda_file, options, target, Path(work))
+        limits = list(program.limits)
+        memory = DeviceMemory(program.allocations)
+        kinds = set()
+        for step in program.steps:
+            if isinstance(step, Write):
+                memory.write(step)
+            elif isinstance(step, Copy):
+                memory.copy(step)
+            elif step.kind in kinds:  # again in a loop
+                memory.leave_results(step, {})
+            elif len(reports) == MOST_RUNS:
+                limits.append(f"launches after the first {MOST_RUNS} groups")
+                break
+            else:
+                kinds.add(step.kind)
+                plain = read_plain(cuda_file, memory.launch_file(step), options, target)
+                report = check_plain(target, plain, is_strict=is_strict)
+                reports.append(report)
+                files |= plain.brought.files
+                if is_stopped(report.findings):
+                    limits.append("launches after one that stops early")
+                    break
+                memory.leave_results(step, _results(target, plain, step))
+    return CheckedProgram(joined(reports, limits), files)
+
+
+def _results(
+    target: EmulatorTarget, plain: PlainKernel, run: LaunchRun
+) -> Mapping[str, np.ndarray]:
+    """The memory behind a run, by the names of its buffers; a large one has no results."""
+    if run.is_large:
+        return {}
+    (execution,) = target.execute(target.load(plain.brought.source, None), [plain.brought.problem])
+    return execution.outputs
+
+
+def joined(reports: Sequence[CheckReport], limits: Sequence[str]) -> CheckReport:
+    first = reports[0]
+    return replace(
+        first,
+        runs=tuple(run for report in reports for run in report.runs),
+        findings=merged(finding for report in reports for finding in report.findings),
+        notes=tuple(dict.fromkeys(note for it in reports for note in it.notes)),
+        remarks=tuple(dict.fromkeys(remark for it in reports for remark in it.remarks)),
+        limits=tuple(limits),
+    )
+
+
+def _first_error(log: str) -> str:
+    if error := _ERROR.search(log):
+        return f"{error[1]}:{error[2]}: {error[3]}"
+    if undefined := _UNDEFINED.search(log):
+        return f"{undefined[1]} is in no file that it includes"
+    return one_line(log)
+
+
+def _refused(cuda_file: Path, failed: CompilerFailed, missing: Sequence[str]) -> UsageError:
+    first = _first_error(failed.log)
+    without = f" (without {', '.join(missing)}, which greenfast does not have)" if missing else ""
+    return UsageError(
+        f"the host code of {cuda_file.name} does not compile{without}: {shortened(first, 300)}",
+        code="host_does_not_compile",
+        mend="name a kernel with --entry, --grid, --block and --arg, which needs no host code",
+    )

@@ -1,0 +1,522 @@
+"""The record of a CUDA program's launches (host_include/gf_recorder.h), as steps of a check.
+
+The steps are what the host did to the device's memory, and runs of the emulator. A run begins with
+the memory as it is before the run's first launch, so it ends where the host writes to memory, or
+copies from memory, that one of its launches had.
+
+Of a large launch, only some blocks run, and what they write is not used any further.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from greenfast.search.devices.clusters import shape_text
+from greenfast.search.diagnose.brought_buffers import BUFFER_DTYPES, MOST_BYTES, contiguous_tensor
+from greenfast.search.diagnose.launch_file import ENTRY, LaunchFile, check_launch
+from greenfast.search.errors import UsageError
+from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.problem import (
+    GivenArgument,
+    LaunchPlan,
+    Packed,
+    Problem,
+    Tensor,
+)
+from greenfast.search.text import shortened, visible
+
+RECORD = "record"
+MOST_THREADS = 2**17  # of a launch that runs as a whole
+LARGE = (
+    f"launches with more than {MOST_THREADS:,} threads, but for their first and last block; "
+    "what they write is not used any further"
+)
+POINTER_BYTES = 8
+LARGEST_ARGUMENT_BYTES = 4096
+_CONTENT = re.compile(r"content\d{1,9}")
+_SYMBOL = re.compile(r"[A-Za-z_]\w{0,200}")
+_VALUE = re.compile(r"[-+.\w{}, ]*")
+_DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "int": "int32",
+    "unsigned int": "uint32",
+    "short": "int16",
+    "unsigned short": "uint16",
+    "signed char": "int8",
+    "char": "int8",
+    "unsigned char": "uint8",
+    "bool": "uint8",
+    "long": "int64",
+    "long long": "int64",
+    "unsigned long": "uint64",
+    "unsigned long long": "uint64",
+    "__half": "fp16",
+    "__nv_bfloat16": "bf16",
+    "float2": "float32",
+    "float3": "float32",
+    "float4": "float32",
+    "double2": "float64",
+    "int2": "int32",
+    "int4": "int32",
+    "uint4": "uint32",
+    "__half2": "fp16",
+}
+
+
+@dataclass(frozen=True)
+class Write:
+    """Bytes that the host wrote into an allocation; `file` has the whole allocation."""
+
+    number: int
+    offset: int
+    bytes: int
+    file: Path
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Bytes copied from one allocation to another."""
+
+    number: int
+    offset: int
+    source: int
+    source_offset: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class RecordedLaunch:
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    smem_dynamic_bytes: int
+    arguments: tuple[Mapping[str, Any], ...]  # as in the record
+
+    @property
+    def used(self) -> set[int]:
+        """The numbers of the allocations that it gets."""
+        return {number for argument in self.arguments for number in _numbers(argument)}
+
+    @property
+    def written(self) -> set[int]:
+        """Of those that it may write: it has a pointer to what is not `const`."""
+        return {
+            number
+            for argument in self.arguments
+            if "pointer" not in argument or not re.search(r"\bconst\b", argument["type"])
+            for number in _numbers(argument)
+        }
+
+    @property
+    def is_large(self) -> bool:
+        return math.prod(self.grid) * math.prod(self.block) > MOST_THREADS
+
+
+@dataclass(frozen=True)
+class LaunchRun:
+    """Launches in a row, and the initial values of device variables."""
+
+    launches: tuple[RecordedLaunch, ...]
+    data: Mapping[str, str]
+
+    @property
+    def is_large(self) -> bool:
+        return self.launches[0].is_large
+
+    @property
+    def kind(self) -> tuple[RecordedLaunch, ...]:
+        """Equal for runs in a loop."""
+        return tuple(replace(launch, arguments=()) for launch in self.launches)
+
+    @property
+    def used(self) -> set[int]:
+        return {number for launch in self.launches for number in launch.used}
+
+    @property
+    def written(self) -> set[int]:
+        return {number for launch in self.launches for number in launch.written}
+
+
+@dataclass(frozen=True)
+class Allocation:
+    bytes: int
+    name: str  # of the first parameter that gets it
+    dtype: np.dtype
+
+
+Step = Write | Copy | LaunchRun
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a program did, and what of it cannot be checked."""
+
+    steps: tuple[Step, ...]
+    allocations: Mapping[int, Allocation]
+    limits: tuple[str, ...]
+
+
+@dataclass
+class _Reader:
+    folder: Path
+    sizes: dict[int, int] = field(default_factory=dict)
+    names: dict[int, tuple[str, str]] = field(default_factory=dict)  # and a type
+    pending: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # writes
+    data: dict[str, str] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    launches: list[RecordedLaunch] = field(default_factory=list)
+    unsupported: dict[str, None] = field(default_factory=dict)
+
+    def end_run(self) -> None:
+        if self.launches:
+            self.steps.append(LaunchRun(tuple(self.launches), dict(self.data)))
+            self.launches = []
+
+    def end_run_with(self, *numbers: int) -> None:
+        """End the run if one of its launches has one of the allocations."""
+        if any(launch.used & set(numbers) for launch in self.launches):
+            self.end_run()
+
+
+def read_record(folder: Path, program: str, ending: str) -> Recorded:
+    """What the program in `folder` recorded. UsageError if it launched nothing.
+
+    `ending` tells how the program ended.
+    """
+    reader = _Reader(folder)
+    try:
+        for event in _events(folder / RECORD):
+            _HANDLERS[event["event"]](reader, event)
+    except (KeyError, TypeError, ValueError, AttributeError):  # its process can write any record
+        raise UsageError(
+            f"{program} has damaged the record of its launches",
+            code="bad_record",
+            mend="name a kernel with --entry, --grid, --block and --arg",
+        ) from None
+    reader.end_run()
+    runs = [step for step in reader.steps if isinstance(step, LaunchRun)]
+    if not runs:
+        unsupported = f" (it uses {', '.join(reader.unsupported)})" if reader.unsupported else ""
+        raise UsageError(
+            f"{program} launched no kernel that can be checked{unsupported}; {ending}",
+            code="no_launch",
+            mend="name a kernel with --entry, --grid, --block and --arg",
+        )
+    limits = [f"what depends on {what}" for what in reader.unsupported]
+    if any(run.is_large for run in runs):
+        limits.append(LARGE)
+    return Recorded(tuple(reader.steps), _allocations(reader), tuple(limits))
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.is_file():
+        return
+    for line in path.read_text(errors="replace").splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return  # the program was stopped while it wrote
+
+
+def _whole(event: Mapping[str, Any], key: str, most: int = 2**40) -> int:
+    value = event[key]
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(key)
+    return value
+
+
+def _three(event: Mapping[str, Any], key: str) -> tuple[int, int, int]:
+    x, y, z = (_whole({key: value}, key) for value in event[key])
+    return x, y, z
+
+
+def _allocate(reader: _Reader, event: Mapping[str, Any]) -> None:
+    reader.sizes[_whole(event, "number")] = _whole(event, "bytes")
+
+
+def _part(reader: _Reader, event: Mapping[str, Any], number: str, offset: str) -> tuple[int, int]:
+    """The number of an allocation, and an offset at which the bytes of the event lie in it."""
+    size = reader.sizes[_whole(event, number)]
+    return event[number], _whole(event, offset, size - _whole(event, "bytes", size))
+
+
+def _write(reader: _Reader, event: Mapping[str, Any]) -> None:
+    number, offset = _part(reader, event, "number", "offset")
+    reader.end_run_with(number)
+    reader.pending.setdefault(number, []).append((offset, event["bytes"]))
+
+
+def _copy(reader: _Reader, event: Mapping[str, Any]) -> None:
+    to, source = (
+        _part(reader, event, "number", "offset"),
+        _part(reader, event, "from", "from_offset"),
+    )
+    reader.end_run_with(to[0], source[0])
+    reader.steps.append(Copy(*to, *source, event["bytes"]))
+
+
+def _content(reader: _Reader, event: Mapping[str, Any]) -> None:
+    number = _whole(event, "number")
+    file = reader.folder / event["file"]
+    is_own = _CONTENT.fullmatch(event["file"]) and not file.is_symlink() and file.is_file()
+    if not is_own or file.stat().st_size != reader.sizes[number]:
+        raise ValueError("file")
+    for offset, size in reader.pending.pop(number, ()):
+        reader.steps.append(Write(number, offset, size, file))
+
+
+def _symbol(reader: _Reader, event: Mapping[str, Any]) -> None:
+    reader.end_run()
+    name, value = event["name"], event["value"]
+    if _VALUE.fullmatch(value) is None:
+        raise ValueError("value")
+    if value and _SYMBOL.fullmatch(name):
+        reader.data[name] = value
+
+
+def _unsupported(reader: _Reader, event: Mapping[str, Any]) -> None:
+    reader.unsupported[visible(shortened(event["what"], 200))] = None
+
+
+def _launch(reader: _Reader, event: Mapping[str, Any]) -> None:
+    entry = entry_of(event["function"])
+    if not ENTRY.match(entry):
+        raise ValueError("function")
+    names = re.findall(r"\w+", event["names"])
+    for name, argument in zip(names, event["arguments"], strict=False):
+        _require_argument(reader, argument)
+        if "host" in argument:
+            raise UsageError(
+                f"the program passes {entry} an address of the host's memory for {name}",
+                code="host_address",
+                mend="allocate it with cudaMalloc or cudaMallocManaged",
+            )
+        for number in _numbers(argument):
+            kind = argument["type"] if "pointer" in argument else ""
+            reader.names.setdefault(number, (name, kind))
+    launch = RecordedLaunch(
+        entry,
+        _three(event, "grid"),
+        _three(event, "block"),
+        _three(event, "cluster"),
+        _whole(event, "shared_bytes"),
+        tuple(event["arguments"]),
+    )
+    _require_launchable(launch)
+    if launch.is_large or (reader.launches and reader.launches[0].is_large):
+        reader.end_run()
+    reader.launches.append(launch)
+
+
+def _require_argument(reader: _Reader, argument: Mapping[str, Any]) -> None:
+    if "pointer" in argument:
+        str.removesuffix(argument["type"], "")
+    places = [argument] if "pointer" in argument else argument.get("pointers", ())
+    for place in places:
+        _whole(place, "offset", reader.sizes[_whole(place, "pointer")])
+    if "bytes" in argument:
+        size = len(bytes.fromhex(argument["bytes"]))
+        if not 1 <= size <= LARGEST_ARGUMENT_BYTES:
+            raise ValueError("bytes")
+        for place in places:
+            _whole(place, "at", size - POINTER_BYTES)
+    elif not argument.keys() & {"pointer", "null", "host"}:
+        raise ValueError("argument")
+
+
+def _require_launchable(launch: RecordedLaunch) -> None:
+    if 0 in (*launch.grid, *launch.block):
+        raise UsageError(
+            f"the program launches {launch.entry} with a grid of {shape_text(launch.grid)} blocks "
+            f"of {shape_text(launch.block)} threads; each size is at least 1",
+            code="bad_launch",
+        )
+    sizes = (launch.grid, launch.block, launch.smem_dynamic_bytes)
+    check_launch(
+        LaunchPlan(launch.entry, *sizes, (), launch.cluster), f"the program launches {launch.entry}"
+    )
+
+
+def _repeated(reader: _Reader, event: Mapping[str, Any]) -> None:
+    """A launch like two before; it is not run again."""
+
+
+_HANDLERS = {
+    "allocate": _allocate,
+    "write": _write,
+    "copy": _copy,
+    "content": _content,
+    "symbol": _symbol,
+    "unsupported": _unsupported,
+    "repeated": _repeated,
+    "launch": _launch,
+}
+
+
+def _numbers(argument: Mapping[str, Any]) -> list[int]:
+    own = [argument["pointer"]] if "pointer" in argument else []
+    return own + [each["pointer"] for each in argument.get("pointers", ())]
+
+
+def _allocations(reader: _Reader) -> dict[int, Allocation]:
+    """Those that a launch gets, with names of their own."""
+    allocations, taken = {}, set()
+    for number, (name, kind) in reader.names.items():
+        free, count = re.sub(r"\W", "_", name) or "memory", 1
+        while free in taken:
+            count += 1
+            free = f"{name}_{count}"
+        taken.add(free)
+        size = reader.sizes[number]
+        dtype = np.dtype(BUFFER_DTYPES[_DTYPES.get(kind.removesuffix(" const"), "uint8")])
+        if size % dtype.itemsize:
+            dtype = np.dtype(np.uint8)
+        allocations[number] = Allocation(size, free, dtype)
+    if sum(each.bytes for each in allocations.values()) > MOST_BYTES:
+        raise UsageError(
+            f"the program's launches have more than {MOST_BYTES >> 30} GiB of memory",
+            code="too_much_memory",
+            mend="let the program take smaller sizes",
+        )
+    return allocations
+
+
+class DeviceMemory:
+    """The contents of the allocations between runs; one that was never written has none."""
+
+    def __init__(self, allocations: Mapping[int, Allocation]) -> None:
+        self._allocations = allocations
+        self._contents: dict[int, np.ndarray] = {}  # uint8
+
+    def write(self, step: Write) -> None:
+        if step.number not in self._allocations:
+            return
+        content = np.fromfile(step.file, np.uint8)
+        part = slice(step.offset, step.offset + step.bytes)
+        if step.number in self._contents:
+            self._contents[step.number][part] = content[part]
+        else:  # what the host has not written counts as written, too
+            self._contents[step.number] = content
+
+    def copy(self, step: Copy) -> None:
+        source = self._contents.get(step.source)
+        if source is None or step.number not in self._allocations:
+            return
+        target = self._filled(step.number)
+        part = source[step.source_offset : step.source_offset + step.bytes]
+        target[step.offset : step.offset + len(part)] = part
+
+    def leave_results(self, run: LaunchRun, outputs: Mapping[str, np.ndarray]) -> None:
+        """What a run wrote; zeros for memory without a result that it may have written."""
+        for number in run.written:
+            result = outputs.get(self._allocations[number].name)
+            if result is None:
+                self._filled(number)
+            else:
+                self._contents[number] = result.copy()
+
+    def _filled(self, number: int) -> np.ndarray:
+        size = self._allocations[number].bytes
+        return self._contents.setdefault(number, np.zeros(size, np.uint8))
+
+    def launch_file(self, run: LaunchRun) -> LaunchFile:
+        """The run with the memory as it is now."""
+        tensors = {number: self._tensor(number) for number in sorted(run.used)}
+        plans = tuple(_plan(launch, tensors) for launch in run.launches)
+        case = Case("launch", (), (), "", "contiguous", 0, ())
+        buffers = tuple(tensors.values())
+        problem = Problem(case, buffers, (), plans[0].arguments or (), plans, 0.0, 0.0)
+        return LaunchFile(replace(problem, ends_only=run.is_large), (), False, (), run.data)
+
+    def _tensor(self, number: int) -> Tensor:
+        it, content = self._allocations[number], self._contents.get(number)
+        elements = max(1, it.bytes // it.dtype.itemsize)
+        values = None if content is None or not it.bytes else content.view(it.dtype)
+        return contiguous_tensor(it.name, "output", it.dtype, (elements,), values)
+
+
+def _plan(launch: RecordedLaunch, tensors: Mapping[int, Tensor]) -> LaunchPlan:
+    return LaunchPlan(
+        launch.entry,
+        launch.grid,
+        launch.block,
+        launch.smem_dynamic_bytes,
+        tuple(_argument(argument, tensors) for argument in launch.arguments),
+        launch.cluster,
+    )
+
+
+def _argument(argument: Mapping[str, Any], tensors: Mapping[int, Tensor]) -> GivenArgument:
+    if "null" in argument:
+        return None
+    if "pointer" in argument:
+        tensor, offset = tensors[argument["pointer"]], argument["offset"]
+        if not offset:
+            return tensor
+        return Packed(offset.to_bytes(POINTER_BYTES, "little"), ((0, tensor.name),))
+    data = bytearray.fromhex(argument["bytes"])
+    pointers = []
+    for each in argument["pointers"]:
+        at = each["at"]
+        data[at : at + POINTER_BYTES] = each["offset"].to_bytes(POINTER_BYTES, "little")
+        pointers.append((at, tensors[each["pointer"]].name))
+    return Packed(bytes(data), tuple(pointers))
+
+
+# ---- names ----
+
+_WITH = re.compile(r"\s*\[with (.*)\]\s*\Z", re.DOTALL)
+
+
+def entry_of(function: str) -> str:
+    """The name of a kernel as --entry takes it, from g++'s __PRETTY_FUNCTION__.
+
+    `void ns::foo(T*) [with T = float; int n = 4]` is `ns::foo<float, 4>`.
+    """
+    match = _WITH.search(function)
+    plain = function[: match.start()] if match else function
+    head = plain[: _parameters_begin(plain)]
+    name = head.split()[-1] if head.split() else plain
+    name = re.sub(r"\{anonymous\}::|\(anonymous namespace\)::", "", name)
+    if match is None:
+        return name
+    values = []
+    for part in _split(match[1]):
+        _, equals, value = part.partition(" = ")
+        if equals:
+            values.append(_literal(value.strip()))
+    return f"{name}<{', '.join(values)}>"
+
+
+def _parameters_begin(text: str) -> int:
+    depth = 0
+    for at, character in enumerate(text):
+        if character == "(" and depth == 0 and not text.startswith("(anonymous", at):
+            return at
+        depth += (character == "<") - (character == ">")
+    return len(text)
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, begin = [], 0, 0
+    for at, character in enumerate(text):
+        depth += (character in "(<[{") - (character in ")>]}")
+        if character == ";" and depth == 0:
+            parts.append(text[begin:at])
+            begin = at + 1
+    return [*parts, text[begin:]]
+
+
+def _literal(value: str) -> str:
+    """A template's argument as source text; g++ writes the types of a pack as `{int, float}`."""
+    return value[1:-1] if value.startswith("{") and value.endswith("}") else value

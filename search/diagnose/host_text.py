@@ -1,0 +1,292 @@
+"""The host's part of a preprocessed CUDA text, as a C++ program that records launches.
+
+A kernel's body becomes a call that writes the launch down (host_include/gf_recorder.h), functions
+for the device alone lose their bodies, and `kernel<<<grid, block>>>(...)` becomes two calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from greenfast.search.errors import UsageError
+
+_QUALIFIER = re.compile(
+    r"__(?:global|device|constant|managed|shared|grid_constant)__\b"
+    r"|__(?:launch_bounds|cluster_dims|maxnreg|block_size)__\s*(?=\()"
+)
+_LITERAL = re.compile(
+    r'R"(?P<delimiter>[^()\\\s]{0,16})\(.*?\)(?P=delimiter)"'
+    r"|\"(?:\\.|[^\"\\\n])*\"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",
+    re.DOTALL,
+)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_TYPE_WORDS = frozenset(
+    """const volatile unsigned signed int char short long float double bool void auto struct class
+    enum typename wchar_t""".split()  # noqa: SIM905
+)
+_PATH = re.compile(r"(?:[A-Za-z_]\w*\s*(?:::|\.|->)\s*)*(?:::)?[A-Za-z_]\w*\Z")
+LONGEST_NAME = 400
+_OPEN, _CLOSE = "([{", ")]}"
+_LAUNCH_BEGIN, _LAUNCH_END = "<<<", ">>>"
+
+
+def host_program(text: str) -> str:
+    """The program's text. UsageError where a launch or a kernel is written in an unknown way."""
+    return _with_calls(_without_device_code(text))
+
+
+def _without_device_code(text: str) -> str:
+    bare = _blanked(text)
+    pieces: list[str] = []
+    end = 0
+    for edit in sorted(_edits(text, bare), key=lambda edit: (edit.begin, -edit.end)):
+        if edit.begin < end:
+            continue  # inside of what is gone
+        pieces += [text[end : edit.begin], edit.text]
+        end = edit.end
+    return "".join([*pieces, text[end:]])
+
+
+@dataclass(frozen=True)
+class _Edit:
+    begin: int
+    end: int
+    text: str
+
+
+def _edits(text: str, bare: str) -> Iterator[_Edit]:
+    for match in _QUALIFIER.finditer(bare):
+        end = match.end()
+        if bare[end : end + 1] == "(":
+            end = _behind(bare, end)
+        yield _Edit(match.start(), end, "")
+        word = match[0]
+        if word == "__global__" or (word == "__device__" and _is_for_device_alone(bare, match)):
+            yield from _body_edits(text, bare, end, is_kernel=word == "__global__")
+
+
+def _is_for_device_alone(bare: str, match: re.Match[str]) -> bool:
+    begin = max(bare.rfind(each, 0, match.start()) for each in ";{}")
+    end = min(at for each in "({;=" if (at := bare.find(each, match.end())) >= 0)
+    declaration = bare[begin + 1 : end]
+    return not re.search(r"__host__|\bconstexpr\b|__global__", declaration)
+
+
+def _body_edits(text: str, bare: str, at: int, *, is_kernel: bool) -> Iterator[_Edit]:
+    """What becomes of a function whose qualifier ends at `at`; nothing for a variable."""
+    begin = _parameters_at(bare, at)
+    if begin is None:
+        return
+    end = _behind(bare, begin)
+    body = _body_at(bare, end)
+    if body is None:
+        return  # a declaration
+    if not is_kernel:
+        yield _Edit(_without_initialisers(bare, end, body), _behind(bare, body), ";")
+        return
+    parameters, names = _named(text[begin + 1 : end - 1])
+    yield _Edit(begin, end, f"({', '.join(parameters)})")
+    values = "".join(f", {name}" for name in names)
+    listed = ", ".join(name.removesuffix("...") for name in names)
+    call = f'{{ ::gf_recorder::launch(__PRETTY_FUNCTION__, "{listed}"{values}); }}'
+    lines = "\n" * bare.count("\n", body, _behind(bare, body))
+    yield _Edit(body, _behind(bare, body), call + lines)
+
+
+def _parameters_at(bare: str, at: int) -> int | None:
+    """The parenthesis of a function's parameters; None where a variable is declared."""
+    while at < len(bare):
+        character = bare[at]
+        if character in ";={}[":
+            if not bare[:at].rstrip().endswith("operator"):
+                return None
+        elif character == "(":
+            word = re.search(r"(\w+)\s*\Z", bare[max(0, at - 80) : at])
+            if word is None and not re.search(r"operator\s*\W+\Z", bare[max(0, at - 20) : at]):
+                return None  # an extended lambda
+            if word is None or not re.fullmatch(
+                r"__\w+__|alignas|decltype|operator|noexcept|explicit", word[1]
+            ):
+                return at
+            at = _behind(bare, at)
+            continue
+        elif character == "<":
+            at = _behind_angle(bare, at)
+            continue
+        at += 1
+    return None
+
+
+def _body_at(bare: str, at: int) -> int | None:
+    """The brace of the body behind a function's parameters; None for a declaration."""
+    initialises = False
+    while at < len(bare):
+        character = bare[at]
+        if character in ";=":
+            return None
+        if character == ":" and bare[at : at + 2] != "::" and bare[at - 1] != ":":
+            initialises = True
+        if character in "([":
+            at = _behind(bare, at)
+            continue
+        if character == "{":
+            is_value = initialises and re.search(r"[\w>]\s*\Z", bare[max(0, at - 40) : at])
+            if not is_value:
+                return at
+            at = _behind(bare, at)
+            continue
+        at += 1
+    return None
+
+
+def _without_initialisers(bare: str, end: int, body: int) -> int:
+    """Where the declaration of a constructor ends: before `: member(value)`."""
+    at = re.search(r"(?<!:):(?!:)", bare[end:body])
+    return end + at.start() if at else body
+
+
+def _behind(bare: str, at: int) -> int:
+    """The position behind the bracket that closes the one at `at`."""
+    depth = 0
+    for match in re.compile(r"[()\[\]{}]").finditer(bare, at):
+        depth += 1 if match[0] in _OPEN else -1
+        if depth == 0:
+            return match.end()
+    return len(bare)
+
+
+def _behind_angle(bare: str, at: int) -> int:
+    """The position behind the arguments of a template, or behind the `<` of a comparison."""
+    depth, begin = 0, at
+    while at < len(bare):
+        character = bare[at]
+        if character in _OPEN:
+            at = _behind(bare, at)
+            continue
+        if character in ";)]}":
+            return begin + 1
+        depth += (character == "<") - (character == ">")
+        at += 1
+        if depth == 0:
+            return at
+    return begin + 1
+
+
+def _named(text: str) -> tuple[list[str], list[str]]:
+    """A kernel's parameters, each with a name, and the names as a call passes them."""
+    parameters, names = [], []
+    parts = [] if text.strip() in ("", "void") else _parts(text)
+    for number, part in enumerate(parts):
+        declaration, _, default = _cut(_QUALIFIER.sub("", part), "=")
+        inner = re.search(r"\(\s*[*&]+\s*(\w+)\s*\)", declaration)
+        found = inner[1] if inner else _name_of(declaration)
+        name = found or f"gf_parameter_{number}"
+        pack = "..." if "..." in declaration else ""
+        if not found:
+            declaration += f" {name}"
+        parameters.append(declaration + (f" = {default}" if default else ""))
+        names.append(name + pack)
+    return parameters, names
+
+
+def _name_of(declaration: str) -> str:
+    """The name that a parameter's declaration ends with; empty where it has none."""
+    text = re.sub(r"\[[^\]]*\]", "", declaration).rstrip()
+    word = re.search(r"([A-Za-z_]\w*)\Z", text)
+    if word is None or word[1] in _TYPE_WORDS or text[: word.start()].endswith("::"):
+        return ""
+    before = re.sub(r"\b(?:const|volatile|struct|class|enum|typename)\b", "", text[: word.start()])
+    return word[1] if before.strip() else ""
+
+
+def _parts(text: str) -> list[str]:
+    """At its commas outside of brackets."""
+    parts, depth, begin = [], 0, 0
+    bare = _blanked(text)
+    for at, character in enumerate(bare):
+        depth += (character in _OPEN + "<") - (character in _CLOSE + ">")
+        if character == "," and depth == 0:
+            parts.append(text[begin:at])
+            begin = at + 1
+    return [*parts, text[begin:]]
+
+
+def _cut(text: str, sign: str) -> tuple[str, str, str]:
+    depth = 0
+    for at, character in enumerate(text):
+        depth += (character in _OPEN + "<") - (character in _CLOSE + ">")
+        if character == sign and depth == 0:
+            return text[:at], sign, text[at + 1 :]
+    return text, "", ""
+
+
+def _with_calls(text: str) -> str:
+    """`k<T><<<g, b>>>(x)` as `(gf_recorder::configure(g, b), k<T>(x))`."""
+    bare = _blanked(text)
+    pieces: list[str] = []
+    end = 0
+    for match in re.finditer(_LAUNCH_BEGIN, bare):
+        if match.start() < end:
+            continue
+        begin = _kernel_begin(bare, match.start())
+        behind = _launch_end(bare, match.end())
+        call = re.compile(r"\s*\(").match(bare, behind)
+        if begin is None or call is None or begin < end:
+            line = bare.count("\n", 0, match.start()) + 1
+            raise UsageError(f"the launch in line {line} cannot be read", code="unreadable_launch")
+        close = _behind(bare, call.end() - 1)
+        sizes = text[match.end() : behind - len(_LAUNCH_END)]
+        kernel = text[begin : match.start()]
+        arguments = text[call.end() - 1 : close]
+        pieces += [
+            text[end:begin],
+            f"(::gf_recorder::configure({sizes}), {kernel}{arguments})",
+        ]
+        end = close
+    return "".join([*pieces, text[end:]])
+
+
+def _launch_end(bare: str, at: int) -> int:
+    while at < len(bare):
+        if bare[at] in _OPEN:
+            at = _behind(bare, at)
+        elif bare.startswith(_LAUNCH_END, at):
+            return at + len(_LAUNCH_END)
+        else:
+            at += 1
+    return at
+
+
+def _kernel_begin(bare: str, at: int) -> int | None:
+    """Where the kernel's name before a `<<<` begins."""
+    at = len(bare[:at].rstrip())
+    if bare[at - 1 : at] == ">":
+        depth = 0
+        while at > 0:
+            at -= 1
+            depth += (bare[at] in ">)") - (bare[at] in "<(")
+            if depth == 0:
+                break
+        at = len(bare[:at].rstrip())
+    elif bare[at - 1 : at] == ")":
+        depth = 0
+        while at > 0:
+            at -= 1
+            depth += (bare[at] == ")") - (bare[at] == "(")
+            if depth == 0:
+                return at
+    word = re.search(
+        r"(?:[A-Za-z_]\w*\s*(?:::|\.|->)\s*)*(?:::)?[A-Za-z_]\w*\Z", bare[max(0, at - 400) : at]
+    )
+    return None if word is None else max(0, at - 400) + word.start()
+
+
+def _blanked(text: str) -> str:
+    """With literals and lines of the preprocessor blank, at the same positions."""
+    return re.sub(r"(?m)^[ \t]*#.*$", _blank, _LITERAL.sub(_blank, text))
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
