@@ -36,6 +36,7 @@ L2_PROMOTIONS_BYTES = (0, 64, 128, 256)
 LARGEST_BOX = 256  # elements of an axis
 UNIT_BYTES = 16  # of addresses, strides and a box's rows
 FIRST_SM = 90
+MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,9 @@ class TensorMap:
     swizzle_bytes: int = 0
     fill: str = "zero"  # of elements outside the tensor
     l2_promotion_bytes: int = 0
+    # The kernel's parameter is no __grid_constant__: its address is that of a copy, which TMA
+    # cannot read.
+    in_local_memory: bool = False
 
     @property
     def rank(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from greenfast.search.devices.tensor_map import MAP_BYTES, TensorMap
 from greenfast.search.diagnose.entries import Entry, place_of
 from greenfast.search.oracle.problem import GivenArgument, Packed, Scalar, Tensor
 
@@ -89,6 +90,8 @@ def _conditions(argument: GivenArgument, traits: str) -> Iterator[tuple[str, str
                 + (f"({traits}::is_real || {traits}::bytes != {size})" if is_real else "true"),
                 f"{word} ({size} bytes)",
             )
+        case TensorMap():
+            yield f"{traits}::bytes == {MAP_BYTES}", f"the tensor map {argument.name}"
         case Packed():
             size = len(argument.data)
             yield f"{traits}::bytes == {size}", f"a value of {size} bytes"

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from greenfast.search.devices.tensor_map import MAP_ALIGNMENT, MAP_BYTES, TensorMap
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.tables import Table
-from greenfast.search.oracle.problem import Packed
+from greenfast.search.oracle.problem import Packed, Tensor
 
+Named = Tensor | TensorMap  # what a launch file's strings may name
 POINTER_BYTES = 8
 # Scalars by their bytes, with the format of struct.
 FORMATS = {
@@ -30,15 +32,16 @@ FORMATS = {
 }
 
 
-def packed_value(given: Mapping[str, Any], buffers: Sequence[str] = ()) -> Packed | None:
+def packed_value(given: Mapping[str, Any], named: Mapping[str, Named]) -> Packed | None:
     """The bytes of `{ uint8 = 3 }`, `{ float32 = [1, 2, 3] }` or `{ struct = [...] }`.
 
     None for anything else. Members of a struct are laid out as by a compiler: each at a
-    multiple of its own size, the whole a multiple of the largest. A string is a buffer's address.
+    multiple of its alignment, the whole a multiple of the largest. A string is the address of
+    a buffer, or a tensor map.
     """
     ((kind, value),) = given.items()
     if kind == "struct" and isinstance(value, list) and value:
-        return _struct(value, buffers)
+        return _struct(value, named)
     if kind == "bf16" and isinstance(value, (int, float)):
         bits = np.float32(value).view(np.uint32) >> 16  # exact for values that bf16 holds
         return Packed(struct.pack("<H", int(bits)))
@@ -53,37 +56,51 @@ def packed_value(given: Mapping[str, Any], buffers: Sequence[str] = ()) -> Packe
         return None
 
 
-def _struct(members: Sequence[Any], buffers: Sequence[str]) -> Packed | None:
-    data, pointers, widest = bytearray(), [], 1
+def _struct(members: Sequence[Any], named: Mapping[str, Named]) -> Packed | None:
+    data, widest = bytearray(), 1
+    pointers: list[tuple[int, str]] = []
+    maps: list[tuple[int, TensorMap]] = []
     for member in members:
         if isinstance(member, str):
-            part, align = Packed(bytes(POINTER_BYTES), ((0, member),)), POINTER_BYTES
-            if member not in buffers:
+            if member not in named:
                 return None
+            part, align = _member(member, named[member]), _alignment_of(named[member])
         elif member == {"null": True}:
             part, align = Packed(bytes(POINTER_BYTES)), POINTER_BYTES
         elif isinstance(member, dict) and len(member) == 1:
-            inner = packed_value(member, buffers)
+            inner = packed_value(member, named)
             if inner is None:
                 return None
-            part, align = inner, _alignment(member)
+            part, align = inner, _alignment(member, named)
         else:
             return None
         data += bytes(-len(data) % align)
         pointers += [(len(data) + offset, name) for offset, name in part.pointers]
+        maps += [(len(data) + offset, each) for offset, each in part.maps]
         data += part.data
         widest = max(widest, align)
     data += bytes(-len(data) % widest)
-    return Packed(bytes(data), tuple(pointers))
+    return Packed(bytes(data), tuple(pointers), tuple(maps))
 
 
-def _alignment(member: Mapping[str, Any]) -> int:
+def _member(name: str, value: Named) -> Packed:
+    if isinstance(value, TensorMap):
+        return Packed(bytes(MAP_BYTES), maps=((0, value),))
+    return Packed(bytes(POINTER_BYTES), ((0, name),))
+
+
+def _alignment_of(value: Named) -> int:
+    return MAP_ALIGNMENT if isinstance(value, TensorMap) else POINTER_BYTES
+
+
+def _alignment(member: Mapping[str, Any], named: Mapping[str, Named]) -> int:
     ((kind, value),) = member.items()
     if kind == "struct":
+        strings = [_alignment_of(named[each]) for each in value if isinstance(each, str)]
         parts = [each for each in value if isinstance(each, dict)]
-        has_pointer = any(isinstance(each, str) for each in value) or {"null": True} in parts
-        inner = [_alignment(each) for each in parts if each != {"null": True}]
-        return max([POINTER_BYTES if has_pointer else 1, *inner])
+        nulls = [POINTER_BYTES] if {"null": True} in parts else []
+        inner = [_alignment(each, named) for each in parts if each != {"null": True}]
+        return max([1, *strings, *nulls, *inner])
     return 2 if kind == "bf16" else struct.calcsize(f"<{FORMATS[kind]}")
 
 

@@ -45,6 +45,7 @@ class Kernel:
     parameters: tuple[str, ...]  # as they are written, without default values
     defaults: tuple[str, ...]  # empty: none
     template_parameters: tuple[str, ...]  # as they are written
+    grid_constants: frozenset[int] = frozenset()  # the numbers of parameters that are constant
 
     @property
     def is_template(self) -> bool:
@@ -81,7 +82,8 @@ class DeviceCode:
         spaces = [name for scope in scopes if (name := scope.rpartition("namespace")[2].strip())]
         place = self.source.place(self.source.tokens[declaration.first].start)
         assert declaration.parameters is not None
-        parameters = [self._written(part) for part in self._parts(*declaration.parameters)]
+        parts = list(self._parts(*declaration.parameters))
+        parameters = [self._written(part) for part in parts]
         if parameters == [("void", "")]:
             parameters = []
         template = declaration.template
@@ -94,6 +96,11 @@ class DeviceCode:
             tuple("".join(self._written(part, " = ")) for part in self._parts(*template))
             if template
             else (),
+            frozenset(
+                number
+                for number, part in enumerate(parts)
+                if any(token.text == "grid_constant" for token in self.source.tokens[slice(*part)])
+            ),
         )
 
     @cached_property

@@ -227,7 +227,7 @@ def _argument(
     if (
         isinstance(given, dict)
         and len(given) == 1
-        and (packed := packed_value(given, tuple(named))) is not None
+        and (packed := packed_value(given, named)) is not None
     ):
         return packed
     raise SpecError(

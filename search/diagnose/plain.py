@@ -14,6 +14,7 @@ from pathlib import Path
 from greenfast.search.diagnose.argument_assertions import ARGUMENTS, TRAITS, assertion_lines
 from greenfast.search.diagnose.brought import BroughtKernel
 from greenfast.search.diagnose.check import CheckReport, check_brought
+from greenfast.search.diagnose.copied_maps import with_copied_maps
 from greenfast.search.diagnose.device_extract import DeviceCode
 from greenfast.search.diagnose.entries import ALIAS, Entry, resolved
 from greenfast.search.diagnose.launch_attributes import with_attributes
@@ -115,6 +116,7 @@ def read_plain(
         entries, problem = _of_command_line(launch, code, options.seed, cuda_file)
     where = file.name if file else "the program" if launches else "command line"
     problem = with_attributes(problem, entries, code, target.device, where)
+    problem = with_copied_maps(problem, entries)
     data = launches.data if launches else _given_data(launch)
     source = assemble(
         _body(code, entries, problem, data),

@@ -67,5 +67,6 @@ def _buffers(argument: GivenArgument) -> tuple[str, ...]:
         case TensorMap():
             return (argument.buffer,)
         case Packed():
-            return tuple(name for _, name in argument.pointers)
+            mapped = (tensor_map.buffer for _, tensor_map in argument.maps)
+            return (*(name for _, name in argument.pointers), *mapped)
     return ()

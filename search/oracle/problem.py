@@ -103,11 +103,12 @@ class Packed:
     """A value of any type by its bytes.
 
     `pointers` are the offsets of pointers to tensors in it. The bytes there say how far behind the
-    tensor's begin each points.
+    tensor's begin each points. `maps` are the offsets of tensor maps in it.
     """
 
     data: bytes
     pointers: tuple[tuple[int, str], ...] = ()
+    maps: tuple[tuple[int, TensorMap], ...] = ()
 
 
 @dataclass(frozen=True)

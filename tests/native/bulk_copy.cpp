@@ -315,7 +315,10 @@ CASE(what_is_no_map_and_what_is_misaligned_is_refused) {
     };
     CLAIM(all_say(run_with(map, 16), "\"misaligned\""));
     map.swizzle_bytes = 128;
-    CLAIM(all_say(run_with(map, 128), "\"misaligned\""));
+    CLAIM(all_say(run_with(map, 64), "\"misaligned\""));
+    CLAIM(!all_say(run_with(map, 128), "\"misaligned\""));  // within the pattern of 1024 bytes
+    map.tag = copied_tensor_map_tag;
+    CLAIM(all_say(run_with(map, 0), "not __grid_constant__"));
     map.tag = 0;
     CLAIM(all_say(run_with(map, 0), "has not made a tensor map"));
     CLAIM(all_say(run_with(map_of(nullptr, 40, 12, 32, 256), 0), "\"out_of_bounds\""));

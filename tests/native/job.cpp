@@ -77,7 +77,7 @@ CASE(a_job_is_read_as_it_is_meant) {
 
 CASE(a_tensor_map_is_read_with_its_numbers) {
     Job job;
-    CLAIM(reads(replaced("argument null", "argument tensor_map 1 3 2 128 1 7 64 100 8 128 12800 64 32 1"), job));
+    CLAIM(reads(replaced("argument null", "argument tensor_map 1 3 2 128 1 7 0 64 100 8 128 12800 64 32 1"), job));
     const ArgumentSpec& argument = job.runs[0].arguments[1];
     CLAIM(argument.is_tensor_map && argument.buffer == 1);
     const EmulatedTensorMap& map = argument.tensor_map;
@@ -88,6 +88,20 @@ CASE(a_tensor_map_is_read_with_its_numbers) {
     CLAIM(map.box[0] == 64 && map.box[1] == 32 && map.box[2] == 1 && map.box[3] == 1);
     SAME(map.tag, tensor_map_tag);
     CLAIM(!job.runs[0].arguments[0].is_tensor_map && !job.runs[0].arguments[2].is_tensor_map);
+}
+
+CASE(a_packed_value_has_pointers_and_maps) {
+    Job job;
+    const std::string bytes(2 * 192, '0'), map = " 1 64 1 1 4 0 0 5 1 32 32";
+    CLAIM(reads(replaced("argument null", "argument packed " + bytes + " 1 8 0" + map), job));
+    const ArgumentSpec& argument = job.runs[0].arguments[1];
+    SAME(argument.packed.size(), 192u);
+    CLAIM(argument.pointers.size() == 1 && argument.pointers[0].offset == 8 && argument.pointers[0].buffer == 0);
+    CLAIM(argument.maps.size() == 1 && argument.maps[0].offset == 64 && argument.maps[0].buffer == 1);
+    SAME(argument.maps[0].value.tag, copied_tensor_map_tag);
+    const std::string too_short(2 * 190, '0');
+    CLAIM(!reads(replaced("argument null", "argument packed " + too_short + " 0" + map), job));
+    CLAIM(!reads(replaced("argument null", "argument packed " + bytes + " 0"), job));
 }
 
 CASE(what_does_not_read_as_a_job_is_refused) {

@@ -13,6 +13,7 @@ from emulator_harness import Kernel, kinds, prepared, values
 from bench.correctness.conformance import cases
 from bench.correctness.gpu_conformance import emulated, flattened
 from greenfast.search.targets.emulator.build import ModuleFailed
+from greenfast.search.targets.emulator.ptx_statement import AsmOperand, AsmStatement, translated
 from greenfast.search.targets.emulator.runs import Buffer, PointerArgument
 
 CASES = {case.name: case for case in cases() if "asm" in flattened(case.source)}
@@ -233,6 +234,14 @@ CASES_OF_VALUES = [
 ]
 
 
+def test_a_number_of_the_statement_keeps_its_labels_apart():
+    template = "{ WAIT_%=: mov.u32 %0, 1; bra WAIT_%=; }"
+    statement = AsmStatement(template, (AsmOperand("=r", "x"),), ())
+    first, second = (translated(statement, number) for number in (3, 70))
+    assert first.count("WAIT_3:") == 1 and "goto" in first and "%" not in first
+    assert second.count("WAIT_70:") == 1
+
+
 def test_instructions_compute_what_ptx_says(artifacts):
     product = float(np.float32(0.1)) ** 2  # exact in double
     below = np.float32(product)
@@ -316,6 +325,14 @@ def with_zeroed(job, name, zeros):
         ('asm("mov.u32 %0, 1;" : "=r"(x) : "r"(({ asm("nop"); 1; })));', "not an expression"),
         ('asm("{ mov.u32 %0, 1;" : "=r"(x));', "brace"),
         ('asm("mov.u32 %0, %1;" : "=r"(x) : "m"(x));', "constraint `m`"),
+        (
+            'asm("wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%0}, 0, 0, 0;" :: "r"(x));',
+            "12 columns",
+        ),
+        (
+            'asm("tensormap.replace.tile.rank.global.b1024.b32 [%0], 1;" :: "l"(out));',
+            "`greenfast docs emulator` lists the instructions",
+        ),
         # Taken as a release, it would hide a race.
         ('asm("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%0];" :: "r"(x));', "a release"),
     ],

@@ -54,6 +54,35 @@ def test_sizes_and_strides_may_differ_from_the_buffers(written):
     assert problem.arguments[0] == TensorMap("x_map", "x", "fp16", (8, 50), (256,), (8, 2), 128)
 
 
+def test_a_map_lies_in_a_struct_at_a_multiple_of_64_bytes(written):
+    launch = written(
+        'arguments = ["x_map", "y", { int32 = 100 }]',
+        'arguments = [{ struct = ["y", { struct = [{ int32 = 4 }, "x_map"] }, { int32 = 5 }] }]',
+    )
+    ((packed,),) = [each.arguments for each in read_launch(launch, seed=1)[0].launches]
+    assert packed.pointers == ((0, "y"),)
+    ((offset, x_map),) = packed.maps
+    assert (offset, x_map.box, len(packed.data)) == (128, (64, 32), 320)
+    assert packed.data[64:68] == bytes([4, 0, 0, 0]) and packed.data[256] == 5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('["x_map", "y"', '["x_map", "x_map"', "is the tensor map x_map, but the parameter is"),
+        ('["x_map", "y"', '[{ struct = ["x_map", "y"] }, "y"', "is a value of 192 bytes"),
+    ],
+)
+def test_a_map_for_another_parameter_is_refused(written, artifacts, old, new, words):
+    target = EmulatorTarget("h200", artifacts, (), 1, 1.0)
+    services = SimpleNamespace(
+        target=lambda name, deadline_s=None: target, catalogue=SimpleNamespace(include_dirs=())
+    )
+    launch = written(old, new)
+    with pytest.raises(UsageError, match=words):
+        check_file(services, launch.with_name("k.cu"), launch, "emulator:h200", PlainOptions())
+
+
 @pytest.mark.parametrize(
     ("old", "new", "code", "words"),
     [

@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 
-from greenfast.search.devices.tensor_map import TensorMap, misfit
+from greenfast.search.devices.tensor_map import MAP_BYTES, TensorMap, misfit
 from greenfast.search.errors import UsageError
 from greenfast.search.targets.emulator.build import Module
 from greenfast.search.targets.emulator.job_files import JobFiles
@@ -110,19 +110,21 @@ def _argument_words(argument: Argument, buffers: Sequence[Buffer]) -> str:
     if isinstance(argument, NullArgument):
         return "null"
     if isinstance(argument, TensorMapArgument):
-        return _tensor_map_words(argument.tensor_map, buffers)
+        return f"tensor_map {_map_numbers(argument.tensor_map, buffers)}"
     if isinstance(argument, PointerArgument):
         names = [buffer.name for buffer in buffers]
         return f"pointer {names.index(argument.buffer)} {argument.offset_bytes}"
     if isinstance(argument, PackedArgument):
         names = [buffer.name for buffer in buffers]
         pointers = [f"{offset} {names.index(name)}" for offset, name in argument.pointers]
-        return " ".join((f"packed {argument.data.hex()} {len(pointers)}", *pointers))
+        maps = [f"{offset} {_map_numbers(each, buffers)}" for offset, each in argument.maps]
+        counted = (str(len(pointers)), *pointers, str(len(maps)), *maps)
+        return " ".join((f"packed {argument.data.hex()}", *counted))
     raw = struct.pack(SCALAR_FORMATS[argument.ctype], argument.value)
     return f"scalar {int.from_bytes(raw, 'little')}"
 
 
-def _tensor_map_words(tensor_map: TensorMap, buffers: Sequence[Buffer]) -> str:
+def _map_numbers(tensor_map: TensorMap, buffers: Sequence[Buffer]) -> str:
     numbers = (
         [buffer.name for buffer in buffers].index(tensor_map.buffer),
         tensor_map.rank,
@@ -130,11 +132,12 @@ def _tensor_map_words(tensor_map: TensorMap, buffers: Sequence[Buffer]) -> str:
         tensor_map.swizzle_bytes,
         int(tensor_map.fill == "nan"),
         _ATOMIC_TYPES.get(tensor_map.dtype, -1),
+        int(tensor_map.in_local_memory),
         *tensor_map.sizes,
         *tensor_map.strides_bytes,
         *tensor_map.box,
     )
-    return "tensor_map " + " ".join(map(str, numbers))
+    return " ".join(map(str, numbers))
 
 
 def check_run(module: Module, run: Run) -> None:
@@ -198,6 +201,12 @@ def _check_packed(run: Run, argument: PackedArgument, names: Sequence[str]) -> N
     for offset, name in argument.pointers:
         if name not in names or not 0 <= offset <= size - 8:
             raise _refusal(run, f"a value of {size} bytes with a pointer to {name!r} at {offset}")
+    for offset, tensor_map in argument.maps:
+        _check_tensor_map(run, tensor_map, names)
+        if not 0 <= offset <= size - MAP_BYTES:
+            raise _refusal(
+                run, f"a value of {size} bytes with the map {tensor_map.name!r} at {offset}"
+            )
 
 
 def _check_tensor_map(run: Run, tensor_map: TensorMap, names: Sequence[str]) -> None:

@@ -172,5 +172,5 @@ def _argument(argument: GivenArgument) -> Argument:
         case Scalar():
             return ScalarArgument(argument.dtype, argument.value)
         case Packed():
-            return PackedArgument(argument.data, argument.pointers)
+            return PackedArgument(argument.data, argument.pointers, argument.maps)
     return PointerArgument(argument.name, 0)

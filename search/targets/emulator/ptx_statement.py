@@ -89,7 +89,7 @@ def translated(statement: AsmStatement, number: int) -> str:
         scope.variables[f"%{index}"] = f"gf_emulator_{index}"
     outputs = range(len(statement.outputs))
     lvalues = {f"%{index}": f"gf_emulator_o{index}" for index in outputs}
-    body, in_place = _body(_decoded(statement.template), scope, lvalues)
+    body, in_place = _body(_decoded(statement.template, number), scope, lvalues)
     begin, end = [], []
     for index, operand in enumerate(operands):
         if index not in outputs:
@@ -128,9 +128,13 @@ def _register(operand: AsmOperand) -> str:
     return kind
 
 
-def _decoded(template: str) -> str:
-    """`%%` is a percent sign of PTX, which names its special registers by one."""
-    return re.sub(r"%(?!\d)%?", "%", template)
+def _decoded(template: str, number: int) -> str:
+    """The template as PTX.
+
+    `%%` is a percent sign of PTX, which names its special registers by one. `%=` is a number that
+    no other statement has: it keeps labels apart.
+    """
+    return re.sub(r"%(?!\d)[%=]?", lambda m: str(number) if m[0] == "%=" else "%", template)
 
 
 def _body(

@@ -342,6 +342,10 @@ def _warpgroup_product(instruction: Instruction, values: Values) -> str:
     ):
         raise Unsupported("of that shape and these types")
     columns = int(re.findall(r"\d+", shape)[1])
+    if columns % 8 or not 8 <= columns <= 256:
+        raise NotPtx(
+            f"`{instruction}` has {columns} columns; a multiple of 8 up to 256 belongs there"
+        )
     d, a, b, accumulates, *numbers = instruction.operands
     parts = vector(d)
     if len(parts) != columns // (4 if of_d == "f16" else 2):

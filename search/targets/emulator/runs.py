@@ -68,11 +68,12 @@ class NullArgument:
 class PackedArgument:
     """A value of any type; `pointers` are the offsets at which addresses of buffers lie in it.
 
-    The bytes there are added to the address.
+    The bytes there are added to the address. `maps` are the offsets of tensor maps in it.
     """
 
     data: bytes
     pointers: tuple[tuple[int, str], ...] = ()
+    maps: tuple[tuple[int, TensorMap], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,9 @@ def _assembly(rewriting: Rewriting, start: int) -> int:
         ) from None
     except Unsupported as why:
         raise rewriting.refuse(
-            tokens[start], f"inline PTX that the emulator does not have: {why}; {PRIMITIVES}"
+            tokens[start],
+            f"inline PTX that the emulator does not have: {why}; `greenfast docs emulator` lists "
+            "the instructions that it has, and the primitives of gf/",
         ) from None
     for expression in assembly.expressions:
         judge_plain(rewriting, expression, "an operand of `asm`")

@@ -42,8 +42,9 @@ void check_box(Worker& worker, const Block& block, const CopiedBox& box, const v
         worker.fail("misaligned", site, format("%s of a tensor whose address or strides are no multiples of 16", what));
 }
 
-void check_place(Worker& worker, const Block& block, const CopiedBox& box, const void* site, std::size_t without_swizzle) {
-    const std::size_t needed = box.map.swizzle_bytes ? 8 * std::size_t(box.map.swizzle_bytes) : without_swizzle;
+// A swizzled box may begin within its pattern, which follows the address's bits (CUDA C++ Programming Guide, "TMA
+// swizzle": 128 bytes for each mode).
+void check_place(Worker& worker, const Block& block, const CopiedBox& box, const void* site, std::size_t needed) {
     if (std::uintptr_t(box.shared) % needed)
         worker.fail("misaligned", site,
                     format("a bulk copy's place in shared memory, +%zu, is not a multiple of %zu",
@@ -291,6 +292,10 @@ CopiedBox box_of(const void* map, int rank, const int* at, void* shared, const v
     worker.fiber().site = site;
     if (Checker* checker = worker.checker()) checker->access(map, unsigned(sizeof box.map), Action::read, site);
     std::memcpy(&box.map, map, sizeof box.map);
+    if (box.map.tag == copied_tensor_map_tag)
+        worker.fail("device_fault", site,
+                    "a tensor copy is given a map in local memory: the kernel's parameter is not __grid_constant__, so its "
+                    "address is that of a copy; a kernel takes a map as const __grid_constant__");
     if (box.map.tag != tensor_map_tag)
         worker.fail("device_fault", site,
                     "a tensor copy is given 128 bytes that the launch has not made a tensor map");

@@ -59,22 +59,21 @@ bool read_launch(std::istringstream& words, std::vector<LaunchSpec>& launches) {
     return !words.fail();
 }
 
-// BUFFER RANK ELEMENT_BYTES SWIZZLE_BYTES FILL_NAN, then sizes, strides and box.
-bool read_tensor_map(std::istringstream& words, ArgumentSpec& argument) {
-    EmulatedTensorMap& map = argument.tensor_map;
-    words >> argument.buffer >> map.rank >> map.element_bytes >> map.swizzle_bytes >> map.fill_nan >>
-        map.element_type;
+// BUFFER RANK ELEMENT_BYTES SWIZZLE_BYTES FILL_NAN ELEMENT_TYPE IN_LOCAL_MEMORY, then sizes, strides and box.
+bool read_tensor_map(std::istringstream& words, EmulatedTensorMap& map, int& buffer) {
+    bool in_local_memory = false;
+    words >> buffer >> map.rank >> map.element_bytes >> map.swizzle_bytes >> map.fill_nan >> map.element_type >>
+        in_local_memory;
     if (words.fail() || map.rank < 1 || map.rank > most_tensor_map_axes) return false;
     for (unsigned axis = 0; axis < most_tensor_map_axes; axis++) map.sizes[axis] = map.box[axis] = 1;
     for (unsigned axis = 0; axis < map.rank; axis++) words >> map.sizes[axis];
     for (unsigned axis = 1; axis < map.rank; axis++) words >> map.strides_bytes[axis - 1];
     for (unsigned axis = 0; axis < map.rank; axis++) words >> map.box[axis];
-    map.tag = tensor_map_tag;
-    argument.is_pointer = argument.is_tensor_map = true;
-    return !words.fail() && argument.buffer >= 0;
+    map.tag = in_local_memory ? copied_tensor_map_tag : tensor_map_tag;
+    return !words.fail() && buffer >= 0;
 }
 
-// HEXADECIMAL COUNT, then OFFSET BUFFER for each pointer in it.
+// HEXADECIMAL COUNT, then OFFSET BUFFER for each pointer in it; COUNT, then OFFSET and a map's words for each map.
 bool read_packed(std::istringstream& words, ArgumentSpec& argument) {
     std::string digits;
     std::size_t count = 0;
@@ -88,21 +87,31 @@ bool read_packed(std::istringstream& words, ArgumentSpec& argument) {
         if (words.fail() || pointer.offset + sizeof(void*) > argument.packed.size()) return false;
         argument.pointers.push_back(pointer);
     }
-    return true;
+    for (words >> count; count > 0 && !words.fail(); count--) {
+        ArgumentSpec::Map map{};
+        int buffer = -1;
+        words >> map.offset;
+        if (!read_tensor_map(words, map.value, buffer) || map.offset + sizeof map.value > argument.packed.size())
+            return false;
+        map.buffer = std::size_t(buffer);
+        argument.maps.push_back(map);
+    }
+    return !words.fail();
 }
 
 bool read_argument(std::istringstream& words, std::vector<ArgumentSpec>& arguments) {
     ArgumentSpec argument;
     std::string kind;
     words >> kind;
-    argument.is_pointer = kind == "pointer" || kind == "null";
+    argument.is_tensor_map = kind == "tensor_map";
+    argument.is_pointer = kind == "pointer" || kind == "null" || argument.is_tensor_map;
     if (kind == "pointer")
         words >> argument.buffer >> argument.value;
     else if (kind == "scalar")
         words >> argument.value;
     else if (kind == "packed") {
         if (!read_packed(words, argument)) return false;
-    } else if (kind == "tensor_map" ? !read_tensor_map(words, argument) : kind != "null")
+    } else if (argument.is_tensor_map ? !read_tensor_map(words, argument.tensor_map, argument.buffer) : kind != "null")
         return false;
     arguments.push_back(argument);
     return !words.fail();

@@ -21,8 +21,14 @@ struct ArgumentSpec {
         std::size_t offset;
         std::size_t buffer;
     };
+    struct Map {
+        std::size_t offset;
+        std::size_t buffer;
+        EmulatedTensorMap value;
+    };
     std::vector<unsigned char> packed;  // a value of any type; empty: it is none
     std::vector<Pointer> pointers;      // in the packed value
+    std::vector<Map> maps;              // in the packed value
 };
 
 struct LaunchSpec {

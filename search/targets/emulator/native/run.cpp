@@ -53,6 +53,10 @@ struct Arguments {
                 address += reinterpret_cast<std::uint64_t>(memory.address(pointer.buffer));
                 std::memcpy(bytes + pointer.offset, &address, sizeof address);
             }
+            for (ArgumentSpec::Map map : spec.maps) {
+                map.value.base = reinterpret_cast<unsigned char*>(memory.address(map.buffer));
+                std::memcpy(bytes + map.offset, &map.value, sizeof map.value);
+            }
         }
     };
     std::vector<Value> values;

@@ -6,6 +6,7 @@
 namespace gf_emulator {
 
 constexpr unsigned tensor_map_tag = 0x544d4150;  // "TMAP": bytes without it are no map
+constexpr unsigned copied_tensor_map_tag = 0x434d4150;  // of a parameter without __grid_constant__
 constexpr unsigned most_tensor_map_axes = 5;
 
 // Axes are innermost first; the first has a stride of one element. Unused axes have a size and box of 1.

@@ -23,7 +23,7 @@ constexpr AtomicType atomic_type() {
 
 // What an update gives back.
 template <class T>
-__forceinline__ T found(T before, AtomicOperation operation) {
+__forceinline__ T found(T before, [[maybe_unused]] AtomicOperation operation) {
 #ifdef GF_EMULATOR_CHECKED
     if (operation == AtomicOperation::exchange) {
         std::uint64_t bits = 0;
