@@ -156,7 +156,7 @@ def joined(reports: Sequence[CheckReport], limits: Sequence[str]) -> CheckReport
 
 def _first_error(log: str) -> str:
     if error := _ERROR.search(log):
-        return f"{error[1]}:{error[2]}: {error[3]}"
+        return f"{error[1].removeprefix(f'{INCLUDE}/')}:{error[2]}: {error[3]}"
     if undefined := _UNDEFINED.search(log):
         return f"{undefined[1]} is in no file that it includes"
     return one_line(log)
@@ -168,5 +168,6 @@ def _refused(cuda_file: Path, failed: CompilerFailed, missing: Sequence[str]) ->
     return UsageError(
         f"the host code of {cuda_file.name} does not compile{without}: {shortened(first, 300)}",
         code="host_does_not_compile",
-        mend="name a kernel with --entry, --grid, --block and --arg, which needs no host code",
+        mend="name a kernel with --entry, --grid, --block and --arg, or give a --launch file; "
+        "neither needs host code",
     )

@@ -101,7 +101,7 @@ struct cudaDeviceProp {
     int l2CacheSize = 62914560, persistingL2CacheMaxSize = 39321600, memoryBusWidth = 6144, asyncEngineCount = 3;
     int clockRate = 1980000, memoryClockRate = 3201000, concurrentKernels = 1, managedMemory = 1, concurrentManagedAccess = 1;
     int unifiedAddressing = 1, cooperativeLaunch = 1, canMapHostMemory = 1, integrated = 0, deviceOverlap = 1, computeMode = 0;
-    int ECCEnabled = 1, pageableMemoryAccess = 1, kernelExecTimeoutEnabled = 0, tccDriver = 0, pciBusID = 0, pciDeviceID = 0;
+    int ECCEnabled = 1, pageableMemoryAccess = 0, kernelExecTimeoutEnabled = 0, tccDriver = 0, pciBusID = 0, pciDeviceID = 0;
 };
 
 struct cudaPointerAttributes {
@@ -126,6 +126,16 @@ GF_LEAST_AND_LARGEST(unsigned long long)
 GF_LEAST_AND_LARGEST(float)
 GF_LEAST_AND_LARGEST(double)
 #undef GF_LEAST_AND_LARGEST
+#define GF_LEAST_AND_LARGEST_OF_BOTH(one, other)                                     \
+    inline other min(one a, other b) { return min(static_cast<other>(a), b); }                   \
+    inline other min(other a, one b) { return min(a, static_cast<other>(b)); }                   \
+    inline other max(one a, other b) { return max(static_cast<other>(a), b); }                   \
+    inline other max(other a, one b) { return max(a, static_cast<other>(b)); }
+GF_LEAST_AND_LARGEST_OF_BOTH(int, unsigned int)
+GF_LEAST_AND_LARGEST_OF_BOTH(long, unsigned long)
+GF_LEAST_AND_LARGEST_OF_BOTH(long long, unsigned long long)
+GF_LEAST_AND_LARGEST_OF_BOTH(float, double)
+#undef GF_LEAST_AND_LARGEST_OF_BOTH
 
 namespace gf_recorder {
 inline cudaError_t copy(void* to, const void* from, std::size_t bytes) {
@@ -250,6 +260,7 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
     case cudaDevAttrComputeCapabilityMajor: *value = own.major; break;
     case cudaDevAttrComputeCapabilityMinor: *value = own.minor; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = int(own.sharedMemPerBlockOptin); break;
+    case cudaDevAttrPageableMemoryAccess: *value = own.pageableMemoryAccess; break;
     default: *value = 1;
     }
     return cudaSuccess;
