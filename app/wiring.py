@@ -17,7 +17,7 @@ from greenfast.app.settings import DEFAULT_WINDOW, Settings
 from greenfast.db.neighbours import neighbours_of
 from greenfast.db.rows import Claim, SearchRow, TuningRow
 from greenfast.search.cores import usable_cores
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import Refusals
 from greenfast.search.executors.base import Executor
 from greenfast.search.executors.this_machine import ThisMachine
 from greenfast.search.gates.safety import like
@@ -39,7 +39,7 @@ from greenfast.search.loop.tuning import (
     search_requests,
     tuning_plan,
 )
-from greenfast.search.oracle.cases import LARGEST_SEED
+from greenfast.search.loop.wrong_fields import collect_wrong_fields, collect_wrong_templates
 from greenfast.search.oracle.reference import end_guard, guard_references
 from greenfast.search.peers.compare import compare_peers
 from greenfast.search.shipped import own_version
@@ -234,22 +234,31 @@ class Services:
 
     def plan(self, request: SearchRequest, catalogue: Catalogue | None = None) -> SearchPlan:
         """The complete plan of a request; UsageError or SpecError when it cannot run."""
-        if request.seed is not None and not 0 <= request.seed <= LARGEST_SEED:
-            raise UsageError(
-                f"the seed is {request.seed}; it must be between 0 and {LARGEST_SEED}",
-                code="bad_seed",
-            )
+        catalogue = catalogue or self.catalogue
+        wrong = Refusals()
+        self.check(request, wrong, catalogue)
+        wrong.raise_all()
         target = request.target or DEFAULT_TARGET
-        note_device(target, self.executor.device(target))
         return make_plan(
             request,
-            catalogue or self.catalogue,
+            catalogue,
             window=self._window(target),
             champion_of=self._champion_of,
             neighbours_of=lambda plan: neighbours_of(
                 self.store, plan, target_device(plan.target).name
             ),
         )
+
+    def check(self, request: SearchRequest, wrong: Refusals, catalogue: Catalogue) -> None:
+        """Add all wrong fields of a request to `wrong`, and look at the device of its target."""
+        kernel, target = catalogue.kernel(request.kernel), request.target or DEFAULT_TARGET
+        collect_wrong_fields(request, kernel, wrong)
+        if "target" not in wrong.fields:
+            with wrong.at("target"):
+                note_device(target, self.executor.device(target))
+                target_device(target)
+        if wrong.errors:
+            collect_wrong_templates(request, kernel, wrong)
 
     def _champion_of(self, plan: SearchPlan) -> tuple[str, Candidate] | None:
         """The champion of the scope that the plan's search will have."""

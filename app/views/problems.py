@@ -13,8 +13,9 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from greenfast.app.views.base_schemas import Problem
-from greenfast.app.views.validation import refusal_of
+from greenfast.app.views.base_schemas import Problem, WrongField
+from greenfast.app.views.request_schemas import request_field
+from greenfast.app.views.validation import refusals_of
 from greenfast.search.errors import Fault, GreenfastError
 from greenfast.search.text import one_line, shortened
 
@@ -62,13 +63,16 @@ SAFE_HEADERS = {
 }
 
 
-def problem_response(status: int, code: str, message: str, mend: str = "") -> JSONResponse:
+def problem_response(
+    status: int, code: str, message: str, mend: str = "", errors: Sequence[WrongField] = ()
+) -> JSONResponse:
     problem = Problem(
         title=HTTPStatus(status).phrase,
         status=status,
         detail=shortened(one_line(message), LONGEST_SENTENCE),
         code=code,
         mend=one_line(mend),
+        errors=list(errors),
     )
     return JSONResponse(
         problem.model_dump(),
@@ -76,6 +80,19 @@ def problem_response(status: int, code: str, message: str, mend: str = "") -> JS
         {**SAFE_HEADERS, "cache-control": "no-store"},
         media_type="application/problem+json",
     )
+
+
+def wrong_field(field: str, code: str, message: str, mend: str) -> WrongField:
+    sentence = shortened(one_line(message), LONGEST_SENTENCE)
+    return WrongField(field=field, detail=sentence, code=code, mend=one_line(mend))
+
+
+def _wrong_fields(error: GreenfastError) -> list[WrongField]:
+    return [
+        wrong_field(request_field(each.field), each.code, each.message, each.mend)
+        for each in (error, *error.also)
+        if each.field
+    ]
 
 
 def status_of(error: GreenfastError, path_names: Sequence[str] = ()) -> int:
@@ -94,7 +111,9 @@ def add_problem_handlers(app: FastAPI) -> None:
     @app.exception_handler(GreenfastError)
     async def ours(request: Request, error: GreenfastError) -> JSONResponse:
         status = status_of(error, tuple(request.path_params))
-        response = problem_response(status, error.code, error.message, error.mend)
+        response = problem_response(
+            status, error.code, error.message, error.mend, _wrong_fields(error)
+        )
         if status == 503:
             log.error("%s: %s", error.code, one_line(error))
             response.headers["retry-after"] = "5"
@@ -102,7 +121,13 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return problem_response(*refusal_of(error, request.scope.get("route")))
+        first, *others = refusals_of(error, request.scope.get("route"))
+        fields = [
+            wrong_field(each.field, each.code, each.sentence, each.mend)
+            for each in (first, *others)
+            if each.field
+        ]
+        return problem_response(first.status, first.code, first.sentence, first.mend, fields)
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
