@@ -49,6 +49,7 @@ from greenfast.search.targets.base import Runner, Target, runner
 from greenfast.search.targets.elsewhere import note_device
 from greenfast.search.targets.gpu_names import numbers_of
 from greenfast.search.toolchain import Toolchain
+from greenfast.search.toolchain.cache_room import CacheRoom
 from greenfast.search.toolchain.toolkit import toolkit_place
 from greenfast.search.verdict import Trial
 
@@ -228,9 +229,14 @@ class Services:
         files = self.store.frozen_files(search_id)
         if files is not None:
             self.settings.prepare_data()
-            return frozen_catalogue(files, self.settings.cache)
+            return self.frozen(files)
         require_same_kernel(self.store, search_id, self.catalogue)
         return self.catalogue
+
+    def frozen(self, files: KernelFiles) -> Catalogue:
+        """The catalogue of frozen files, which are written into the cache and count there."""
+        room = CacheRoom(self.settings.cache, self.settings.cache_mib << 20)
+        return frozen_catalogue(files, self.settings.cache, room.add)
 
     def plan(self, request: SearchRequest, catalogue: Catalogue | None = None) -> SearchPlan:
         """The complete plan of a request; UsageError or SpecError when it cannot run."""

@@ -314,7 +314,8 @@ def rest_page() -> str:
         "REST",
         "The service describes itself at `/api/v1/openapi.json`. Errors are "
         "`application/problem+json` with a stable [`code`](errors.md); `errors` lists every wrong "
-        "field of a request. A service that is not bound to the loopback address needs `Authorization: Bearer TOKEN`.",
+        "field of a request. A service that is not bound to the loopback address needs "
+        "`Authorization: Bearer TOKEN`.",
         *(
             _operation(*each)
             for each in operations
