@@ -239,12 +239,16 @@ class Services:
         return frozen_catalogue(files, self.settings.cache, room.add)
 
     def plan(self, request: SearchRequest, catalogue: Catalogue | None = None) -> SearchPlan:
-        """The complete plan of a request; UsageError or SpecError when it cannot run."""
+        """The complete plan of a request; UsageError or SpecError when it cannot run.
+
+        Fault when this machine, which would run it, has no toolkit that can compile.
+        """
         catalogue = catalogue or self.catalogue
         wrong = Refusals()
         self.check(request, wrong, catalogue)
         wrong.raise_all()
         target = request.target or DEFAULT_TARGET
+        self._require_toolkit(target)
         return make_plan(
             request,
             catalogue,
@@ -254,6 +258,15 @@ class Services:
                 self.store, plan, target_device(plan.target).name
             ),
         )
+
+    def _require_toolkit(self, target: str) -> None:
+        """Fault when CUDA's packages are missing or of different releases.
+
+        A service without workers leaves that to the machines of its workers.
+        """
+        family, _ = check_target_name(target)
+        if family != "replay" and self.settings.workers:
+            _ = self.toolchain.toolkit
 
     def check(self, request: SearchRequest, wrong: Refusals, catalogue: Catalogue) -> None:
         """Add all wrong fields of a request to `wrong`, and look at the device of its target."""
