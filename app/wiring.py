@@ -17,7 +17,7 @@ from greenfast.app.settings import DEFAULT_WINDOW, Settings
 from greenfast.db.neighbours import neighbours_of
 from greenfast.db.rows import Claim, SearchRow, TuningRow
 from greenfast.search.cores import usable_cores
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import Refusals
 from greenfast.search.executors.base import Executor
 from greenfast.search.executors.this_machine import ThisMachine
 from greenfast.search.gates.safety import like
@@ -39,7 +39,7 @@ from greenfast.search.loop.tuning import (
     search_requests,
     tuning_plan,
 )
-from greenfast.search.oracle.cases import LARGEST_SEED
+from greenfast.search.loop.wrong_fields import collect_wrong_fields, collect_wrong_templates
 from greenfast.search.oracle.reference import end_guard, guard_references
 from greenfast.search.peers.compare import compare_peers
 from greenfast.search.shipped import own_version
@@ -49,6 +49,7 @@ from greenfast.search.targets.base import Runner, Target, runner
 from greenfast.search.targets.elsewhere import note_device
 from greenfast.search.targets.gpu_names import numbers_of
 from greenfast.search.toolchain import Toolchain
+from greenfast.search.toolchain.cache_room import CacheRoom
 from greenfast.search.toolchain.toolkit import toolkit_place
 from greenfast.search.verdict import Trial
 
@@ -228,28 +229,55 @@ class Services:
         files = self.store.frozen_files(search_id)
         if files is not None:
             self.settings.prepare_data()
-            return frozen_catalogue(files, self.settings.cache)
+            return self.frozen(files)
         require_same_kernel(self.store, search_id, self.catalogue)
         return self.catalogue
 
+    def frozen(self, files: KernelFiles) -> Catalogue:
+        """The catalogue of frozen files, which are written into the cache and count there."""
+        room = CacheRoom(self.settings.cache, self.settings.cache_mib << 20)
+        return frozen_catalogue(files, self.settings.cache, room.add)
+
     def plan(self, request: SearchRequest, catalogue: Catalogue | None = None) -> SearchPlan:
-        """The complete plan of a request; UsageError or SpecError when it cannot run."""
-        if request.seed is not None and not 0 <= request.seed <= LARGEST_SEED:
-            raise UsageError(
-                f"the seed is {request.seed}; it must be between 0 and {LARGEST_SEED}",
-                code="bad_seed",
-            )
+        """The complete plan of a request; UsageError or SpecError when it cannot run.
+
+        Fault when this machine, which would run it, has no toolkit that can compile.
+        """
+        catalogue = catalogue or self.catalogue
+        wrong = Refusals()
+        self.check(request, wrong, catalogue)
+        wrong.raise_all()
         target = request.target or DEFAULT_TARGET
-        note_device(target, self.executor.device(target))
+        self._require_toolkit(target)
         return make_plan(
             request,
-            catalogue or self.catalogue,
+            catalogue,
             window=self._window(target),
             champion_of=self._champion_of,
             neighbours_of=lambda plan: neighbours_of(
                 self.store, plan, target_device(plan.target).name
             ),
         )
+
+    def _require_toolkit(self, target: str) -> None:
+        """Fault when CUDA's packages are missing or of different releases.
+
+        A service without workers leaves that to the machines of its workers.
+        """
+        family, _ = check_target_name(target)
+        if family != "replay" and self.settings.workers:
+            _ = self.toolchain.toolkit
+
+    def check(self, request: SearchRequest, wrong: Refusals, catalogue: Catalogue) -> None:
+        """Add all wrong fields of a request to `wrong`, and look at the device of its target."""
+        kernel, target = catalogue.kernel(request.kernel), request.target or DEFAULT_TARGET
+        collect_wrong_fields(request, kernel, wrong)
+        if "target" not in wrong.fields:
+            with wrong.at("target"):
+                note_device(target, self.executor.device(target))
+                target_device(target)
+        if wrong.errors:
+            collect_wrong_templates(request, kernel, wrong)
 
     def _champion_of(self, plan: SearchPlan) -> tuple[str, Candidate] | None:
         """The champion of the scope that the plan's search will have."""

@@ -103,7 +103,7 @@ def _record(session: Session, tuning_id: str) -> TuningRecord:
         raise UsageError(
             f"no tuning {str(tuning_id)[:80]!r}",
             code="unknown_tuning",
-            mend="GET /api/v1/tunings lists them",
+            mend="`greenfast tunings` lists them",
         )
     return record
 

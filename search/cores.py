@@ -1,8 +1,12 @@
-"""The number of usable cores."""
+"""The cores and the memory that this process may use."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from pathlib import Path
+
+_CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def usable_cores() -> int:
@@ -10,3 +14,11 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # missing on some systems
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def usable_memory_bytes() -> int:
+    """The memory of the machine, or the limit of the container."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, ValueError):  # no container, or one without a limit ("max")
+        memory = min(memory, int(_CONTAINER_LIMIT.read_text()))
+    return memory

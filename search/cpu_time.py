@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -188,6 +188,11 @@ class _RunningChildren:
 _running_children = _RunningChildren()
 MACHINE_BUSY = "machine_busy"
 T = TypeVar("T")
+
+
+def without_others() -> AbstractContextManager[None]:
+    """A block beside which no child of this process runs that `beside_others` counts."""
+    return _running_children.alone()
 
 
 def beside_others(work: Callable[[], T], name: str) -> T:

@@ -10,7 +10,8 @@ A bad *candidate* raises nothing. It gets a verdict (search/verdict.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 LONGEST_NAME = 120  # characters of an unknown name that its refusal repeats
@@ -20,10 +21,13 @@ class GreenfastError(Exception):
     """Base of all errors.
 
     `message` is one sentence for people, `code` a stable word for programs, and `mend` the
-    remedy, empty when none is known.
+    remedy, empty when none is known. `field` names the wrong field of a request, and `also` holds
+    the errors of its other wrong fields (Refusals).
     """
 
     code = "error"
+    field = ""
+    also: tuple[GreenfastError, ...] = ()
 
     def __init__(self, message: str, *, code: str | None = None, mend: str = "") -> None:
         super().__init__(message)
@@ -56,6 +60,33 @@ class Fault(GreenfastError):
     """
 
     code = "fault"
+
+
+class Refusals:
+    """Collects the errors of independent checks, so that one refusal names all wrong fields."""
+
+    def __init__(self) -> None:
+        self.errors: list[GreenfastError] = []
+
+    @property
+    def fields(self) -> frozenset[str]:
+        return frozenset(error.field for error in self.errors)
+
+    @contextmanager
+    def at(self, field: str) -> Iterator[None]:
+        """A block whose UsageError or SpecError is kept as one about `field`."""
+        try:
+            yield
+        except (UsageError, SpecError) as error:
+            error.field = error.field or field
+            self.errors += [error, *error.also]
+
+    def raise_all(self) -> None:
+        """Raise the first error, if there is one; it carries the others."""
+        if self.errors:
+            first, *others = self.errors
+            first.also = tuple(others)
+            raise first
 
 
 def unknown_name(

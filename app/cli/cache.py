@@ -24,7 +24,8 @@ def cache(
 ) -> int:
     """Show the compiled kernels in the data folder, and their limit; --clear removes them.
 
-    They are compiled again when they are needed. Beyond GREENFAST_CACHE_MIB, the least recently
+    They are compiled again when they are needed. The files of the kernels that searches ran with
+    are listed, too; the database has them all. Beyond GREENFAST_CACHE_MIB, the least recently
     used ones are removed automatically. The builds of the emulator are not part of the limit;
     --clear leaves the newest. Nothing that was used in the last two minutes is removed.
     """
@@ -48,7 +49,7 @@ def cache(
         for row in rows
     ]
     console().print(table(("", "entries", "MiB", "oldest use"), cells))
-    say(f"{settings.cache}: at most {settings.cache_mib:,} MiB of compiled kernels")
+    say(f"{settings.cache}: at most {settings.cache_mib:,} MiB of kernels")
     return 0
 
 

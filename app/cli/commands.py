@@ -59,6 +59,7 @@ SECTIONS: dict[str, tuple[Command, ...]] = {
     ),
     "Follow and control searches": (
         Command("searches", "lists", "List searches, newest first."),
+        Command("tunings", "tunings", "List tunings, newest first."),
         Command("show", "show", "Show a search, or one trial of it."),
         Command("trials", "trials", "List, select and sort the trials of a search."),
         Command("compare", "compare", "Compare two trials, or the best of two searches."),

@@ -21,7 +21,7 @@ from greenfast.app.cli.import_source import ImportedArgument
 from greenfast.app.cli.imported import Imported
 from greenfast.search.diagnose.plain_reference import behind_includes, own_defines_off
 from greenfast.search.kernels.expressions import expression
-from greenfast.search.kernels.forms import SCHEMA_FOLDER
+from greenfast.search.kernels.forms import schema_line
 from greenfast.search.oracle.storage import DTYPES
 
 TEMPLATE = "plain"
@@ -40,7 +40,7 @@ def imported_files(imported: Imported) -> dict[str, str]:
 
 def _kernel_toml(imported: Imported) -> str:
     blocks = [
-        f"#:schema {SCHEMA_FOLDER}/kernel.schema.json",
+        schema_line("kernel"),
         f"# Written by `greenfast import {_comment(imported.source)}`.",
         f"# {_sentence(imported.truth)}",
         f"name = {_toml(imported.name)}",
@@ -229,7 +229,7 @@ def _bytes(argument: ImportedArgument) -> int:
 
 def _template_toml(imported: Imported) -> str:
     lines = [
-        f"#:schema {SCHEMA_FOLDER}/template.schema.json",
+        schema_line("template"),
         f'name = "{TEMPLATE}"',
         f"kernel = {_toml(imported.name)}",
         f"idea = {_toml(f'{imported.source} with its #defines as parameters')}",

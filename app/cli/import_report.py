@@ -32,7 +32,7 @@ def report(
         f"greenfast lint {imported.name}",
         f"greenfast search {imported.name} --trials 20",
     ]
-    files = sorted(written.iterdir())
+    files = sorted(path for path in written.iterdir() if path.is_file())
     if as_json:
         print_json(
             {

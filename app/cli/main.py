@@ -89,7 +89,6 @@ ELSEWHERE = {
     "kernels": "`greenfast templates` lists kernels and their templates",
     "list": "`greenfast searches` lists searches, `greenfast templates` kernels",
     "run": "`greenfast trial` tests one candidate, `greenfast search` many",
-    "tunings": "`greenfast serve` shows them, `greenfast tune --resume last` continues the newest",
     "version": "write `greenfast --version`",
 }
 

@@ -21,7 +21,7 @@ from greenfast.app.cli.new_files import (
 from greenfast.app.cli.options import AsJson
 from greenfast.app.cli.output import print_json
 from greenfast.search.errors import UsageError
-from greenfast.search.kernels.forms import SCHEMA_FOLDER
+from greenfast.search.kernels.forms import schema_line
 from greenfast.search.kernels.kernel_file import load_kernel
 from greenfast.search.kernels.spec import KernelSpec
 
@@ -103,14 +103,15 @@ def _new_kernel(name: str, given: Path | None) -> tuple[list[Path], list[str]]:
         f"greenfast trial {name} --template {FIRST_TEMPLATE}",
         f"greenfast search {name} --trials 10",
     ]
-    return sorted(folder.iterdir()), commands
+    return sorted(path for path in folder.iterdir() if path.is_file()), commands
 
 
 def kernel_files_of(name: str) -> dict[str, str]:
     """The files of a new kernel, by their names."""
-    words = {"name": name, "template": FIRST_TEMPLATE, "schema": str(SCHEMA_FOLDER)}
+    words = {"name": name, "template": FIRST_TEMPLATE, "schema": schema_line("template")}
+    of_kernel = {**words, "schema": schema_line("kernel")}
     return {
-        "kernel.toml": _replaced((SCAFFOLD / "kernel.toml").read_text("utf-8"), words),
+        "kernel.toml": _replaced((SCAFFOLD / "kernel.toml").read_text("utf-8"), of_kernel),
         "reference.py": _replaced((SCAFFOLD / "reference.py.txt").read_text("utf-8"), words),
         f"{FIRST_TEMPLATE}.toml": _replaced((SCAFFOLD / "template.toml").read_text("utf-8"), words)
         .replace("{{", "{")
@@ -139,7 +140,7 @@ def template_files_of(kernel: KernelSpec, name: str) -> dict[str, str]:
     run_dims = [dim.name for dim in kernel.dims if dim.time == "run"]
     grid = f"ceil_div({run_dims[0]}, threads)" if run_dims else "1"
     based, _, preset = kernel.baseline.partition(":")
-    toml = f'''#:schema {SCHEMA_FOLDER}/template.schema.json
+    toml = f'''{schema_line("template")}
 # `greenfast docs template-toml` describes every key.
 name = "{name}"
 kernel = "{kernel.name}"

@@ -17,6 +17,7 @@ from greenfast.search.kernels.catalogue import (
     Catalogue,
     listed_roots,
 )
+from greenfast.search.kernels.forms import OWN_SCHEMAS, SCHEMA_FOLDER
 from greenfast.search.text import shortened, visible
 
 SCAFFOLD = Path(__file__).parent / "scaffold"
@@ -71,6 +72,7 @@ def write_kernel(root: Path, name: str, files: Mapping[str, str]) -> Path:
         try:
             for file, text in files.items():
                 (fresh / file).write_text(text, "utf-8", newline="")
+            write_schemas(fresh)
             fresh.chmod(0o755)
             if os.path.lexists(folder):  # made meanwhile: an empty folder would be replaced
                 raise FileExistsError(17, "it was created meanwhile")
@@ -100,6 +102,7 @@ def add_files(folder: Path, files: Mapping[str, str]) -> None:
         for file in files:
             os.link(fresh / file, folder / file)  # unlike a rename, it replaces nothing
             linked.append(folder / file)
+        write_schemas(folder)
     except OSError as error:
         for path in linked:
             path.unlink(missing_ok=True)
@@ -107,6 +110,17 @@ def add_files(folder: Path, files: Mapping[str, str]) -> None:
     finally:
         if fresh is not None:
             shutil.rmtree(fresh, ignore_errors=True)
+
+
+def write_schemas(folder: Path) -> None:
+    """Copy the schemas for editors into a kernel's folder, where its files name them."""
+    own = folder / OWN_SCHEMAS
+    own.mkdir(exist_ok=True)
+    for path in sorted(SCHEMA_FOLDER.glob("*.schema.json")):
+        with tempfile.NamedTemporaryFile(dir=own, prefix=".new-", delete=False) as fresh:
+            fresh.write(path.read_bytes())
+        os.chmod(fresh.name, 0o644)
+        os.replace(fresh.name, own / path.name)
 
 
 def own_kernel_folder(name: str, root: Path | None) -> Path:

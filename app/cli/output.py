@@ -77,9 +77,13 @@ def print_json(value: Any) -> None:
 
 def print_error(error: GreenfastError, as_json: bool) -> None:
     """The sentence on stderr, and with --json the error as the only value on stdout."""
-    say(f"greenfast: {error}")
+    for each in (error, *error.also):
+        say(f"greenfast: {each}")
     if as_json:
-        print_json({"error": {"code": error.code, "message": error.message, "mend": error.mend}})
+        first, *others = (
+            {"code": e.code, "message": e.message, "mend": e.mend} for e in (error, *error.also)
+        )
+        print_json({"error": {**first, "also": others} if others else first})
 
 
 def text(value: object, style: str = "") -> Text:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
@@ -15,7 +16,7 @@ from greenfast.app.dashboard.pages import PageRoute, render, services_of
 from greenfast.app.views.listings import list_kernels, list_strategies, list_targets
 from greenfast.app.views.problems import status_of
 from greenfast.app.wiring import Services
-from greenfast.search.errors import LONGEST_NAME, GreenfastError, UsageError
+from greenfast.search.errors import LONGEST_NAME, GreenfastError, Refusals, UsageError
 from greenfast.search.gates import GateLimits
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.spec import KernelSpec
@@ -27,12 +28,11 @@ from greenfast.search.loop.plan import (
     SearchRequest,
     default_workloads,
 )
-from greenfast.search.loop.settings import DEFAULT_TRIALS, LARGEST_TRIALS, MODES
-from greenfast.search.loop.spending import gpu_budget
-from greenfast.search.loop.stopping import LARGEST_NO_GAIN, LARGEST_WITHIN
+from greenfast.search.loop.settings import DEFAULT_TRIALS, MODES
 from greenfast.search.strategies import DEFAULT_STRATEGY
 from greenfast.search.strategies.objectives import OBJECTIVES, TIME
-from greenfast.search.targets import check_target_name
+
+Number = TypeVar("Number", int, float)
 
 NO_LIMIT = "none"
 MODE_WORDS = {
@@ -63,13 +63,8 @@ ONE_LINE = (
     *LIMITS,
 )
 LISTS = ("workloads", "templates", "objectives")
-# The field of the form that an error is shown at.
+# The field of the form that an error is shown at, if it is not the field of the request.
 FIELD_OF = {
-    "bad_name": "name",
-    "bad_seed": "seed",
-    "bad_min_gain": "min_gain",
-    "bad_expected_gain": "expected_gain",
-    "bad_note": "hypothesis",
     "strategy_cannot": "objectives",
     "unknown_strategy": "strategy",
     "unknown_mode": "mode",
@@ -85,14 +80,6 @@ NAMED, OWN = "named", "own"
 OWN_PREFIX = "own."
 
 router = APIRouter(route_class=PageRoute)
-
-
-class FieldError(UsageError):
-    """A field that holds no valid value."""
-
-    def __init__(self, field: str, message: str, mend: str) -> None:
-        super().__init__(message, code="bad_value", mend=mend)
-        self.field = field
 
 
 @router.get("/new")
@@ -130,7 +117,12 @@ def _submit(services: Services, form: FormData) -> Response:
     """In a thread, since the database may block."""
     kernel = services.catalogue.kernel(str(form.get("kernel", "")))
     try:
-        row = services.submit(search_request(kernel, form))
+        wrong = Refusals()
+        request = search_request(kernel, form, wrong)
+        if wrong.errors:  # the fields that can be read are checked, too
+            services.check(request, wrong, services.catalogue)
+        wrong.raise_all()
+        row = services.submit(request)
     except GreenfastError as error:
         return form_page(services, kernel, typed(form), error)
     return RedirectResponse(f"/searches/{row.id}", 303)
@@ -139,7 +131,7 @@ def _submit(services: Services, form: FormData) -> Response:
 def form_page(
     services: Services, kernel: KernelSpec, given: dict[str, Any], error: GreenfastError | None
 ) -> Response:
-    """The form with the values `given`, and the error at its field."""
+    """The form with the values `given`, and each error at its field."""
     kernels, broken = list_kernels(services.catalogue)
     presets = [
         f"{template.name}:{preset.name}"
@@ -154,7 +146,7 @@ def form_page(
             "kernel": kernel,
             "given": given,
             "error": error,
-            "field": field_of(error, given) if error else None,
+            "wrong": errors_by_field(error),
             "targets": [each for each in list_targets() if each.kernel in (None, kernel.name)],
             "strategies": list_strategies(),
             "limits": LIMITS,
@@ -166,35 +158,12 @@ def form_page(
     )
 
 
-def field_of(error: GreenfastError, given: dict[str, Any]) -> str | None:
-    """The field that an error is about; None when it is about several or none."""
-    if isinstance(error, FieldError):
-        return error.field
-    if error.code == "bad_budget":
-        return _field_of_budget(given)
-    return FIELD_OF.get(error.code)
-
-
-def _field_of_budget(given: dict[str, Any]) -> str:
-    """The first budget that is out of range, in the order in which requests are checked."""
-    if given["gpu_seconds"].strip() and not _is_gpu_budget(given):
-        return "gpu_seconds"
-    trials, no_gain = (_whole(name, given[name]) for name in ("trials", "no_gain"))
-    if no_gain is not None and not 1 <= no_gain <= LARGEST_NO_GAIN:
-        return "no_gain"
-    within = _number("bound_percent", given["bound_percent"])
-    if within is not None and not 0 <= within <= LARGEST_WITHIN:
-        return "bound_percent"
-    return "seconds" if trials is None or 1 <= trials <= LARGEST_TRIALS else "trials"
-
-
-def _is_gpu_budget(given: dict[str, Any]) -> bool:
-    family, _ = check_target_name(given["target"].strip() or DEFAULT_TARGET)
-    try:
-        gpu_budget(_number("gpu_seconds", given["gpu_seconds"]), given["target"], family)
-    except UsageError:
-        return False
-    return True
+def errors_by_field(error: GreenfastError | None) -> dict[str, list[GreenfastError]]:
+    """The errors to show at each field of the form; one about no field is in the box above it."""
+    fields: dict[str, list[GreenfastError]] = {}
+    for each in (error, *error.also) if error else ():
+        fields.setdefault(FIELD_OF.get(each.code, each.field), []).append(each)
+    return fields
 
 
 def defaults(kernel: KernelSpec) -> dict[str, Any]:
@@ -248,42 +217,66 @@ def typed(form: FormData) -> dict[str, Any]:
     }
 
 
-def search_request(kernel: KernelSpec, form: FormData) -> SearchRequest:
-    """The form as a request; FieldError for a value that is missing or not a number."""
+def search_request(kernel: KernelSpec, form: FormData, wrong: Refusals) -> SearchRequest:
+    """The form as a request. A field that cannot be read is added to `wrong`, and left out."""
     _refuse_unknown(kernel, form)
     given = typed(form)
+    _require_choices(given, wrong)
     named = given["shape"] != OWN
-    for name in ("workloads", "templates") if named else ("templates",):
-        if not given[name]:
-            raise FieldError(name, f"none of the {name} is selected", "select at least one")
-    if not any(given[name].strip() for name in ("trials", "seconds", "gpu_seconds")):
-        raise FieldError(
-            "trials", "no budget is given", "give a number of trials, of seconds or of GPU seconds"
-        )
+    workloads: tuple[str | WorkloadValues, ...] = tuple(given["workloads"])
+    if not named:
+        with wrong.at("workloads"):
+            workloads = (_own(kernel, given["own"]),)
+    limits = {name: _read(_limit, name, given, wrong) for name in LIMITS}
     chosen = tuple(given["templates"])
-    limits = {name: _limit(name, given[name]) for name in LIMITS}
     return SearchRequest(
         kernel=kernel.name,
         name=given["name"].strip() or None,
-        workloads=tuple(given["workloads"]) if named else (_own(kernel, given["own"]),),
+        workloads=workloads,
         templates=None if len(given["templates"]) == len(kernel.templates) else chosen,
         target=given["target"].strip() or None,
         strategy=given["strategy"] or None,
-        trials=_whole("trials", given["trials"]),
-        seconds=_number("seconds", given["seconds"]),
-        gpu_seconds=_number("gpu_seconds", given["gpu_seconds"]),
-        seed=_whole("seed", given["seed"]),
+        trials=_read(_whole, "trials", given, wrong),
+        seconds=_read(_number, "seconds", given, wrong),
+        gpu_seconds=_read(_number, "gpu_seconds", given, wrong),
+        seed=_read(_whole, "seed", given, wrong),
         baseline=given["baseline"] or None,
-        min_gain=_number("min_gain", given["min_gain"]),
+        min_gain=_read(_number, "min_gain", given, wrong),
         mode=given["mode"] or None,
         gates={"ptxas": limits},
-        no_gain=_whole("no_gain", given["no_gain"]),
-        bound_percent=_number("bound_percent", given["bound_percent"]),
+        no_gain=_read(_whole, "no_gain", given, wrong),
+        bound_percent=_read(_number, "bound_percent", given, wrong),
         objectives=(TIME, *given["objectives"]) if given["objectives"] else None,
         hypothesis=given["hypothesis"].strip(),
-        expected_gain=_number("expected_gain", given["expected_gain"]),
+        expected_gain=_read(_number, "expected_gain", given, wrong),
         cost=given["cost"].strip(),
     )
+
+
+def _require_choices(given: dict[str, Any], wrong: Refusals) -> None:
+    """At least one workload, one template and one budget."""
+    for name in ("workloads", "templates") if given["shape"] != OWN else ("templates",):
+        if not given[name]:
+            with wrong.at(name):
+                raise _bad_value(f"none of the {name} is selected", "select at least one")
+    if not any(given[name].strip() for name in ("trials", "seconds", "gpu_seconds")):
+        with wrong.at("trials"):
+            raise _bad_value(
+                "no budget is given", "give a number of trials, of seconds or of GPU seconds"
+            )
+
+
+def _bad_value(message: str, mend: str) -> UsageError:
+    return UsageError(message, code="bad_value", mend=mend)
+
+
+def _read(
+    read: Callable[[str, str], Number | None], name: str, given: dict[str, Any], wrong: Refusals
+) -> Number | None:
+    """The number in a field; None for one that is empty, or added to `wrong`."""
+    with wrong.at(name):
+        return read(name, given[name])
+    return None
 
 
 def _refuse_unknown(kernel: KernelSpec, form: FormData) -> None:
@@ -301,7 +294,7 @@ def _refuse_unknown(kernel: KernelSpec, form: FormData) -> None:
 
 
 def _own(kernel: KernelSpec, typed_values: dict[str, str]) -> WorkloadValues:
-    """The user's own workload; FieldError for a size that is no number."""
+    """The user's own workload; UsageError for a size that is no number."""
     values: list[tuple[str, object]] = []
     for name in kernel.workload_form.names:
         text = typed_values.get(name, "").strip()
@@ -315,7 +308,9 @@ def _size(name: str, text: str) -> int:
     try:
         return int(text.replace("_", ""))
     except ValueError:
-        raise FieldError("own", f"{name} is {text[:80]!r}", "write a whole number") from None
+        raise UsageError(
+            f"{name} is {text[:80]!r}", code="bad_workload", mend="write a whole number"
+        ) from None
 
 
 def _list(form: FormData, name: str) -> list[str]:
@@ -333,9 +328,9 @@ def _whole(name: str, text: str) -> int | None:
     try:
         value = int(text.strip().replace("_", ""))
     except ValueError:
-        raise FieldError(name, f"{name} is {text.strip()[:80]!r}", "write a whole number") from None
+        raise _bad_value(f"{name} is {text.strip()[:80]!r}", "write a whole number") from None
     if value < 0:
-        raise FieldError(name, f"{name} is {value}", "write a whole number of 0 or more")
+        raise _bad_value(f"{name} is {value}", "write a whole number of 0 or more")
     return value
 
 
@@ -347,5 +342,5 @@ def _number(name: str, text: str) -> float | None:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise FieldError(name, f"{name} is {text.strip()[:80]!r}", "write a number")
+        raise _bad_value(f"{name} is {text.strip()[:80]!r}", "write a number")
     return value

@@ -27,6 +27,13 @@ class Page(Output, Generic[Item]):
     )
 
 
+class WrongField(Output):
+    field: str = Field(description="as in the request, such as budget.trials")
+    detail: str
+    code: str
+    mend: str
+
+
 class Problem(Output):
     """An error as application/problem+json (RFC 9457)."""
 
@@ -36,3 +43,6 @@ class Problem(Output):
     detail: str
     code: str = Field(description="stable, for programs")
     mend: str = Field(description="how to correct it; may be empty")
+    errors: list[WrongField] = Field(
+        [], description="every wrong field of a request, the first one included"
+    )

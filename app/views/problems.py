@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
@@ -13,8 +15,9 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from greenfast.app.views.base_schemas import Problem
-from greenfast.app.views.validation import refusal_of
+from greenfast.app.views.base_schemas import Problem, WrongField
+from greenfast.app.views.request_schemas import request_field
+from greenfast.app.views.validation import refusals_of
 from greenfast.search.errors import Fault, GreenfastError
 from greenfast.search.text import one_line, shortened
 
@@ -45,6 +48,7 @@ CONFLICT = (
 )
 HTTP_CODES = {404: "unknown_path", 405: "bad_method", 400: "bad_request"}
 LONGEST_QUOTE = 300
+LOG_PAUSE_S = 60.0
 LONGEST_SENTENCE = 1000  # characters: of a request's megabyte, a refusal repeats this much
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CONTROL_PATH = re.compile(r"/api/v1/(?:searches|tunings)/[^/]+/[^/]+")
@@ -62,13 +66,16 @@ SAFE_HEADERS = {
 }
 
 
-def problem_response(status: int, code: str, message: str, mend: str = "") -> JSONResponse:
+def problem_response(
+    status: int, code: str, message: str, mend: str = "", errors: Sequence[WrongField] = ()
+) -> JSONResponse:
     problem = Problem(
         title=HTTPStatus(status).phrase,
         status=status,
         detail=shortened(one_line(message), LONGEST_SENTENCE),
         code=code,
         mend=one_line(mend),
+        errors=list(errors),
     )
     return JSONResponse(
         problem.model_dump(),
@@ -76,6 +83,19 @@ def problem_response(status: int, code: str, message: str, mend: str = "") -> JS
         {**SAFE_HEADERS, "cache-control": "no-store"},
         media_type="application/problem+json",
     )
+
+
+def wrong_field(field: str, code: str, message: str, mend: str) -> WrongField:
+    sentence = shortened(one_line(message), LONGEST_SENTENCE)
+    return WrongField(field=field, detail=sentence, code=code, mend=one_line(mend))
+
+
+def _wrong_fields(error: GreenfastError) -> list[WrongField]:
+    return [
+        wrong_field(request_field(each.field), each.code, each.message, each.mend)
+        for each in (error, *error.also)
+        if each.field
+    ]
 
 
 def status_of(error: GreenfastError, path_names: Sequence[str] = ()) -> int:
@@ -90,19 +110,49 @@ def status_of(error: GreenfastError, path_names: Sequence[str] = ()) -> int:
     return 409 if error.code in CONFLICT else 422
 
 
+class FaultLog:
+    """Faults in the service's log: of each code at most one line in LOG_PAUSE_S.
+
+    Clients can cause some faults as often as they like, such as a refused event stream.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._lines: dict[str, tuple[float, int]] = {}  # by code: when, and how many since
+
+    def log(self, error: GreenfastError) -> None:
+        said_s, unsaid = self._lines.get(error.code, (-math.inf, 0))
+        if self._now_s() - said_s < LOG_PAUSE_S:
+            self._lines[error.code] = said_s, unsaid + 1
+            return
+        self._lines[error.code] = self._now_s(), 0
+        more = f" ({unsaid:,} more since the last line)" if unsaid else ""
+        log.error("%s: %s%s", error.code, one_line(error), more)
+
+
 def add_problem_handlers(app: FastAPI) -> None:
+    faults = FaultLog()
+
     @app.exception_handler(GreenfastError)
     async def ours(request: Request, error: GreenfastError) -> JSONResponse:
         status = status_of(error, tuple(request.path_params))
-        response = problem_response(status, error.code, error.message, error.mend)
+        response = problem_response(
+            status, error.code, error.message, error.mend, _wrong_fields(error)
+        )
         if status == 503:
-            log.error("%s: %s", error.code, one_line(error))
+            faults.log(error)
             response.headers["retry-after"] = "5"
         return response
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return problem_response(*refusal_of(error, request.scope.get("route")))
+        first, *others = refusals_of(error, request.scope.get("route"))
+        fields = [
+            wrong_field(each.field, each.code, each.sentence, each.mend)
+            for each in (first, *others)
+            if each.field
+        ]
+        return problem_response(first.status, first.code, first.sentence, first.mend, fields)
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:

@@ -28,6 +28,22 @@ class Budget(Input):
     )
 
 
+# Fields of a SearchRequest that a body has at another place.
+PLACES = {
+    "trials": "budget.trials",
+    "seconds": "budget.seconds",
+    "no_gain": "budget.no_gain",
+    "bound_percent": "budget.within_percent",
+    "gpu_seconds": "budget.gpu_seconds",
+    "weights": "workloads",
+}
+
+
+def request_field(name: str) -> str:
+    """The place in a body of a field of a SearchRequest."""
+    return PLACES.get(name, name)
+
+
 class WorkloadIn(Input):
     """A workload by values; the kernel's defaults complete it."""
 

@@ -17,7 +17,7 @@ from greenfast.db.rows import SearchRow, TrialDetail
 from greenfast.search.errors import Fault, SpecError, UsageError
 from greenfast.search.gates.version import is_of_today
 from greenfast.search.kernels.catalogue import Catalogue
-from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kernel_files
+from greenfast.search.kernels.frozen import KernelFiles, kernel_files
 from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.loop.plan import DEFAULT_TARGET, SearchPlan, SearchRequest
 from greenfast.search.loop.submitted import (
@@ -192,7 +192,7 @@ def _plan(
                 baseline=request.baseline,
                 reuse=False,  # the ledger goes by sources, and launches decide here, too
             ),
-            frozen_catalogue(files, services.settings.cache),
+            services.frozen(files),
         )
     except (SpecError, UsageError) as error:
         raise type(error)(

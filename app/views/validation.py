@@ -13,6 +13,7 @@ from greenfast.app.views.known_fields import known_fields
 from greenfast.search.text import shortened
 
 LONGEST_QUOTE = 300
+MOST_REFUSALS = 20  # of one request: a list of a megabyte has many wrong values
 LONGEST_GIVEN = 60  # characters of a wrong value
 # What a value must be, by the type of Pydantic's error.
 VALUE_WORDS = {
@@ -51,17 +52,34 @@ class Refusal(NamedTuple):
     code: str
     sentence: str
     mend: str = ""
+    field: str = ""
 
 
-def refusal_of(error: RequestValidationError, route: object) -> Refusal:
-    """The refusal for the most informative of the errors."""
-    first = telling(error.errors())
+def refusals_of(error: RequestValidationError, route: object) -> list[Refusal]:
+    """A refusal for each wrong field, at most MOST_REFUSALS; at least one."""
+    refusals: dict[str, Refusal] = {}
+    left = list(error.errors())
+    while left and len(refusals) < MOST_REFUSALS:
+        first, left = telling(left), _elsewhere(left)
+        refusal = _refusal(first, error.body, route)
+        refusals.setdefault(refusal.field, refusal)
+    return list(refusals.values())
+
+
+def _elsewhere(errors: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The errors that are not about the place of the first one."""
+    first = errors[0]
+    place = tuple(first["loc"][:-1] if first["loc"][-1] == "str" else first["loc"])
+    return [error for error in errors[1:] if tuple(error["loc"][: len(place)]) != place]
+
+
+def _refusal(first: Mapping[str, Any], body: object, route: object) -> Refusal:
     place = [str(part) for part in first["loc"]]
     kind, where = first["type"], place[0]
     if kind == "json_invalid":
         why = str(first.get("ctx", {}).get("error", ""))
         return Refusal(400, "malformed_json", "the body is not JSON", why)
-    field = ".".join(map(str, written_place(first["loc"], error.body)))[:LONGEST_QUOTE] or where
+    field = ".".join(map(str, written_place(first["loc"], body)))[:LONGEST_QUOTE] or where
     if kind == "extra_forbidden":
         known = known_fields(route, place)
         close = get_close_matches(place[-1][:LONGEST_QUOTE], known, n=1)
@@ -70,18 +88,19 @@ def refusal_of(error: RequestValidationError, route: object) -> Refusal:
             "unknown_field",
             f"unknown field {place[-1][:LONGEST_QUOTE]!r} in the {where}",
             (f"did you mean {close[0]!r}? " if close else "") + "known: " + ", ".join(known),
+            field,
         )
     if field == "body":
         code = "missing_field" if kind == "missing" else "bad_value"
-        hint = JSON_TYPE if isinstance(error.body, bytes) else ""
+        hint = JSON_TYPE if isinstance(body, bytes) else ""
         return Refusal(422, code, "the body must be a JSON object", hint)
     if kind == "missing":
         hint = WORKLOAD if place[1:2] == ["workloads"] else ""
-        return Refusal(422, "missing_field", f"{field} is missing in the {where}", hint)
+        return Refusal(422, "missing_field", f"{field} is missing in the {where}", hint, field)
     hint = WORKLOAD if place[1:2] == ["workloads"] and place[-1] in ("str", "WorkloadIn") else ""
     message = "is neither of what a workload can be" if hint else value_words(first)
     sentence = f"{field} {message}"
-    return Refusal(422, "bad_value", sentence, hint)
+    return Refusal(422, "bad_value", sentence, hint, field)
 
 
 def value_words(error: Mapping[str, Any]) -> str:

@@ -50,11 +50,15 @@ _PUBLIC = tuple(f"#define {name}(" for name in MACROS)
 SCHEMA_ADVICE = """Unknown keys are refused, so a misspelt key does not go unnoticed.
 `greenfast lint KERNEL` prints every problem. Editors complete and check the file with its JSON
 Schema: in VS Code with *Even Better TOML*, elsewhere with
-[Taplo](https://taplo.tamasfe.dev). The first line names the schema, and `greenfast new` writes it:
+[Taplo](https://taplo.tamasfe.dev). The first line names the schema. `greenfast new` and
+`greenfast import` write it, and a copy of the schema in the kernel's folder, so that you can move
+or share the folder:
 
 ```toml
-#:schema /path/to/greenfast/search/kernels/schemas/{kind}.schema.json
+#:schema ./.schemas/{kind}.schema.json
 ```
+
+`greenfast new template` renews the copy.
 
 Values called *expression* are described in [expressions](expressions.md)."""
 
@@ -313,8 +317,9 @@ def rest_page() -> str:
     return _page(
         "REST",
         "The service describes itself at `/api/v1/openapi.json`. Errors are "
-        "`application/problem+json` with a stable [`code`](errors.md). A service that is not bound "
-        "to the loopback address needs `Authorization: Bearer TOKEN`.",
+        "`application/problem+json` with a stable [`code`](errors.md); `errors` lists every wrong "
+        "field of a request. A service that is not bound to the loopback address needs "
+        "`Authorization: Bearer TOKEN`.",
         *(
             _operation(*each)
             for each in operations

@@ -15,6 +15,14 @@ from greenfast.search.kernels.argument_specs import DTYPES, KINDS, SCALAR_DTYPES
 Schema = dict[str, Any]
 
 SCHEMA_FOLDER = Path(__file__).parent / "schemas"
+# Where a kernel's folder has its copies of the schemas, so that the folder can be moved and shared.
+OWN_SCHEMAS = ".schemas"
+
+
+def schema_line(kind: str) -> str:
+    """The first line of a file, by which editors find its schema: relative to the file."""
+    return f"#:schema ./{OWN_SCHEMAS}/{kind}.schema.json"
+
 
 NAME_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
 IDENTIFIER_PATTERN = "^[A-Za-z_][A-Za-z0-9_]{0,47}$"

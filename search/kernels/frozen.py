@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from greenfast.search.digest import digest, text_digest
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.author_files import read_author_file
 from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.held_folders import hold
 from greenfast.search.kernels.reference_text import importable_name
 from greenfast.search.kernels.spec import KernelSpec
 
@@ -85,21 +86,28 @@ def header_texts(include_dirs: Sequence[Path]) -> dict[str, str]:
     return texts
 
 
-def frozen_catalogue(files: KernelFiles, cache: Path) -> Catalogue:
+def frozen_catalogue(
+    files: KernelFiles, cache: Path, on_written: Callable[[int], None] = lambda size_bytes: None
+) -> Catalogue:
     """A catalogue of the frozen kernel alone; its files are written below `cache`.
+
+    This process holds the files (held_folders.py), so that no other removes them from the cache.
 
     Its reference.py runs like any other: it comes from greenfast's database, which is as trusted as
     the data folder. Files in the cache are compared with `files` each time and rewritten when they
     differ. Raises Fault when they cannot be written.
     """
-    kernel, headers = (_written(part, cache) for part in files.parts())
+    kernel, headers = (_written(part, cache, on_written) for part in files.parts())
     return Catalogue([kernel], [headers / INCLUDE])
 
 
-def _written(files: KernelFiles, cache: Path) -> Path:
+def _written(files: KernelFiles, cache: Path, on_written: Callable[[int], None]) -> Path:
     folder = cache / "kernels" / files.digest[:32]
-    if not _holds(folder, files):
-        _write(folder, files)
+    if hold(folder) and _holds(folder, files):
+        return folder
+    _write(folder, files)
+    hold(folder)
+    on_written(sum(len(text.encode()) for _, text in files.files))
     return folder
 
 

@@ -16,17 +16,19 @@ from greenfast.search.kernels.workloads import Items, Workload, WorkloadValues
 from greenfast.search.loop.limits import require_memory
 from greenfast.search.loop.objectives import objectives_of, population_of, require_conditions
 from greenfast.search.loop.settings import (
-    budget_of,
     expected_gain_of,
     gate_limits_of,
     min_gain_of,
     mode_of,
     name_of,
     note_of,
+    seconds_of,
+    seed_of,
+    trials_of,
     workload_weights,
 )
 from greenfast.search.loop.spending import gpu_budget
-from greenfast.search.loop.stopping import stopping_rules
+from greenfast.search.loop.stopping import bound_percent_of, no_gain_of
 from greenfast.search.loop.usable_templates import usable_templates
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.strategies import DEFAULT_STRATEGY, STRATEGIES
@@ -151,21 +153,13 @@ def make_plan(
     target = request.target or DEFAULT_TARGET
     family, which = check_target_name(target)
     if request.workloads is not None:
-        if len(request.workloads) > MOST_WORKLOADS:
-            given = len(request.workloads)
-            raise UsageError(
-                f"a search has 1 to {MOST_WORKLOADS:,} workloads; got {given:,}",
-                code="bad_workloads",
-            )
-        names = tuple(kernel.workload(workload).name for workload in request.workloads)
+        names = tuple(each.name for each in workloads_of(request, kernel))
         request = replace(request, workloads=names)
     if family == "replay":
         request = on_record(which, request, kernel, catalogue.include_dirs)
     else:
         require_code(kernel)
-    strategy = request.strategy or DEFAULT_STRATEGY
-    if strategy not in STRATEGIES:
-        raise unknown_name("strategy", strategy, STRATEGIES)
+    strategy = strategy_of(request.strategy)
     objectives = objectives_of(request.objectives, strategy)
     if family == "replay":
         require_recorded(which, objectives)
@@ -188,15 +182,14 @@ def _complete(
     window: int,
 ) -> SearchPlan:
     """Every setting of the request checked, or in its place the default."""
-    workloads = [kernel.workload(name) for name in request.workloads or default_workloads(kernel)]
+    workloads = workloads_of(request, kernel)
     names = tuple(workload.name for workload in workloads)
     compiled = shared_compile_time(kernel, workloads)
     for workload in workloads:
         require_memory(kernel, workload)
-    baseline = _baseline(request, kernel, workloads[0])
+    baseline = baseline_of(request.baseline, kernel, workloads[0])
     gpu_seconds = gpu_budget(request.gpu_seconds, target, check_target_name(target)[0])
-    trials, seconds = budget_of(request.trials, request.seconds, request.gpu_seconds)
-    no_gain, bound_percent = stopping_rules(request.no_gain, request.bound_percent)
+    trials = trials_of(request.trials, request.seconds, request.gpu_seconds)
     return SearchPlan(
         name=name_of(request.name, " ".join((kernel.name, *names))),
         kernel=kernel.name,
@@ -206,8 +199,8 @@ def _complete(
         target=target,
         strategy=strategy,
         trials=trials,
-        seconds=seconds,
-        seed=request.seed if request.seed is not None else secrets.randbelow(2**31),
+        seconds=seconds_of(request.seconds),
+        seed=seed_of(request.seed),
         baseline=baseline,
         min_gain=min_gain_of(request.min_gain),
         limits=gate_limits_of(request.gates),
@@ -223,8 +216,8 @@ def _complete(
         hypothesis=note_of("hypothesis", request.hypothesis),
         expected_gain=expected_gain_of(request.expected_gain),
         cost=note_of("cost", request.cost),
-        no_gain=no_gain,
-        bound_percent=bound_percent,
+        no_gain=no_gain_of(request.no_gain),
+        bound_percent=bound_percent_of(request.bound_percent),
         cold=request.cold,
         objectives=objectives,
         population=population_of(request.population, strategy, trials),
@@ -232,12 +225,26 @@ def _complete(
     )
 
 
-def _baseline(request: SearchRequest, kernel: KernelSpec, workload: Workload) -> str:
+def workloads_of(request: SearchRequest, kernel: KernelSpec) -> list[Workload]:
+    """The workloads of a request, or the kernel's first."""
+    if len(request.workloads or ()) > MOST_WORKLOADS:
+        raise UsageError(
+            f"a search has 1 to {MOST_WORKLOADS:,} workloads; got {len(request.workloads or ()):,}",
+            code="bad_workloads",
+        )
+    return [kernel.workload(name) for name in request.workloads or default_workloads(kernel)]
+
+
+def strategy_of(given: str | None) -> str:
+    strategy = given or DEFAULT_STRATEGY
+    if strategy not in STRATEGIES:
+        raise unknown_name("strategy", strategy, STRATEGIES)
+    return strategy
+
+
+def baseline_of(given: str | None, kernel: KernelSpec, workload: Workload) -> str:
     """The preset that candidates are compared with; a champion takes its place later."""
-    if request.baseline in (None, CHAMPION):
-        baseline = _default_baseline(kernel, workload)
-    else:
-        baseline = str(request.baseline)
+    baseline = _default_baseline(kernel, workload) if given in (None, CHAMPION) else str(given)
     if baseline != NO_BASELINE:
         kernel.preset(baseline)[0].check_supports(workload)
     return baseline

@@ -5,11 +5,13 @@ An invalid value is a UsageError that states the valid ones.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import fields
 from typing import Any
 
-from greenfast.search.errors import UsageError, unknown_name
+from greenfast.search.errors import Refusals, UsageError, unknown_name
 from greenfast.search.kernels.workload_files import LARGEST_WEIGHT
+from greenfast.search.oracle.cases import LARGEST_SEED
 from greenfast.search.targets.base import GateLimits
 from greenfast.search.text import shortened
 
@@ -25,25 +27,38 @@ LONGEST_NOTE = 1_000
 GATE_LIMITS = {"ptxas": tuple(limit.name for limit in fields(GateLimits))}
 
 
-def budget_of(
-    trials: int | None, seconds: float | None, gpu_seconds: float | None
-) -> tuple[int | None, float | None]:
-    """Trials and seconds as given, or the default number of trials without any budget."""
+def trials_of(trials: int | None, seconds: float | None, gpu_seconds: float | None) -> int | None:
+    """The trials as given, or the default number without any budget."""
     if trials is None and seconds is None and gpu_seconds is None:
-        return DEFAULT_TRIALS, None
+        return DEFAULT_TRIALS
     if trials is not None and not 1 <= trials <= LARGEST_TRIALS:
         raise UsageError(
             f"budget.trials must be between 1 and {LARGEST_TRIALS:,}; got {trials}",
             code="bad_budget",
             mend=f"give 1 to {LARGEST_TRIALS:,} trials",
         )
+    return trials
+
+
+def seconds_of(seconds: float | None) -> float | None:
     if seconds is not None and not 0 < seconds <= LARGEST_SECONDS:
         raise UsageError(
             f"budget.seconds must be above 0 and at most {LARGEST_SECONDS:,.0f}; got {seconds:g}",
             code="bad_budget",
             mend="give more than 0 seconds, at most 30 days",
         )
-    return trials, seconds
+    return seconds
+
+
+def seed_of(given: int | None) -> int:
+    """The seed as given, or a random one."""
+    if given is None:
+        return secrets.randbelow(2**31)
+    if not 0 <= given <= LARGEST_SEED:
+        raise UsageError(
+            f"the seed is {given}; it must be between 0 and {LARGEST_SEED}", code="bad_seed"
+        )
+    return given
 
 
 def workload_weights(given: tuple[float, ...] | None, workloads: int) -> tuple[float, ...]:
@@ -101,23 +116,27 @@ def mode_of(given: str | None) -> str:
 
 
 def gate_limits_of(gates: dict[str, dict[str, Any]]) -> GateLimits:
-    values: dict[str, Any] = {}
+    wrong = Refusals()
     for gate, settings in gates.items():
-        if gate not in GATE_LIMITS:
-            raise unknown_name("gate", gate, GATE_LIMITS, where="those with settings")
-        for name, value in settings.items():
-            if name not in GATE_LIMITS[gate]:
-                raise unknown_name("setting", name, GATE_LIMITS[gate], where=f"gate {gate}")
-            if value is not None and (
-                not isinstance(value, int) or isinstance(value, bool) or value < 0
-            ):
-                raise UsageError(
-                    f"gates.{gate}.{name} is {value!r}; it must be a whole number of 0 or more, "
-                    "or null for no limit",
-                    code="bad_limit",
-                )
-            values[name] = value
-    return GateLimits(**values)
+        with wrong.at(f"gates.{gate}"):
+            if gate not in GATE_LIMITS:
+                raise unknown_name("gate", gate, GATE_LIMITS, where="those with settings")
+            for name, value in settings.items():
+                with wrong.at(f"gates.{gate}.{name}"):
+                    _require_limit(gate, name, value)
+    wrong.raise_all()
+    return GateLimits(**{name: value for each in gates.values() for name, value in each.items()})
+
+
+def _require_limit(gate: str, name: str, value: object) -> None:
+    if name not in GATE_LIMITS[gate]:
+        raise unknown_name("setting", name, GATE_LIMITS[gate], where=f"gate {gate}")
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise UsageError(
+            f"gates.{gate}.{name} is {value!r}; it must be a whole number of 0 or more, "
+            "or null for no limit",
+            code="bad_limit",
+        )
 
 
 def name_of(given: str | None, default: str) -> str:

@@ -65,19 +65,22 @@ def _above_bound(timings: tuple[Timing, ...]) -> float:
     return math.exp(weighted_mean(logs, weights_of(timings)))
 
 
-def stopping_rules(
-    no_gain: int | None, within_bound_percent: float | None
-) -> tuple[int | None, float | None]:
-    """The rules as given; UsageError `bad_budget` for numbers that make no sense."""
+def no_gain_of(no_gain: int | None) -> int | None:
+    """The rule as given; UsageError `bad_budget` for a number that makes no sense."""
     if no_gain is not None and not 1 <= no_gain <= LARGEST_NO_GAIN:
         raise UsageError(
             f"budget.no_gain must be between 1 and {LARGEST_NO_GAIN:,} trials; got {no_gain}",
             code="bad_budget",
         )
+    return no_gain
+
+
+def bound_percent_of(within_bound_percent: float | None) -> float | None:
+    """The rule as given; UsageError `bad_budget` for a number that makes no sense."""
     if within_bound_percent is not None and not 0 <= within_bound_percent <= LARGEST_WITHIN:
         raise UsageError(
             f"budget.within_percent must be between 0 and {LARGEST_WITHIN:g}; "
             f"got {within_bound_percent:g}",
             code="bad_budget",
         )
-    return no_gain, within_bound_percent
+    return within_bound_percent

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from greenfast.search.errors import UsageError
+from greenfast.search.kernels.held_folders import remove_unheld
 
 VARIABLE = "GREENFAST_CACHE_MIB"
 DEFAULT_MIB, LEAST_MIB, MOST_MIB = 4096, 64, 2**30
@@ -29,8 +31,9 @@ COUNT, COUNT_BYTES = ".bytes", 20  # the file, whose length never changes
 KINDS = {
     "cubins": ("cubin/*/*", "*.cubin"),
     "emulated kernels": ("emulator/*/modules/*",),
+    "kernels' files": ("kernels/[!.]*",),  # folders, each of a kernel that a search has frozen
 }
-WORK = ("emulator/.fresh-*", "emulator/*/.module-*")
+WORK = ("emulator/.fresh-*", "emulator/*/.module-*", "kernels/.fresh-*")
 BUILDS = "emulator/[!.]*/gf-emulate"  # of the emulator itself, one for each version and compiler
 
 
@@ -124,9 +127,7 @@ class CacheRoom:
         for entry in entries:
             if total <= left_bytes:
                 break
-            if _is_unused(entry):
-                for file in entry.files:
-                    file.unlink(missing_ok=True)
+            if _is_unused(entry) and _remove(entry):
                 total -= entry.size_bytes
         return total
 
@@ -152,7 +153,10 @@ def _entries(root: Path, kind: str, pattern: str) -> Iterator[Entry]:
         # kernel.so before kernel.other.so: a reader that finds the one needs the other.
         group.sort(key=lambda item: (len(item[0].name), item[0].name))
         files = tuple(path for path, _ in group)
-        size = sum(status.st_size for _, status in group)
+        size = sum(
+            bytes_below(path) if stat.S_ISDIR(status.st_mode) else status.st_size
+            for path, status in group
+        )
         yield Entry(kind, files, size, max(status.st_mtime for _, status in group))
 
 
@@ -161,6 +165,17 @@ def _is_unused(entry: Entry) -> bool:
     with suppress(OSError):
         used = max(file.lstat().st_mtime for file in entry.files)
         return abs(time.time() - used) > IN_USE_S  # also of a clock that was set back
+    return True
+
+
+def _remove(entry: Entry) -> bool:
+    """Whether the entry is gone: a folder that a process holds stays."""
+    for path in entry.files:
+        if path.is_dir() and not path.is_symlink():
+            if not remove_unheld(path):
+                return False
+        else:
+            path.unlink(missing_ok=True)
     return True
 
 

@@ -9,14 +9,15 @@ import re
 import signal
 import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from greenfast.search.children import ChildDied, Children, ChildTimeout, Limits
-from greenfast.search.cpu_time import Deadline, beside_others
+from greenfast.search.cores import usable_memory_bytes
+from greenfast.search.cpu_time import Deadline, beside_others, without_others
 from greenfast.search.digest import digest, text_digest
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.template_text import Line
@@ -32,7 +33,10 @@ from greenfast.search.toolchain.toolkit import Place, Toolkit, find_toolkit, rep
 from greenfast.search.verdict import Reason
 
 COMPILE_DEADLINE_S = 60.0
+# A compile may take this much. Those that run side by side share the machine's memory; one that
+# needs more than its share runs again alone. The shipped templates need 0.2 GiB.
 COMPILE_MEMORY_BYTES = 8 * 2**30
+LEAST_SHARE_BYTES = 2**30
 LOG_BYTES = 64 * 1024
 VERSION = re.compile(r"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)")
 # NVRTC's own line, or that of its child; a text may have these words in its own messages.
@@ -92,7 +96,9 @@ class Toolchain:
         self._settings = (cache_folder, children, deadline_s, place)
         self._cache = ArtifactCache(cache_folder, "cubin")
         self._deadline = Deadline.of(deadline_s)
-        self._count = max(1, children)
+        memory_bytes = usable_memory_bytes()
+        self._count, self._share_bytes = compile_shares(children, memory_bytes)
+        _, self._alone_bytes = compile_shares(1, memory_bytes)
         self._lock = threading.Lock()
         self._started: Children | None = None
         self._check_lock, self._is_checked = threading.Lock(), False
@@ -111,13 +117,16 @@ class Toolchain:
         """The compiling children. The toolkit is looked for when the first one is needed."""
         with self._lock:
             if self._started is None:
-                self._started = Children(
-                    self._count,
-                    "greenfast.search.toolchain.nvrtc_child",
-                    Limits(memory_bytes=COMPILE_MEMORY_BYTES, file_bytes=LOG_BYTES),
-                    (json.dumps(self.toolkit.libraries), json.dumps(self.include_dirs)),
-                )
+                self._started = self._new_children(self._count, self._share_bytes)
             return self._started
+
+    def _new_children(self, count: int, memory_bytes: int) -> Children:
+        return Children(
+            count,
+            "greenfast.search.toolchain.nvrtc_child",
+            Limits(memory_bytes=memory_bytes, file_bytes=LOG_BYTES),
+            (json.dumps(self.toolkit.libraries), json.dumps(self.include_dirs)),
+        )
 
     @cached_property
     def identity(self) -> tuple[tuple[str, str], ...]:
@@ -173,8 +182,34 @@ class Toolchain:
         if sentence := refused_include(marked, name):
             return CompileFailed(source.digest, Reason.COMPILE_ERROR, shortened(sentence), sentence)
         request = {"source": marked, "name": name, "arch": arch, "log_bytes": LOG_BYTES}
+        answer = self._answered(source, lambda: beside_others(lambda: self.ask(request), "NVRTC"))
+        if self._shares_its_memory and _lacks_memory(answer):
+            with without_others():
+                answer = self._answered(source, lambda: self._ask_alone(request))
+        if isinstance(answer, CompileFailed):
+            return answer
+        cubin = Cubin(
+            source.digest,
+            arch,
+            base64.b64decode(answer["cubin"]),
+            answer["log"],
+            parse_log(answer["log"]),
+            answer["compile_s"],
+            base64.b64decode(answer["ptx"]),
+        )
+        self._check_version(cubin.ptx)
+        record = asdict(cubin)
+        code = record.pop("code")
+        del record["ptx_deflated"]
+        self._cache.put(key, {**record, "ptx": answer["ptx"]}, code)
+        return cubin
+
+    def _answered(
+        self, source: RenderedSource, ask: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any] | CompileFailed:
+        """The compiler's answer with a cubin, or why there is none."""
         try:
-            reply = beside_others(lambda: self.ask(request), "NVRTC")
+            reply = ask()
         except ChildTimeout:
             return CompileFailed(
                 source.digest,
@@ -184,23 +219,19 @@ class Toolchain:
             )
         except ChildDied as died:
             return self._crashed(source, died)
-        if reply["cubin"] is None:
-            return self._refused(source, reply["log"])
-        cubin = Cubin(
-            source.digest,
-            arch,
-            base64.b64decode(reply["cubin"]),
-            reply["log"],
-            parse_log(reply["log"]),
-            reply["compile_s"],
-            base64.b64decode(reply["ptx"]),
-        )
-        self._check_version(cubin.ptx)
-        record = asdict(cubin)
-        code = record.pop("code")
-        del record["ptx_deflated"]
-        self._cache.put(key, {**record, "ptx": reply["ptx"]}, code)
-        return cubin
+        return self._refused(source, reply["log"]) if reply["cubin"] is None else reply
+
+    @property
+    def _shares_its_memory(self) -> bool:
+        return self._share_bytes < self._alone_bytes
+
+    def _ask_alone(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply of a child that has the memory of all others."""
+        child = self._new_children(1, self._alone_bytes)
+        try:
+            return child.call(request, self._deadline)
+        finally:
+            child.close()
 
     def _check_version(self, ptx: str) -> None:
         """Fault when the library that ran is of another release than its package."""
@@ -228,13 +259,12 @@ class Toolchain:
         """A child's reply to a request. ChildDied, ChildTimeout or Starved without one."""
         return self.children.call(request, self._deadline)
 
-    @staticmethod
-    def _refused(source: RenderedSource, log: str) -> CompileFailed:
+    def _refused(self, source: RenderedSource, log: str) -> CompileFailed:
         if _OUT_OF_MEMORY.search(log):
             return CompileFailed(
                 source.digest,
                 Reason.COMPILE_MEMORY,
-                f"NVRTC needed more than {COMPILE_MEMORY_BYTES >> 20} MiB",
+                f"NVRTC needed more than {self._alone_bytes >> 20} MiB",
                 log,
             )
         if log.startswith(TOO_LARGE):
@@ -260,6 +290,19 @@ class Toolchain:
             f"the compiling child was lost (exit {died.returncode}): {died.tail[-300:].strip()}",
             code="child_lost",
         )
+
+
+def compile_shares(children: int, memory_bytes: int) -> tuple[int, int]:
+    """How many children may compile side by side, and the memory of each.
+
+    Together they may take `memory_bytes`, unless that is less than LEAST_SHARE_BYTES.
+    """
+    count = max(1, min(children, memory_bytes // LEAST_SHARE_BYTES))
+    return count, min(COMPILE_MEMORY_BYTES, max(LEAST_SHARE_BYTES, memory_bytes // count))
+
+
+def _lacks_memory(answer: dict[str, Any] | CompileFailed) -> bool:
+    return isinstance(answer, CompileFailed) and answer.reason is Reason.COMPILE_MEMORY
 
 
 def _toolchain(

@@ -19,9 +19,13 @@ from greenfast.app.cli.commands import SECTIONS
 from greenfast.app.cli.completing import completions
 from greenfast.app.cli.completion import SCRIPTS
 from greenfast.app.cli.main import run
+from greenfast.app.settings import Settings
+from greenfast.app.wiring import Services
 from greenfast.db.store import Store
 from greenfast.search.devices.facts import device_names
+from greenfast.search.loop.plan import SearchRequest
 from greenfast.search.loop.sink import Ended
+from greenfast.search.loop.tuning import TuningRequest
 from greenfast.search.strategies import STRATEGIES
 from greenfast.search.verdict import Rejected, Stage
 
@@ -306,3 +310,27 @@ def test_the_seconds_of_each_stage_are_shown_and_exported(here, greenfast, searc
     (row,) = csv.DictReader(io.StringIO(greenfast("export", claim.search_id, "--format", "csv")[1]))
     assert (row["render_s"], row["correctness_s"], row["safety_s"]) == ("0.0001", "1.5", "")
     assert "took" in greenfast("show", f"{searches[0]}/0")[1]  # of a trial without stages
+
+
+class TestTunings:
+    def test_there_is_none_at_first(self, here, capsys):
+        assert run(["tunings"]) == 0
+        assert "`greenfast tune KERNEL --workloads FILE` starts one" in capsys.readouterr().err
+
+    def test_the_newest_comes_first_with_its_searches(self, here, capsys):
+        services = Services(Settings.from_environment())
+        rows = []
+        for name in ("old", HOSTILE.replace("\x1b", "").replace("\x07", "").replace("\u202e", "")):
+            search = SearchRequest("axpy", templates=("right",), trials=1, name=name)
+            workloads = (("N=96,dtype=fp16", 1.0), ("N=96,dtype=bf16", 1.0))
+            rows.append(services.submit_tuning(TuningRequest(search, workloads)))
+        services.store.request_control(rows[1].searches[0].id, "cancel")
+        services.close()
+        capsys.readouterr()
+        assert run(["tunings"]) == 0
+        shown = capsys.readouterr().out
+        assert shown.index(rows[1].id) < shown.index(rows[0].id) and not CONTROL.search(shown)
+        assert f"1 of 2 ended: {rows[1].searches[0].id}" in shown
+        assert run(["tunings", "--limit", "1", "--json"]) == 0
+        (listed,) = json.loads(capsys.readouterr().out)
+        assert listed["id"] == rows[1].id and len(listed["searches"]) == 2

@@ -86,7 +86,7 @@ def test_what_is_new_equals_what_new_writes(home):
     environment = {"GREENFAST_TEMPLATE_PATH": ""}
     assert home.run("new", "kernel", "mine", **environment).code == 0
     folder = home.data / "kernels" / "mine"
-    assert {path.name: path.read_text() for path in folder.iterdir()} == kernel_files_of("mine")
+    assert {path.name: path.read_text() for path in folder.glob("[!.]*")} == kernel_files_of("mine")
     path = folder / "reference.py"
     path.write_text(path.read_text().replace('"c": summed', '"d": summed'))
     ended = home.run("search", "mine", "--trials", "2", **environment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +15,8 @@ from emulator_harness import prepared
 
 from greenfast.app.cli.main import run
 from greenfast.search.errors import Fault
+from greenfast.search.kernels.frozen import frozen_catalogue, kernel_files
+from greenfast.search.kernels.held_folders import MOST_HELD, hold, remove_unheld
 from greenfast.search.targets.emulator.build import Module
 from greenfast.search.toolchain.cache import ArtifactCache
 from greenfast.search.toolchain.cache_room import COUNT, IN_USE_S, CacheRoom
@@ -103,6 +106,61 @@ def test_a_count_that_leads_elsewhere_is_not_written(tmp_path, content):
     assert elsewhere.read_text() == "precious"
 
 
+HOLDER = """
+import sys
+from pathlib import Path
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.frozen import frozen_catalogue, kernel_files
+catalogue = Catalogue.from_environment()
+files = kernel_files(catalogue.kernel(sys.argv[2]), catalogue.include_dirs)
+frozen_catalogue(files, Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_files_of_kernels_count_and_those_that_a_process_reads_stay(tmp_path):
+    room, folders = CacheRoom(tmp_path, 1000), tmp_path / "kernels"
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(
+        [*command, "rmsnorm"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        held = set(folders.iterdir())  # of the kernel, and of its headers
+        subprocess.run([*command, "gemm"], input=b"", check=True)  # which ends at once
+        assert len(list(folders.iterdir())) > len(held) == 2
+        for folder in folders.iterdir():
+            _age(folder)
+        room.add(0)
+        assert set(folders.iterdir()) == held
+        holder.communicate()
+    room.add(0)
+    assert not list(folders.iterdir())
+
+
+def test_frozen_files_are_written_again_when_the_cache_has_lost_them(tmp_path, catalogue):
+    written = []
+    files = kernel_files(catalogue.kernel("rmsnorm"), catalogue.include_dirs)
+    frozen_catalogue(files, tmp_path, written.append)
+    frozen_catalogue(files, tmp_path, written.append)
+    assert len(written) == 2  # the kernel's and its headers', once each
+    for folder in (tmp_path / "kernels").iterdir():
+        shutil.rmtree(folder)  # as by a process of a version without locks
+    assert frozen_catalogue(files, tmp_path, written.append).kernel("rmsnorm").name == "rmsnorm"
+    assert len(written) == 4 and min(written) > 1000
+    assert not remove_unheld(next((tmp_path / "kernels").iterdir()))
+
+
+def test_a_process_holds_a_limited_number_of_folders(tmp_path):
+    folders = [tmp_path / str(number) for number in range(MOST_HELD + 1)]
+    for folder in folders:
+        folder.mkdir()
+        assert hold(folder)
+    assert remove_unheld(folders[0]) and not hold(folders[0])
+    assert not remove_unheld(folders[1])
+    assert not list(tmp_path.glob(".fresh-*"))
+
+
 def test_a_library_that_was_removed_is_a_fault_and_never_a_verdict(tmp_path):
     """Without its companion, a check of variables that nobody sets would be left out."""
     library = _library(tmp_path, "gone", 10, 1)
@@ -138,7 +196,7 @@ def test_the_command_shows_and_clears(tmp_path, monkeypatch, capsys):
         program.write_bytes(b"program")
         _age(program, 1000 - number)
     assert run(["cache", "--json"]) == 0
-    (_, kernels, builds) = json.loads(capsys.readouterr().out)["kinds"]
+    (_, kernels, _, builds) = json.loads(capsys.readouterr().out)["kinds"]
     assert (kernels["entries"], kernels["bytes"], builds["entries"]) == (1, 3 * 2**20, 2)
     assert builds["bytes"] == 2 * len(b"program")
     assert run(["cache", "--clear"]) == 0

@@ -12,15 +12,15 @@ from standin_search import axpy_search
 from test_executor_gpus import cluster, searched  # noqa: F401  a fixture
 from test_run import ListSink
 
-from greenfast.app.dashboard.page_new import defaults, field_of
 from greenfast.app.views.progress import progress
 from greenfast.app.views.request_schemas import SearchSubmission
 from greenfast.app.views.tunings import TuningSubmission
 from greenfast.db.store import Store
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import Refusals, UsageError
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.sink import Ended, History, Pending
 from greenfast.search.loop.spending import Spent, gpu_budget, is_budget_spent
+from greenfast.search.loop.wrong_fields import collect_wrong_fields
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import Faulted
 
@@ -85,16 +85,9 @@ def test_a_budget_that_makes_no_sense_is_refused(catalogue, gpu_seconds, target,
         make_plan(request, catalogue)
     assert (error.value.code, error.value.message) == ("bad_budget", sentence)
     assert error.value.mend == mend
-    form = defaults(catalogue.kernel("attention"))
-    form |= {"target": target, "gpu_seconds": str(gpu_seconds)}
-    assert field_of(error.value, form) == "gpu_seconds"
-
-
-def test_the_form_names_the_other_budgets_where_they_are_wrong(album):
-    form = {**defaults(album.kernel("axpy")), "target": "cuda:0", "gpu_seconds": "5"}
-    refusal = UsageError("", code="bad_budget")
-    assert field_of(refusal, form) == "seconds"
-    assert field_of(refusal, {**form, "trials": "0"}) == "trials"
+    wrong = Refusals()
+    collect_wrong_fields(request, catalogue.kernel("attention"), wrong)
+    assert {each.field: each.message for each in wrong.errors} == {"gpu_seconds": sentence}
 
 
 def test_rest_passes_the_budget_on():

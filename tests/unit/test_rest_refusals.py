@@ -11,9 +11,12 @@ import store_values as values
 from fastapi.testclient import TestClient
 
 from greenfast.app.routes import bundling
+from greenfast.app.routes.events import MOST_STREAMS
 from greenfast.app.service.application import create_app
 from greenfast.app.settings import Settings
+from greenfast.app.views.problems import FaultLog
 from greenfast.app.wiring import Services
+from greenfast.search.errors import Fault
 
 JSON = {"content-type": "application/json"}
 OWN = {"dims": {"B": 1}, "options": {}}
@@ -188,3 +191,26 @@ def test_more_workloads_than_a_file_may_have_are_refused(client, path, whose):
     answer = client.post(path, json={"kernel": "rmsnorm", "workloads": shapes}).json()
     assert answer["code"] == "bad_workloads" and "got 1,001" in str(answer)
     assert f"{whose} has 1 to 1,000" in str(answer)
+
+
+def test_faults_that_a_client_repeats_do_not_fill_the_log(client, services, search, caplog):
+    services.open_streams = MOST_STREAMS
+    try:
+        statuses = {client.get(f"/searches/{search}/events").status_code for _ in range(50)}
+    finally:
+        services.open_streams = 0
+    assert statuses == {503}
+    lines = [line for line in caplog.messages if line.startswith("too_many_streams")]
+    assert len(lines) <= 1  # none if an earlier test of the same minute wrote it
+
+
+def test_the_log_counts_the_faults_that_it_leaves_out(caplog):
+    times = iter([0.0, 0.0, 1.0, 2.0, 2.0, 2.0, 61.0, 61.0])
+    faults = FaultLog(lambda: next(times))
+    for code in ("busy", "busy", "database_locked", "busy", "busy"):
+        faults.log(Fault("too much", code=code))
+    assert caplog.messages == [
+        "busy: too much",
+        "database_locked: too much",
+        "busy: too much (2 more since the last line)",
+    ]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.pages import schemas
+from greenfast.app.cli.main import run
 from greenfast.app.cli.new import kernel_files_of
 from greenfast.search.kernels import forms, tables
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
@@ -218,3 +219,33 @@ box = ["64"]
 warp_rows = "1"
 p = { when = "t > 0" }
 """
+
+
+CUDA = """extern "C" __global__ void scaled(const float* x, float* y, int n) {
+    int i = blockIdx.x * block_size_x + threadIdx.x;
+    if (i < n) y[i] = 2.0f * x[i];
+}
+"""
+IMPORT = [
+    *("import", "scaled.cu", "--tune", "block_size_x=64,128"),
+    *("--grid", "ceil_div(n, block_size_x)", "--arg", "x:float32[n]", "--arg", "y:float32[n]:out"),
+    *("--arg", "n:int32=4096"),
+]
+
+
+@pytest.mark.parametrize("command", [["new", "kernel", "scaled"], IMPORT], ids=("new", "import"))
+def test_an_editor_finds_the_schemas_wherever_the_folder_is(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scaled.cu").write_text(CUDA)
+    assert run(command) == 0
+    assert run(["new", "template", "scaled", "other"]) == 0
+    moved = (tmp_path / "kernels" / "scaled").rename(tmp_path / "elsewhere")
+    files = sorted(moved.glob("*.toml"))
+    assert len(files) == 3
+    for file in files:
+        text = file.read_text()
+        directive, _, place = text.partition("\n")[0].partition(" ")
+        assert directive == "#:schema" and str(tmp_path) not in text and "site-packages" not in text
+        schema = json.loads((moved / place).read_text())
+        kind = "kernel" if file.name == "kernel.toml" else "template"
+        assert schema == json.loads((SCHEMA_FOLDER / f"{kind}.schema.json").read_text())

@@ -18,6 +18,7 @@ from greenfast.search.kernels.template_text import Line
 from greenfast.search.render import RenderedSource
 from greenfast.search.toolchain import CompileFailed, Cubin, Toolchain
 from greenfast.search.toolchain.cache import ArtifactCache
+from greenfast.search.toolchain.nvrtc import compile_shares
 from greenfast.search.toolchain.ptxas import parse_log
 from greenfast.search.toolchain.toolkit import COMPONENTS
 from greenfast.search.verdict import Reason
@@ -125,16 +126,55 @@ def test_a_message_of_the_text_is_no_lack_of_memory(toolchain):
     assert isinstance(failed, CompileFailed) and failed.reason is Reason.COMPILE_ERROR
 
 
+LADDER = "".join(f"#define M{n} {f'M{n - 1} ' * 10}\n" for n in range(1, 7))
+
+
 @pytest.mark.slow
 def test_a_lack_of_memory_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("greenfast.search.toolchain.nvrtc.COMPILE_MEMORY_BYTES", 900 << 20)
     toolchain = Toolchain(tmp_path, 1)
-    ladder = "".join(f"#define M{n} {f'M{n - 1} ' * 10}\n" for n in range(1, 7))
-    text = f"#define M0 ;;;;;;;;;;\n{ladder}__device__ void f() {{ M6 }}\n"
+    text = f"#define M0 ;;;;;;;;;;\n{LADDER}__device__ void f() {{ M6 }}\n"
     failed = toolchain.compile(_source(text), "sm_90")
     toolchain.close()
     assert isinstance(failed, CompileFailed) and failed.reason is Reason.COMPILE_MEMORY
     assert failed.sentence == "NVRTC needed more than 900 MiB"
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("children", "memory_gib", "count", "share_gib"),
+    [
+        (1, 64, 1, 8),
+        (8, 64, 8, 8),
+        (16, 64, 16, 4),
+        (64, 128, 64, 2),
+        (64, 32, 32, 1),
+        (8, 0.5, 1, 1),
+    ],
+)
+def test_compilers_share_the_memory_of_the_machine(children, memory_gib, count, share_gib):
+    found = compile_shares(children, int(memory_gib * GIB))
+    assert found == (count, share_gib * GIB)
+
+
+def test_a_compile_that_needs_more_than_its_share_runs_again_alone(tmp_path, monkeypatch):
+    module = "greenfast.search.toolchain.nvrtc"
+    monkeypatch.setattr(f"{module}.LEAST_SHARE_BYTES", 200 << 20)  # 90 MiB less than it takes
+    monkeypatch.setattr(f"{module}.usable_memory_bytes", lambda: 900 << 20)
+    toolchain = Toolchain(tmp_path, 4)
+    limits = []
+    started = toolchain._new_children
+    monkeypatch.setattr(
+        toolchain,
+        "_new_children",
+        lambda count, size: limits.append((count, size >> 20)) or started(count, size),
+    )
+    text = f"#define M0 ;;;;;;;;;;\n{LADDER}__device__ void f() {{ M5 }}\n{KERNEL}"
+    assert isinstance(toolchain.compile(_source(text), "sm_90"), Cubin)
+    assert limits == [(4, 225), (1, 900)]
+    toolchain.close()
 
 
 @pytest.mark.slow
