@@ -18,7 +18,7 @@ from greenfast.app.views.log_pauses import LogPauses
 from greenfast.app.views.request_schemas import request_field
 from greenfast.app.views.validation import refusals_of
 from greenfast.search.errors import Fault, GreenfastError
-from greenfast.search.text import one_line, shortened
+from greenfast.search.text import one_line, shortened, visible
 
 log = logging.getLogger("greenfast")
 NOT_FOUND = (
@@ -85,7 +85,9 @@ def problem_response(
 
 def wrong_field(field: str, code: str, message: str, mend: str) -> WrongField:
     sentence = shortened(one_line(message), LONGEST_SENTENCE)
-    return WrongField(field=field, detail=sentence, code=code, mend=one_line(mend))
+    return WrongField(
+        field=visible(field)[:LONGEST_QUOTE], detail=sentence, code=code, mend=one_line(mend)
+    )
 
 
 def _wrong_fields(error: GreenfastError) -> list[WrongField]:
