@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
+MOST_REFUSALS = 20  # wrong fields that one refusal names; a request may have thousands
 LONGEST_NAME = 120  # characters of an unknown name that its refusal repeats
 
 
@@ -69,6 +70,10 @@ class Refusals:
         self.errors: list[GreenfastError] = []
 
     @property
+    def is_full(self) -> bool:
+        return len(self.errors) >= MOST_REFUSALS
+
+    @property
     def fields(self) -> frozenset[str]:
         return frozenset(error.field for error in self.errors)
 
@@ -79,7 +84,7 @@ class Refusals:
             yield
         except (UsageError, SpecError) as error:
             error.field = error.field or field
-            self.errors += [error, *error.also]
+            self.errors += [error, *error.also][: MOST_REFUSALS - len(self.errors)]
 
     def raise_all(self) -> None:
         """Raise the first error, if there is one; it carries the others."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ import uvicorn
 from greenfast.app.service.application import create_app
 from greenfast.app.service.connections import bounded_protocol, raise_descriptor_limit
 from greenfast.app.settings import Settings, is_loopback
+from greenfast.app.views.log_pauses import RepeatedWarnings
 from greenfast.app.views.own_kernels import own_folders, own_problems
 from greenfast.app.views.terminal import say
 from greenfast.app.wiring import Services
@@ -59,6 +61,7 @@ def run_server(settings: Settings) -> int:
                 settings.request_timeout_s, min(settings.connections, raise_descriptor_limit())
             ),
         )
+        logging.getLogger("uvicorn.error").addFilter(RepeatedWarnings())
         _Server(config, services, supervisor, url_of(listener)).run(sockets=[listener])
     finally:
         supervisor.close()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
@@ -16,10 +14,11 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from greenfast.app.views.base_schemas import Problem, WrongField
+from greenfast.app.views.log_pauses import LogPauses
 from greenfast.app.views.request_schemas import request_field
 from greenfast.app.views.validation import refusals_of
 from greenfast.search.errors import Fault, GreenfastError
-from greenfast.search.text import one_line, shortened
+from greenfast.search.text import one_line, shortened, visible
 
 log = logging.getLogger("greenfast")
 NOT_FOUND = (
@@ -48,7 +47,6 @@ CONFLICT = (
 )
 HTTP_CODES = {404: "unknown_path", 405: "bad_method", 400: "bad_request"}
 LONGEST_QUOTE = 300
-LOG_PAUSE_S = 60.0
 LONGEST_SENTENCE = 1000  # characters: of a request's megabyte, a refusal repeats this much
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CONTROL_PATH = re.compile(r"/api/v1/(?:searches|tunings)/[^/]+/[^/]+")
@@ -87,7 +85,9 @@ def problem_response(
 
 def wrong_field(field: str, code: str, message: str, mend: str) -> WrongField:
     sentence = shortened(one_line(message), LONGEST_SENTENCE)
-    return WrongField(field=field, detail=sentence, code=code, mend=one_line(mend))
+    return WrongField(
+        field=visible(field)[:LONGEST_QUOTE], detail=sentence, code=code, mend=one_line(mend)
+    )
 
 
 def _wrong_fields(error: GreenfastError) -> list[WrongField]:
@@ -110,28 +110,8 @@ def status_of(error: GreenfastError, path_names: Sequence[str] = ()) -> int:
     return 409 if error.code in CONFLICT else 422
 
 
-class FaultLog:
-    """Faults in the service's log: of each code at most one line in LOG_PAUSE_S.
-
-    Clients can cause some faults as often as they like, such as a refused event stream.
-    """
-
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._now_s = now_s
-        self._lines: dict[str, tuple[float, int]] = {}  # by code: when, and how many since
-
-    def log(self, error: GreenfastError) -> None:
-        said_s, unsaid = self._lines.get(error.code, (-math.inf, 0))
-        if self._now_s() - said_s < LOG_PAUSE_S:
-            self._lines[error.code] = said_s, unsaid + 1
-            return
-        self._lines[error.code] = self._now_s(), 0
-        more = f" ({unsaid:,} more since the last line)" if unsaid else ""
-        log.error("%s: %s%s", error.code, one_line(error), more)
-
-
 def add_problem_handlers(app: FastAPI) -> None:
-    faults = FaultLog()
+    pauses = LogPauses()
 
     @app.exception_handler(GreenfastError)
     async def ours(request: Request, error: GreenfastError) -> JSONResponse:
@@ -140,7 +120,8 @@ def add_problem_handlers(app: FastAPI) -> None:
             status, error.code, error.message, error.mend, _wrong_fields(error)
         )
         if status == 503:
-            faults.log(error)
+            if (more := pauses.due(error.code)) is not None:
+                log.error("%s: %s%s", error.code, one_line(error), more)
             response.headers["retry-after"] = "5"
         return response
 

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from fastapi.exceptions import RequestValidationError
 
 from greenfast.app.views.known_fields import known_fields
+from greenfast.search.errors import MOST_REFUSALS
 from greenfast.search.text import shortened
 
 LONGEST_QUOTE = 300
-MOST_REFUSALS = 20  # of one request: a list of a megabyte has many wrong values
+MOST_READ = 1_000  # errors of one body: a list of a megabyte has many wrong values
 LONGEST_GIVEN = 60  # characters of a wrong value
 # What a value must be, by the type of Pydantic's error.
 VALUE_WORDS = {
@@ -58,7 +59,7 @@ class Refusal(NamedTuple):
 def refusals_of(error: RequestValidationError, route: object) -> list[Refusal]:
     """A refusal for each wrong field, at most MOST_REFUSALS; at least one."""
     refusals: dict[str, Refusal] = {}
-    left = list(error.errors())
+    left = list(error.errors())[:MOST_READ]
     while left and len(refusals) < MOST_REFUSALS:
         first, left = telling(left), _elsewhere(left)
         refusal = _refusal(first, error.body, route)

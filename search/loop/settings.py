@@ -118,10 +118,14 @@ def mode_of(given: str | None) -> str:
 def gate_limits_of(gates: dict[str, dict[str, Any]]) -> GateLimits:
     wrong = Refusals()
     for gate, settings in gates.items():
+        if wrong.is_full:
+            break
         with wrong.at(f"gates.{gate}"):
             if gate not in GATE_LIMITS:
                 raise unknown_name("gate", gate, GATE_LIMITS, where="those with settings")
             for name, value in settings.items():
+                if wrong.is_full:
+                    break
                 with wrong.at(f"gates.{gate}.{name}"):
                     _require_limit(gate, name, value)
     wrong.raise_all()

@@ -259,3 +259,16 @@ def test_a_client_that_does_not_read_leaves_no_traceback_when_the_service_ends(h
         assert process.wait(30) == 0
     errors = process.stderr.read()
     assert "Traceback" not in errors and "ERROR" not in errors, errors
+
+
+def test_requests_that_are_none_do_not_fill_the_log(home):
+    process, served = home.serve("--workers", "0")
+    url = urlsplit(served)
+    wrong = (b"\0 hello\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"GET /\r\n\r\n")
+    for request in wrong * 7:
+        with socket.create_connection((url.hostname, url.port), timeout=10) as connection:
+            connection.sendall(request)
+            assert connection.recv(100).startswith(b"HTTP/1.1 400")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert process.stderr.read().count("Invalid HTTP request") == 1

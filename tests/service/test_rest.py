@@ -291,7 +291,8 @@ def test_a_refusal_is_a_problem_with_a_stable_code(what, service):
         code or problem["code"]
     )
     assert (
-        set(problem) == {"type", "title", "status", "detail", "code", "mend"} and problem["detail"]
+        set(problem) == {"type", "title", "status", "detail", "code", "mend", "errors"}
+        and problem["detail"]
     )
     assert (
         "Traceback" not in answer.text and "/work" not in answer.text and ".py" not in answer.text

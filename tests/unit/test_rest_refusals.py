@@ -14,9 +14,8 @@ from greenfast.app.routes import bundling
 from greenfast.app.routes.events import MOST_STREAMS
 from greenfast.app.service.application import create_app
 from greenfast.app.settings import Settings
-from greenfast.app.views.problems import FaultLog
+from greenfast.app.views.log_pauses import LogPauses
 from greenfast.app.wiring import Services
-from greenfast.search.errors import Fault
 
 JSON = {"content-type": "application/json"}
 OWN = {"dims": {"B": 1}, "options": {}}
@@ -204,13 +203,11 @@ def test_faults_that_a_client_repeats_do_not_fill_the_log(client, services, sear
     assert len(lines) <= 1  # none if an earlier test of the same minute wrote it
 
 
-def test_the_log_counts_the_faults_that_it_leaves_out(caplog):
-    times = iter([0.0, 0.0, 1.0, 2.0, 2.0, 2.0, 61.0, 61.0])
-    faults = FaultLog(lambda: next(times))
-    for code in ("busy", "busy", "database_locked", "busy", "busy"):
-        faults.log(Fault("too much", code=code))
-    assert caplog.messages == [
-        "busy: too much",
-        "database_locked: too much",
-        "busy: too much (2 more since the last line)",
+def test_the_log_counts_the_lines_that_it_leaves_out():
+    times = iter([0.0, 1.0, 2.0, 3.0, 61.0, 62.0])
+    pauses = LogPauses(lambda: next(times))
+    kinds = ("busy", "busy", "database_locked", "busy", "busy", "busy")
+    assert [pauses.due(kind) for kind in kinds] == [
+        *("", None, "", None),
+        *(" (2 more since the last line)", None),
     ]

@@ -18,6 +18,7 @@ from greenfast.search.errors import Refusals, UsageError
 from greenfast.search.loop.plan import SearchRequest
 from greenfast.search.loop.wrong_fields import collect_wrong_fields
 
+JSON = {"content-type": "application/json"}
 FORM = {
     "kernel": "attention",
     "shape": "named",
@@ -100,6 +101,32 @@ def test_rest_names_all_values_of_a_wrong_type(client):
 def test_a_list_of_wrong_values_is_not_repeated_as_a_whole(client):
     answer = client.post("/api/v1/searches", json={"kernel": "a", "templates": [0] * 100_000})
     assert len(answer.json()["errors"]) == 20 and len(answer.content) < 5_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"gates": {f"g{number}": {} for number in range(20_000)}},
+        {"gates": {"ptxas": {f"g{number}": 1 for number in range(20_000)}}},
+        {f"g{number}": 1 for number in range(20_000)},
+        {"workloads": [{"size": 1}] * 20_000},
+    ],
+)
+def test_a_refusal_of_thousands_of_fields_is_short(client, body):
+    answer = client.post("/api/v1/searches", json={"kernel": "attention", **body})
+    assert answer.status_code == 422
+    assert len(answer.json()["errors"]) == 20 and len(answer.content) < 10_000
+
+
+@pytest.mark.parametrize("name", ["\ud800", "\u202eevil", "\x1b]0;owned\x07"])
+def test_a_field_is_named_in_visible_characters(client, name):
+    for gates in ({name: {}}, {"ptxas": {name: 1}}):
+        body = json.dumps({"kernel": "attention", "gates": gates})
+        answer = client.post("/api/v1/searches", content=body, headers=JSON)
+        assert answer.status_code == 422 and answer.text.isprintable()
+    body = json.dumps({"kernel": "attention", name: 1})
+    answer = client.post("/api/v1/searches", content=body, headers=JSON)
+    assert answer.status_code == 422 and answer.text.isprintable()
 
 
 def test_a_refusal_of_one_field_is_as_before(client):
