@@ -28,8 +28,8 @@ again, and a champion needs a recheck.
 8  texts that ask whether a function of CUDA is noexcept
 9  only a relaxed one, so that wrong rejections are not reused: a whole number that is within its
    bound may be the poison
-10 other threads run behind an atomic that only reads; wgmma with 12 columns. Relaxed: swizzled boxes
-   at multiples of 128 bytes
+10 other threads run behind an atomic that only reads; wgmma with 12 columns. Relaxed: swizzled
+   boxes at multiples of 128 bytes
 """
 
 CHECKS_VERSION = 10
