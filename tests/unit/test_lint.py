@@ -163,7 +163,7 @@ class TestCommands:
     def test_a_new_kernel_passes_at_once(self, capsys):
         assert self.run(capsys, "new", "kernel", "vecsum")[0] == 0
         assert sorted(os.listdir(self.folder / "kernels" / "vecsum")) == [
-            "block.cu.j2", "block.toml", "kernel.toml", "reference.py",
+            ".schemas", "block.cu.j2", "block.toml", "kernel.toml", "reference.py",
         ]  # fmt: skip
         assert os.listdir(self.folder / "kernels") == ["vecsum"]  # nothing half written
         assert self.run(capsys, "lint", "vecsum") == (0, "vecsum: no problems\n", "")
