@@ -30,9 +30,10 @@ again, and a champion needs a recheck.
    bound may be the poison
 10 other threads run behind an atomic that only reads; wgmma with 12 columns. Relaxed: swizzled
    boxes at multiples of 128 bytes
+11 texts that ask for the name of a function, or for the type of an enum that has none
 """
 
-CHECKS_VERSION = 10
+CHECKS_VERSION = 11
 CHECKS = "checks"  # the entry of an environment; one without it is from before version 1
 
 

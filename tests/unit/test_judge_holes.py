@@ -110,6 +110,35 @@ def test_no_build_is_told_from_another_by_its_functions(emulator):
     assert answers[1:] == answers[:1] * 2
 
 
+NAMED = """
+struct F { __device__ float operator()() const { return sizeof(__func__); } };
+"""
+OPEN = "enum Open { one = 1 };\n"
+CLOSED = "enum Closed : unsigned { one = 1 };\nenum class Scoped { two };\n"
+ASKS = "template <class T> constexpr bool below() { return __underlying_type(T)(-1) < 0; }\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (NAMED + HEAD + "c[0] = F()();\n}\n", "`__func__` is spelled differently"),
+        (HEAD + "auto f = [] { return sizeof(__FUNCTION__); };\nc[0] = f();\n}\n", "__FUNCTION__"),
+        (OPEN + ASKS + HEAD + "c[0] = below<Open>();\n}\n", "the type of an enum differently"),
+    ],
+    ids=["member", "lambda", "enum"],
+)
+def test_a_text_does_not_ask_what_tells_a_gpu_from_the_emulator(emulator, text, words):
+    """NVRTC answered 14 and 1, and g++ 11 and 0: right here, and anything else on a GPU."""
+    failed = emulator.build_module(text, ("k",), flavour="plain", deadline_s=60)
+    assert isinstance(failed, ModuleFailed) and words in failed.log
+
+
+def test_what_both_compilers_answer_alike_is_not_refused(emulator):
+    text = CLOSED + ASKS + HEAD + "c[0] = below<Closed>(); c[1] = below<Scoped>();\n}\n"
+    kernel = Kernel(emulator, text)
+    assert values(kernel(INPUTS, OUTPUTS, block=1), "c")[:2].tolist() == [0, 1]
+
+
 def test_objects_that_fill_the_memory_are_refused_and_no_fault(emulator):
     text = "__device__ float big[1 << 28];\n" + HEAD + "big[threadIdx.x] = 1; c[0] = big[1];\n}\n"
     failed = emulator.build_module(text, ("k",), flavour="plain", deadline_s=60)

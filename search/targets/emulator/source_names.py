@@ -30,6 +30,7 @@ _OTHER_ESCAPE = re.compile(r"""(?<!\\)(?:\\\\)*\\([^'"?\\abfnrtvx0-7])""")
 _SUFFIX = re.compile(r"[^'\"]+\Z")
 _OWN_SUFFIX = re.compile(r"_[^_]")
 _UNEVALUATED = ("sizeof", "alignof", "decltype", "noexcept")
+_UNDERLYING = ("__underlying_type", "underlying_type", "underlying_type_t")
 _LITERAL_MACRO = re.compile(r"U?INT(?:8|16|32|64|MAX)_C\Z")
 
 
@@ -59,6 +60,10 @@ def judge_name(rewriting: Rewriting, index: int) -> None:
     if token.text == "noexcept" and _asks_about_a_call(tokens, index):
         raise rewriting.refuse(
             token, "compilers answer `noexcept` of a call differently; write noexcept(true) or none"
+        )
+    if token.text in _UNDERLYING and _leaves_a_type_open(tokens):
+        raise rewriting.refuse(
+            token, "compilers choose the type of an enum differently; write `enum Name : int`"
         )
     if token.text == "namespace":
         if opens_standard(tokens, index):
@@ -95,6 +100,17 @@ def _asks_about_a_call(tokens: Sequence[Token], index: int) -> bool:
         range(index + 2, closing(tokens, index + 1)) if text_at(tokens, index + 1) == "(" else ()
     )
     return any(tokens[at].text == "(" and tokens[at - 1].text not in _UNEVALUATED for at in inside)
+
+
+def _leaves_a_type_open(tokens: Sequence[Token]) -> bool:
+    """Whether the text has an enum whose type the compiler chooses: int for NVRTC, unsigned for
+    g++, which no promotion shows."""
+    for index, token in enumerate(tokens):
+        if token.text == "enum" and text_at(tokens, index + 1) not in ("class", "struct"):
+            following = (each.text for each in tokens[index + 1 :])
+            if next((text for text in following if text in ("{", ":", ";")), "") == "{":
+                return True
+    return False
 
 
 def refuse_stamp(rewriting: Rewriting, token: Token) -> None:

@@ -93,7 +93,10 @@ _REFUSED_WORDS = {
         ("__declspec", "__label__", "__pragma", "__auto_type"),
         "a word of the host's compiler",
     ),
-    "__PRETTY_FUNCTION__": "spelled differently by each compiler; use __func__",
+    **dict.fromkeys(  # "operator()" or "F::operator()", in a class or a lambda
+        ("__func__", "__FUNCTION__", "__PRETTY_FUNCTION__"),
+        "spelled differently by each compiler; leave it out",
+    ),
 }
 _REFUSED_NAMES = (
     (
