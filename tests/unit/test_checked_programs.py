@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from slow_cases import quick_first
 
 from greenfast.search.diagnose.host_program import check_host_program, is_program
 from greenfast.search.diagnose.plain import PlainOptions
@@ -239,17 +240,20 @@ def test_a_program_has_a_main_that_launches(text, expected):
 
 @pytest.mark.parametrize(
     "line",
-    [
-        '{\\"event\\": \\"content\\", \\"number\\": 1, \\"file\\": \\"/etc/passwd\\"}',
-        '{\\"event\\": \\"content\\", \\"number\\": 1, \\"file\\": \\"record\\"}',
-        '{\\"event\\": \\"content\\", \\"number\\": 7, \\"file\\": \\"content1\\"}',
-        '{\\"event\\": \\"write\\", \\"number\\": 1, \\"offset\\": 8, \\"bytes\\": 4}',
-        '{\\"event\\": \\"write\\", \\"number\\": 1, \\"offset\\": -8, \\"bytes\\": 4}',
-        '{\\"event\\": \\"symbol\\", \\"name\\": \\"x\\", \\"value\\": \\"1; int y = f()\\"}',
-        '{\\"event\\": \\"launch\\", \\"function\\": \\"void k;\\", \\"names\\": \\"\\"}',
-        '{\\"event\\": \\"explode\\"}',
-        "[1, 2]",
-    ],
+    quick_first(
+        [
+            '{\\"event\\": \\"content\\", \\"number\\": 1, \\"file\\": \\"/etc/passwd\\"}',
+            '{\\"event\\": \\"content\\", \\"number\\": 1, \\"file\\": \\"record\\"}',
+            '{\\"event\\": \\"content\\", \\"number\\": 7, \\"file\\": \\"content1\\"}',
+            '{\\"event\\": \\"write\\", \\"number\\": 1, \\"offset\\": 8, \\"bytes\\": 4}',
+            '{\\"event\\": \\"write\\", \\"number\\": 1, \\"offset\\": -8, \\"bytes\\": 4}',
+            '{\\"event\\": \\"symbol\\", \\"name\\": \\"x\\", \\"value\\": \\"1; int y = f()\\"}',
+            '{\\"event\\": \\"launch\\", \\"function\\": \\"void k;\\", \\"names\\": \\"\\"}',
+            '{\\"event\\": \\"explode\\"}',
+            "[1, 2]",
+        ],
+        3,
+    ),
 )
 def test_a_program_may_write_nonsense_into_its_record(findings, line):
     text = f"""#include <cstdio>
