@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from greenfast.search.diagnose.check import CheckReport, is_stopped, merged
+from greenfast.search.diagnose.host_memory import DeviceMemory
 from greenfast.search.diagnose.host_record import (
     Copy,
-    DeviceMemory,
     LaunchRun,
     Recorded,
     Write,

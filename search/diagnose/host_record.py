@@ -20,17 +20,11 @@ from typing import Any
 import numpy as np
 
 from greenfast.search.devices.clusters import shape_text
-from greenfast.search.diagnose.brought_buffers import BUFFER_DTYPES, MOST_BYTES, contiguous_tensor
-from greenfast.search.diagnose.launch_file import ENTRY, LaunchFile, check_launch
+from greenfast.search.diagnose.brought_buffers import BUFFER_DTYPES, MOST_BYTES
+from greenfast.search.diagnose.host_names import entry_of
+from greenfast.search.diagnose.launch_file import ENTRY, check_launch
 from greenfast.search.errors import UsageError
-from greenfast.search.oracle.cases import Case
-from greenfast.search.oracle.problem import (
-    GivenArgument,
-    LaunchPlan,
-    Packed,
-    Problem,
-    Tensor,
-)
+from greenfast.search.oracle.problem import LaunchPlan
 from greenfast.search.text import shortened, visible
 
 RECORD = "record"
@@ -390,132 +384,3 @@ def _allocations(reader: _Reader) -> dict[int, Allocation]:
             mend="let the program take smaller sizes",
         )
     return allocations
-
-
-class DeviceMemory:
-    """The contents of the allocations between runs; one that was never written has none."""
-
-    def __init__(self, allocations: Mapping[int, Allocation]) -> None:
-        self._allocations = allocations
-        self._contents: dict[int, np.ndarray] = {}  # uint8
-
-    def write(self, step: Write) -> None:
-        content = np.fromfile(step.file, np.uint8)
-        part = slice(step.offset, step.offset + step.bytes)
-        if step.number in self._contents:
-            self._contents[step.number][part] = content[part]
-        else:  # what the host has not written counts as written, too
-            self._contents[step.number] = content
-
-    def copy(self, step: Copy) -> None:
-        source = self._contents.get(step.source)
-        if source is None:
-            return
-        target = self._filled(step.number)
-        part = source[step.source_offset : step.source_offset + step.bytes]
-        target[step.offset : step.offset + len(part)] = part
-
-    def leave_results(self, run: LaunchRun, outputs: Mapping[str, np.ndarray]) -> None:
-        """What a run wrote; zeros for memory without a result that it may have written."""
-        for number in run.written:
-            result = outputs.get(self._allocations[number].name)
-            if result is None:
-                self._filled(number)
-            else:
-                self._contents[number] = result.copy()
-
-    def _filled(self, number: int) -> np.ndarray:
-        size = self._allocations[number].bytes
-        return self._contents.setdefault(number, np.zeros(size, np.uint8))
-
-    def launch_file(self, run: LaunchRun) -> LaunchFile:
-        """The run with the memory as it is now."""
-        tensors = {number: self._tensor(number) for number in sorted(run.used)}
-        plans = tuple(_plan(launch, tensors) for launch in run.launches)
-        case = Case("launch", (), (), "", "contiguous", 0, ())
-        buffers = tuple(tensors.values())
-        problem = Problem(case, buffers, (), plans[0].arguments or (), plans, 0.0, 0.0)
-        return LaunchFile(replace(problem, ends_only=run.is_large), (), False, (), run.data)
-
-    def _tensor(self, number: int) -> Tensor:
-        it, content = self._allocations[number], self._contents.get(number)
-        elements = max(1, it.bytes // it.dtype.itemsize)
-        values = None if content is None or not it.bytes else content.view(it.dtype)
-        return contiguous_tensor(it.name, "output", it.dtype, (elements,), values)
-
-
-def _plan(launch: RecordedLaunch, tensors: Mapping[int, Tensor]) -> LaunchPlan:
-    return LaunchPlan(
-        launch.entry,
-        launch.grid,
-        launch.block,
-        launch.smem_dynamic_bytes,
-        tuple(_argument(argument, tensors) for argument in launch.arguments),
-        launch.cluster,
-    )
-
-
-def _argument(argument: Mapping[str, Any], tensors: Mapping[int, Tensor]) -> GivenArgument:
-    if "null" in argument:
-        return None
-    if "pointer" in argument:
-        tensor, offset = tensors[argument["pointer"]], argument["offset"]
-        if not offset:
-            return tensor
-        return Packed(offset.to_bytes(POINTER_BYTES, "little"), ((0, tensor.name),))
-    data = bytearray.fromhex(argument["bytes"])
-    pointers = []
-    for each in argument["pointers"]:
-        at = each["at"]
-        data[at : at + POINTER_BYTES] = each["offset"].to_bytes(POINTER_BYTES, "little")
-        pointers.append((at, tensors[each["pointer"]].name))
-    return Packed(bytes(data), tuple(pointers))
-
-
-# ---- names ----
-
-_WITH = re.compile(r"\s*\[with (.*)\]\s*\Z", re.DOTALL)
-
-
-def entry_of(function: str) -> str:
-    """The name of a kernel as --entry takes it, from g++'s __PRETTY_FUNCTION__.
-
-    `void ns::foo(T*) [with T = float; int n = 4]` is `ns::foo<float, 4>`.
-    """
-    match = _WITH.search(function)
-    plain = function[: match.start()] if match else function
-    head = plain[: _parameters_begin(plain)]
-    name = head.split()[-1] if head.split() else plain
-    name = re.sub(r"\{anonymous\}::|\(anonymous namespace\)::", "", name)
-    if match is None:
-        return name
-    values = []
-    for part in _split(match[1]):
-        _, equals, value = part.partition(" = ")
-        if equals:
-            values.append(_literal(value.strip()))
-    return f"{name}<{', '.join(values)}>"
-
-
-def _parameters_begin(text: str) -> int:
-    depth = 0
-    for at, character in enumerate(text):
-        if character == "(" and depth == 0 and not text.startswith("(anonymous", at):
-            return at
-        depth += (character == "<") - (character == ">")
-    return len(text)
-
-
-def _split(text: str) -> list[str]:
-    parts, depth, begin = [], 0, 0
-    for at, character in enumerate(text):
-        depth += (character in "(<[{") - (character in ")>]}")
-        if character == ";" and depth == 0:
-            parts.append(text[begin:at])
-            begin = at + 1
-    return [*parts, text[begin:]]
-
-
-def _literal(value: str) -> str:
-    """A template's argument as source text; g++ writes the types of a pack as `{int, float}`."""
-    return value[1:-1] if value.startswith("{") and value.endswith("}") else value

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from greenfast.search.diagnose.host_record import entry_of
+from greenfast.search.diagnose.host_names import entry_of
 from greenfast.search.diagnose.host_text import host_program
 from greenfast.search.errors import UsageError
 

@@ -1,0 +1,51 @@
+"""The names of kernels as a host compiler writes them, and as --entry takes them."""
+
+from __future__ import annotations
+
+import re
+
+_WITH = re.compile(r"\s*\[with (.*)\]\s*\Z", re.DOTALL)
+
+
+def entry_of(function: str) -> str:
+    """The name of a kernel as --entry takes it, from g++'s __PRETTY_FUNCTION__.
+
+    `void ns::foo(T*) [with T = float; int n = 4]` is `ns::foo<float, 4>`.
+    """
+    match = _WITH.search(function)
+    plain = function[: match.start()] if match else function
+    head = plain[: _parameters_begin(plain)]
+    name = head.split()[-1] if head.split() else plain
+    name = re.sub(r"\{anonymous\}::|\(anonymous namespace\)::", "", name)
+    if match is None:
+        return name
+    values = []
+    for part in _split(match[1]):
+        _, equals, value = part.partition(" = ")
+        if equals:
+            values.append(_literal(value.strip()))
+    return f"{name}<{', '.join(values)}>"
+
+
+def _parameters_begin(text: str) -> int:
+    depth = 0
+    for at, character in enumerate(text):
+        if character == "(" and depth == 0 and not text.startswith("(anonymous", at):
+            return at
+        depth += (character == "<") - (character == ">")
+    return len(text)
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, begin = [], 0, 0
+    for at, character in enumerate(text):
+        depth += (character in "(<[{") - (character in ")>]}")
+        if character == ";" and depth == 0:
+            parts.append(text[begin:at])
+            begin = at + 1
+    return [*parts, text[begin:]]
+
+
+def _literal(value: str) -> str:
+    """A template's argument as source text; g++ writes the types of a pack as `{int, float}`."""
+    return value[1:-1] if value.startswith("{") and value.endswith("}") else value
