@@ -10,6 +10,8 @@ in turns with PyTorch's default, which would run without a rule. Needs greenfast
 from __future__ import annotations
 
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.command_line import require_gpu, script_parser
@@ -22,6 +24,7 @@ from bench.results import Row, write_json
 FALLBACK = "torch-default"
 DTYPES = ("bf16", "fp16")
 ROUNDS = 9
+DISTURBED = 2.0  # times the time in the other type
 
 
 def main() -> int:
@@ -34,10 +37,10 @@ def main() -> int:
     require_gpu()
     rows: list[Row] = []
     began = time.perf_counter()
-    for _, shape in drawn_shapes(options.count, options.seed):
+    for cell, shape in drawn_shapes(options.count, options.seed):
         if time.perf_counter() - began > options.seconds:
             break
-        rows += [measured(shape, dtype) for dtype in DTYPES]
+        rows += [{"family": cell.family, **measured(shape, dtype)} for dtype in DTYPES]
     result = {"environment": environment(), "seed": options.seed, "rows": rows}
     write_json(options.out, result)
     print(summary(rows), flush=True)
@@ -67,6 +70,21 @@ def measured(shape: Shape, dtype: str) -> Row:
         ours = {"greenfast": lambda: greenfast.attention(q, k, v, **settings)}
         times = times_us({FALLBACK: library} | ours, rounds=ROUNDS)
     return {**row, "times": {name: round(item["us"], 3) for name, item in times.items()}}
+
+
+def undisturbed(rows: Sequence[Row]) -> list[Row]:
+    """Without rows in which PyTorch took over twice as long as in the other type: something else
+    ran on the machine."""
+    library: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for row in rows:
+        if "times" in row:
+            library[row["shape"], row["mask"]][row["dtype"]] = row["times"][FALLBACK]
+
+    def is_disturbed(row: Row) -> bool:
+        times = library[row["shape"], row["mask"]]
+        return "times" in row and times[row["dtype"]] > DISTURBED * min(times.values())
+
+    return [row for row in rows if not is_disturbed(row)]
 
 
 def ratio(row: Row) -> float:

@@ -10,7 +10,8 @@ newer row if there are two, so a ratio always comes from a single run. A shape o
 run called with the set's kernel keeps its newest row.
 
 --times joins only the times of cells, and leaves them in FOLDER. Use it after a run of some cells
-(`grid_times --kind`); then make the set from FOLDER and time its calls.
+(`grid_times --kind`); then make the set from FOLDER and time its calls. A stored drawn call that
+was slower than PyTorch becomes a drawn shape of its cell, so that the cell gets another kernel.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from tempfile import TemporaryDirectory
 
 from bench.command_line import script_parser
 from bench.gpu import grid_set
+from bench.gpu.drawn_calls import FALLBACK, ratio, undisturbed
+from bench.gpu.grid_rules import NEVER_ABOVE
 from bench.gpu.grid_shapes import cells, key, place_of
-from bench.gpu.measured_gpu import add_gpu, kernel_of, result_of, set_name
+from bench.gpu.measured_gpu import GPU_NAMES, add_gpu, kernel_of, result_of, set_name
 from bench.gpu.rule_regret import DTYPES
 from bench.gpu.runtime_pool import Design, Point, design, stored_points
 from bench.gpu.runtime_set import stored_form
@@ -34,6 +37,8 @@ from bench.gpu.runtime_shapes import shapes
 from bench.gpu.set_files import sealed
 from bench.gpu.tuned_set import SETS, Part, moved, read_part, renumbered
 from bench.results import Row, find_result, read_result, write_result
+from greenfast.runtime.kernel_set import KernelSet
+from greenfast.runtime.tuned import set_for
 
 Time = float | dict[str, float]  # in microseconds, or with its interval
 BEFORE = " (before"  # behind a label that stands for another kernel in the newer run
@@ -77,7 +82,7 @@ def tables_of(dtype: str, gpu: str) -> tuple[str, ...]:
 def joined_times(dtype: str, folder: Path, gpu: str) -> dict[str, Row]:
     """The results of a type, by name."""
     names = results_of(dtype, gpu)
-    newer = {name: read_result(name, folder) for name in names}
+    newer = {name: find_result(name, folder) for name in names}  # some cells alone have no pool
     older = {name: find_result(name) for name in names}
     pool = names[0]
     points = newest_points(folder, gpu)
@@ -94,10 +99,12 @@ def joined_times(dtype: str, folder: Path, gpu: str) -> dict[str, Row]:
             for row in older[name].get("rows", ())
             if name == pool or place_of(row) in places
         ]
+        if "between" in name:
+            before += lost_calls(find_result(f"{gpu}/drawn_calls"), dtype, label_of, gpu)
         joined[name] = {
-            **newer[name],
+            **(newer[name] or older[name]),
             "environment": both(newer[name], older[name]),
-            "rows": rows_of(newer[name]["rows"], before),
+            "rows": rows_of(newer[name].get("rows", ()), before),
         }
     for name in names:
         used = {label for row in joined[name]["rows"] for label in row["times"]}
@@ -107,6 +114,24 @@ def joined_times(dtype: str, folder: Path, gpu: str) -> dict[str, Row]:
             if label in used
         }
     return joined
+
+
+def lost_calls(drawn: Row, dtype: str, label_of: Mapping[Design, str], gpu: str) -> list[Row]:
+    """Calls of drawn_calls in which a kernel of the shipped set was slower than PyTorch."""
+    set_of_gpu = set_for("attention", GPU_NAMES[gpu])
+    programs = set_of_gpu.programs.values() if isinstance(set_of_gpu, KernelSet) else ()
+    designs = {
+        program.name: design(Point(program.template, dict(program.parameters)))
+        for program in programs
+    }
+    rows = []
+    for row in undisturbed(drawn.get("rows", ())):
+        label = label_of.get(designs.get(row["kernel"], ("", "")))
+        if row["dtype"] == dtype and label and "family" in row and ratio(row) > NEVER_ABOVE:
+            times = {FALLBACK: row["times"][FALLBACK], label: row["times"]["greenfast"]}
+            kept = {name: row[name] for name in ("family", "shape", "dims", "mask")}
+            rows.append({**kept, "times": times, "wrong": {}})
+    return rows
 
 
 def results_of(dtype: str, gpu: str) -> list[str]:
@@ -176,7 +201,7 @@ def scaled(time: Time, scale: float) -> Time:
 
 
 def both(newer: Row, older: Row) -> Row:
-    environment: Row = newer["environment"]
+    environment: Row = (newer or older)["environment"]
     dates = {result["environment"]["date"] for result in (newer, older) if result}
     return {**environment, "dates": sorted(dates)}
 
@@ -236,15 +261,19 @@ def joined_table(newer: Row, older: Row, dtype: str, gpu: str) -> Row:
 
 
 def joined_drawn(newer: Row, older: Row, gpu: str) -> Row:
-    """Drawn shapes that a run called with the kernel that the set uses, or that PyTorch serves."""
+    """A row for each drawn shape, if there is one, of a call with the kernel that the set uses, or
+    that PyTorch served. Other rows name that kernel as `other_kernel`."""
     rows: dict[tuple[str, str, str], Row] = {}
     for row in (*newer["rows"], *older.get("rows", ())):
         which = (row["shape"], row["dtype"], row["mask"])
-        if which not in rows and row["kernel"] == kernel_of(
-            row["dims"], row["dtype"], row["mask"], gpu
-        ):
+        row = {name: value for name, value in row.items() if name != "other_kernel"}
+        used = kernel_of(row["dims"], row["dtype"], row["mask"], gpu)
+        if row["kernel"] != used:
+            row["other_kernel"] = used
+        if which not in rows or "other_kernel" in rows[which] and row["kernel"] == used:
             rows[which] = row
-    return {**newer, "environment": both(newer, older), "rows": list(rows.values())}
+    timed = [row for row in rows.values() if "times" in row or "other_kernel" not in row]
+    return {**newer, "environment": both(newer, older), "rows": timed}
 
 
 if __name__ == "__main__":

@@ -15,7 +15,18 @@ from math import ceil, exp, log
 from pathlib import Path
 
 from bench.gpu.estimated_times import GRID, times_of, with_estimates
-from bench.gpu.grid_shapes import ALIGNED, FAMILIES, Cell, Place, Side, cells, key, place_of, sides
+from bench.gpu.grid_shapes import (
+    ALIGNED,
+    FAMILIES,
+    OTHERS,
+    Cell,
+    Place,
+    Side,
+    cells,
+    key,
+    place_of,
+    sides,
+)
 from bench.gpu.grid_times import FALLBACK
 from bench.gpu.measured_gpu import DEFAULT, result_of
 from bench.gpu.runtime_shapes import Shape
@@ -23,9 +34,11 @@ from bench.gpu.waves import Waves
 from bench.results import RESULTS, Row, find_result
 
 WON = 0.93  # of the library's time, at most
+WON_COARSELY = 0.88  # the same for heads that few models have, whose grids are coarser
 NEVER_ABOVE = 0.98  # of the library's time, on the points beside
 MOST_CUTS = 1  # sides of a cell
 GIVEN_UP = 1.04  # for fewer kernels, of the score and of the time on the point itself
+GIVEN_UP_SELDOM = 1.08  # the same for heads that few models have
 # A point whose keys are no multiple of ALIGNED says little about those in its cell that are, unless
 # the kernel wins by far, or on such multiples with fewer and with more heads.
 WON_BY_FAR = 0.7
@@ -56,10 +69,11 @@ class Judged:
     @property
     def good(self) -> list[str]:
         """Labels with a score close to the best, and the fastest of those on the point itself."""
+        given_up = GIVEN_UP_SELDOM if self.cell.width in OTHERS else GIVEN_UP
         best = min(self.scores.values(), default=1.0)
-        close = [name for name, score in self.scores.items() if score <= GIVEN_UP * best]
+        close = [name for name, score in self.scores.items() if score <= given_up * best]
         fastest = min((self.ratios[name] for name in close), default=1.0)
-        return [name for name in close if self.ratios[name] <= GIVEN_UP * fastest]
+        return [name for name in close if self.ratios[name] <= given_up * fastest]
 
 
 def judged(dtype: str, folder: Path = RESULTS, gpu: str = DEFAULT) -> list[Judged]:
@@ -114,10 +128,11 @@ def ratios_of(row: Row) -> Ratios:
 
 def scores(place: Place, ratios: Mapping[Place, Ratios], drawn: Sequence[Ratios]) -> Ratios:
     """Of the labels that win on the point, those that lose on the fewest sides; none on two."""
+    won = WON_COARSELY if place[1] in OTHERS else WON
     sides_of = {
         name: lost_sides(name, place, ratios)
         for name, own in ratios[place].items()
-        if own <= WON and all(item.get(name, NEVER_ABOVE) <= NEVER_ABOVE for item in drawn)
+        if own <= won and all(item.get(name, NEVER_ABOVE) <= NEVER_ABOVE for item in drawn)
     }
     least = min([MOST_CUTS, *map(len, sides_of.values())])
     return {

@@ -2,7 +2,7 @@
 
     python -m bench.gpu.grid_times FOLDER [--dtype bf16] [--after RESULT] [--between 200]
                                    [--seconds 200] [--seed 1] [--kind prefill] [--gpu h200]
-                                   [--new]
+                                   [--new | --widths 80,96,256]
 
 The pool (runtime_pool) has the presets, the winners of searches and the shipped kernels, compiled
 for one type. The whole pool is timed beside PyTorch on those of the sixty shapes that may be tuned
@@ -11,8 +11,9 @@ timed that were close to the fastest on one of the nearest of these cells, or th
 cell in the stored results. With --after, the kernels come from another result, in FOLDER or stored:
 those that were the fastest on the cell and beside it. Use it for fp16 after bf16, or for one GPU
 model after another. --new times only the points that the stored results lack, beside what was
-fastest on each cell; the result has to be joined with the stored one (grid_join). --between N times
-N drawn shapes inside cells, which show how far a cell can be trusted.
+fastest on each cell; the result has to be joined with the stored one (grid_join). --widths times
+cells of heads of these sizes alone, and leaves the sixty shapes out; its result has to be joined,
+too. --between N times N drawn shapes inside cells, which show how far a cell can be trusted.
 
 FOLDER is laid out like bench/results: h200/runtime_pool, runtime_grid and runtime_between, with the
 suffix _fp16 for fp16, and h100/ for an H100. The files are written during the run. Cells come in a
@@ -45,6 +46,7 @@ from bench.gpu.grid_shapes import (
 from bench.gpu.measured_gpu import DEFAULT, add_gpu, result_of
 from bench.gpu.runtime_calls import environment, inputs, peers
 from bench.gpu.runtime_pool import (
+    SHIPPED,
     Design,
     Point,
     Pool,
@@ -81,6 +83,11 @@ class Run:
     ends: float
     labels: dict[Place, Labels] = field(default_factory=dict)  # to time on a cell; else all
     kind: str = ""  # of the cells; empty: all of them
+    widths: frozenset[int] = frozenset()  # D of the cells; empty: all of them
+
+    def is_wanted(self, cell: Cell) -> bool:
+        kinds_fit = self.kind in ("", FAMILIES[cell.family].kind)
+        return kinds_fit and (not self.widths or cell.width in self.widths)
 
     @property
     def has_time(self) -> bool:
@@ -115,6 +122,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the shapes inside of cells")
     parser.add_argument("--kind", default="", choices=("", *sorted(KINDS)), help="of the cells")
     parser.add_argument("--new", action="store_true", help="only points without stored times")
+    parser.add_argument(
+        "--widths", type=widths_in, default=frozenset(), metavar="D,...", help="of the cells"
+    )
     options = parser.parse_args()
     require_gpu()
     began = time.perf_counter()
@@ -129,10 +139,14 @@ def main() -> int:
         labels = fastest_or_new(points, options.gpu)
         used = frozenset().union(*labels.values())
         points = {name: it for name, it in points.items() if name in used}
-    pool = Pool(points, heads(cells()), options.gpu, options.dtype)
+    elif options.widths:
+        points = {name: it for name, it in points.items() if SHIPPED not in name}
+    wanted = [cell for cell in cells() if not options.widths or cell.width in options.widths]
+    pool = Pool(points, heads(wanted), options.gpu, options.dtype)
     ends = began + options.seconds
-    run = Run(options.folder, options.dtype, options.gpu, pool, ends, labels, options.kind)
-    if not run.before("runtime_pool"):
+    run = Run(options.folder, options.dtype, options.gpu, pool, ends, labels)
+    run.kind, run.widths = options.kind, options.widths
+    if not options.widths and not run.before("runtime_pool"):
         measure_shapes(run)
     rows = run.before("runtime_grid")
     if options.kind:
@@ -145,6 +159,10 @@ def main() -> int:
     measure_grid(run, rows)
     print(f"{time.perf_counter() - began:.0f} s", flush=True)
     return 0
+
+
+def widths_in(text: str) -> frozenset[int]:
+    return frozenset(int(part) for part in text.split(","))
 
 
 # ---- what to measure ----
@@ -161,10 +179,10 @@ def shuffled_cells() -> list[Cell]:
     return everywhere
 
 
-def screened_cells() -> list[Cell]:
+def screened_cells(run: Run) -> list[Cell]:
     """Some of each family and D."""
     by_family: dict[tuple[int, int], list[Cell]] = defaultdict(list)
-    for cell in shuffled_cells():
+    for cell in filter(run.is_wanted, shuffled_cells()):
         by_family[cell.family, cell.width].append(cell)
     return [
         cell
@@ -279,7 +297,7 @@ def measure_shapes(run: Run) -> None:
 
 def screen(run: Run) -> list[Row]:
     """Times of the whole pool on some cells, which tell what to time on the others."""
-    rows = [measured(run, cell, cell.shape) for cell in screened_cells() if run.has_time]
+    rows = [measured(run, cell, cell.shape) for cell in screened_cells(run) if run.has_time]
     print(f"{len(rows)} cells with the whole pool", flush=True)
     return rows
 
@@ -290,7 +308,7 @@ def measure_between(run: Run, count: int, seed: int) -> None:
     for cell, shape in drawn_shapes(count, seed):
         if not run.has_time:
             break
-        if run.kind not in ("", FAMILIES[cell.family].kind):
+        if not run.is_wanted(cell):
             continue
         rows.append(measured(run, cell, shape))
     if rows:
@@ -302,11 +320,7 @@ def measure_grid(run: Run, before: Sequence[Row]) -> None:
     rows = list(before)
     began = time.perf_counter()
     known = {place_of(row) for row in rows}
-    left = [
-        cell
-        for cell in shuffled_cells()
-        if key(cell) not in known and run.kind in ("", FAMILIES[cell.family].kind)
-    ]
+    left = [cell for cell in shuffled_cells() if key(cell) not in known and run.is_wanted(cell)]
 
     def write() -> None:
         took_s = round(time.perf_counter() - began, 1)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.command_line import require_gpu, script_parser
-from bench.gpu import checked_calls, end_to_end, runtime_calls, runtime_overhead
+from bench.gpu import checked_calls, end_to_end, runtime_calls, runtime_overhead, runtime_shapes
 from bench.gpu.measured_gpu import set_name, visible_model
 from bench.results import Row, write_json
 
@@ -74,7 +74,7 @@ def _calls(count: int, seed: int) -> Row:
 
 
 def _table(seconds: float, pool: bool) -> Row:
-    rows = runtime_calls.table(seconds, pool=pool)
+    rows = runtime_calls.table(seconds, runtime_shapes.shapes(), pool=pool)
     return {"rows": rows, "summary": runtime_calls.summary(rows)}
 
 

@@ -1,6 +1,7 @@
 """greenfast.attention on a GPU: 500 random calls beside PyTorch, and 60 shapes beside its peers.
 
     python -m bench.gpu.runtime_calls OUT.json [--calls 500] [--pool] [--seconds 240] [--dtype fp16]
+                                       [--heads]
 
 Every random call has a shape, mask, layout, type, scale and head grouping of its own; half of them
 lie inside the rules of the shipped set. Its output is compared with float64 attention on the same
@@ -8,13 +9,15 @@ inputs, and its error with that of PyTorch's own. The table times calls inside C
 that is not installed, or does not serve a shape, is named in the row with the reason.
 
 --pool also times other kernels on each shape (the recorded winners and the presets of mma and
-wgmma), compiled here, from which bench.gpu.measured_set makes the next set.
+wgmma), compiled here, from which bench.gpu.measured_set makes the next set. --heads times the
+shapes of head_shapes in the place of the sixty.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +26,7 @@ from bench.gpu.checked_calls import calls_in_children
 from bench.gpu.flash_3 import FLASH_3, flash_attention_3
 from bench.gpu.flash_4 import flash_attention_4, flash_attention_4_version
 from bench.gpu.graph_times import times_us
+from bench.gpu.head_shapes import head_shapes
 from bench.gpu.runtime_shapes import Shape, shapes
 from bench.results import Row, write_json
 
@@ -38,13 +42,19 @@ def main() -> int:
     parser.add_argument("--pool", action="store_true")
     parser.add_argument("--seconds", type=float, default=240.0, help="for the table")
     parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16", help="of the table")
+    parser.add_argument("--heads", action="store_true", help="heads of other sizes")
     options = parser.parse_args()
     require_gpu()
     called = calls_in_children(options.calls, options.seed)
     result: Row = {"environment": environment(), "calls": called}
     write_json(options.out, result)
     print(json.dumps({"calls": result["calls"]["counts"]}), flush=True)
-    result["table"] = table(options.seconds, pool=options.pool, dtype=options.dtype)
+    result["table"] = table(
+        options.seconds,
+        head_shapes() if options.heads else shapes(),
+        pool=options.pool,
+        dtype=options.dtype,
+    )
     result["summary"] = summary(result["table"])
     write_json(options.out, result)
     print(json.dumps(result["summary"]), flush=True)
@@ -69,12 +79,12 @@ def environment() -> Row:
 # ---- the table ----
 
 
-def table(seconds: float, *, pool: bool, dtype: str = "bf16") -> list[Row]:
+def table(seconds: float, some: Sequence[Shape], *, pool: bool, dtype: str = "bf16") -> list[Row]:
     import torch
 
     kernels = compiled_pool(dtype) if pool else None
     rows, began = [], time.perf_counter()
-    for shape in shapes():
+    for shape in some:
         if time.perf_counter() - began > seconds:
             rows.append({"shape": shape.name, "skipped": "no time was left"})
             continue

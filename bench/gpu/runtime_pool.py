@@ -38,7 +38,9 @@ VARIANTS = {  # results of attention_variants, by what their labels say
     "output variant": "h100/output_variants",
     "rest variant": "h100/rest_variants",
     "spread variant": "h100/spread_variants",
+    "head variant": "h100/head_variants",
 }
+SHIPPED = " shipped "  # in the label of a shipped kernel that no other label stands for
 Design = tuple[str, str]  # a template, and all of its parameters
 LARGEST_ERROR = {"torch.bfloat16": 0.02, "torch.float16": 0.004}  # of the norm, by type
 
@@ -93,7 +95,7 @@ def shipped_points() -> dict[str, Point]:
     for program in chain.from_iterable(programs):
         point = Point(program.template, dict(program.parameters))
         if point not in points.values():
-            points[f"{program.template} shipped {program.source_digest[:8]}"] = point
+            points[f"{program.template}{SHIPPED}{program.source_digest[:8]}"] = point
     return points
 
 

@@ -6,12 +6,12 @@ python -m bench.pages.runtime_page [--save]
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import exp, log
 from pathlib import Path
 
-from bench.gpu.drawn_calls import ratio
+from bench.gpu.drawn_calls import DISTURBED, FALLBACK, ratio, undisturbed
 from bench.gpu.estimated_times import HUNDREDTHS
 from bench.gpu.linear_calls import best_other
 from bench.gpu.measured_gpu import kernel_of, result_of
@@ -97,6 +97,40 @@ def shapes(gpu: str = GPU, dtype: str = "bf16") -> str:
     return f"{table(titles, lines)}\n\n{_peers(timed)}{note} {_from(name)}"
 
 
+def heads(gpu: str = OTHER_GPU) -> str:
+    """Calls with heads of other sizes than 64 and 128."""
+    lines = []
+    for row in rows(f"{gpu}/head_table"):
+        served = [peer for peer in PEERS if peer in row["times"]]
+        best = min(served, key=lambda peer: _us(row, peer))
+        by = "a kernel" if row["kernel"] else "PyTorch's"
+        if row["kernel"] and not _kernel_today(row, "bf16", gpu):
+            by = "a kernel; today PyTorch's"
+        lines.append(
+            (
+                row["shape"],
+                by,
+                f"{_us(row, 'greenfast'):.1f}",
+                f"{_us(row, 'greenfast') / _us(row, FALLBACK):.2f}",
+                f"{_ratio(row):.2f} ({best})",
+            )
+        )
+    titles = ("shape", "attention by", "us", "time / PyTorch's default", "/ best peer")
+    return f"{table(titles, lines)}\n\n{' '.join(_means(gpu))}"
+
+
+def _means(gpu: str) -> Iterator[str]:
+    for dtype in ("bf16", "fp16"):
+        name = result_of("head_table", dtype, gpu)
+        of_default = [_us(row, "greenfast") / _us(row, FALLBACK) for row in rows(name)]
+        of_best = [_ratio(row) for row in rows(name)]
+        yield (
+            f"In {dtype}, the geometric mean is {_mean(of_default):.3f} of the time of PyTorch's "
+            f"default (worst {max(of_default):.2f}) and {_mean(of_best):.3f} of the best peer's "
+            f"(worst {max(of_best):.2f}). {_from(name)}"
+        )
+
+
 def _kernel_today(row: Row, dtype: str, gpu: str) -> str | None:
     dims = {name: row["dims"][name] for name in (*DIMS, "D")}
     return kernel_of(dims, dtype, row["mask"], gpu)
@@ -133,7 +167,7 @@ def drawn(gpu: str = GPU) -> str:
     """The set as called between the sizes that were measured, beside its fallback."""
     name = f"{gpu}/drawn_calls"
     measured = rows(name)
-    called = [row for row in measured if "other_kernel" not in row]
+    called = undisturbed([row for row in measured if "other_kernel" not in row])
     if not called:
         return "Not measured yet."
     lines = []
@@ -156,7 +190,18 @@ def drawn(gpu: str = GPU) -> str:
     titles = ("type", "shapes", "by a kernel", "time / PyTorch's default, geometric mean")
     more = ("slower", "by more than 5 %", "worst")
     changed = [ratio(row) for row in measured if "other_kernel" in row]
-    return f"{table((*titles, *more), lines)}\n\n{_left_out(changed)}{_from(name)}"
+    disturbed = len(measured) - len(changed) - len(called)
+    said = f"{_left_out(changed)}{_disturbed(disturbed)}"
+    return f"{table((*titles, *more), lines)}\n\n{said}{_from(name)}"
+
+
+def _disturbed(count: int) -> str:
+    if not count:
+        return ""
+    return (
+        f"Left out {'is' if count == 1 else 'are'} {count} in which PyTorch took over "
+        f"{DISTURBED:.0f} times as long as in the other type: something else ran on the machine. "
+    )
 
 
 def _left_out(ratios: Sequence[float]) -> str:
@@ -260,6 +305,7 @@ def pages() -> dict[Path, str]:
     }
     for name, section in everywhere.items():
         sections[f"{OTHER_GPU}_{name}"] = partial(section, OTHER_GPU)
+    sections[f"{OTHER_GPU}_heads"] = heads
     return {PAGE: filled_page(PAGE, "runtime_page", sections)}
 
 

@@ -24,7 +24,7 @@ from greenfast.search.kernels.expressions import expression, require_names
 FORMAT, DISPATCH_FORMAT, SCHEMA = "greenfast-tuning", "greenfast-dispatch", 1
 OWN = ("scalar", "workspace", "tensor_map")  # a template's own, after the operation's arguments
 LARGEST_LIMIT = 2**63  # of a rule; NaN is within no limit
-MOST_KERNELS, MOST_GROUPS, MOST_RULES = 256, 256, 1024
+MOST_KERNELS, MOST_GROUPS, MOST_RULES = 512, 256, 1024
 _ID = re.compile(r"k\d{1,4}\Z")
 _CUBIN = re.compile(r"kernel\.(sm_\d{2,3}[af]?)\.cubin\Z")
 
