@@ -78,8 +78,10 @@ def _require_few_items(body: Any) -> None:
 def _too_many(field: str, count: int, most: str) -> UsageError:
     error = UsageError(
         f"{visible(field) or 'the body'} holds {count:,} items or more; {most}",
-        code="bad_workloads" if field == "workloads" else "too_many_items",
+        code="too_many_items",
     )
+    if field == "workloads":
+        error.code = "bad_workloads"
     error.field = visible(field)
     return error
 
