@@ -35,6 +35,15 @@ def one_line(text: object) -> str:
     return " ".join(visible(text).split())
 
 
+def not_parsed(error: Exception) -> str:
+    """Why a text is no JSON or TOML; Python's parsers tell of their own limits in other words."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if "integer string conversion" in str(error):
+        return "a whole number has more than 4,300 digits"
+    return one_line(error)
+
+
 def file_line(file: str, line: int) -> str:
     """A place that editors and terminals open on a click."""
     return f"{file}:{line}"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from greenfast.runtime.archive import archive_files, bad_bundle, json_object
+from greenfast.runtime.archive import archive_files, bad_bundle, json_object, toml_table
 from greenfast.search.kernels.catalogue import load_kernel
 from greenfast.search.kernels.reference_text import importable_name
 from greenfast.search.kernels.spec import KernelSpec
@@ -62,11 +61,8 @@ class OpenedBundle:
         }
 
     def _uses(self) -> list[str]:
-        """The names in reference_uses of kernel.toml; loading it reports any damage."""
-        try:
-            uses = tomllib.loads(self.text("kernel.toml")).get("reference_uses", [])
-        except (tomllib.TOMLDecodeError, RecursionError):
-            return []
+        """The names in reference_uses of kernel.toml."""
+        uses = toml_table(self.files, "kernel.toml").get("reference_uses", [])
         return [str(used) for used in uses] if isinstance(uses, list) else []
 
 
@@ -192,11 +188,8 @@ def _with_own_baseline(bundle: OpenedBundle) -> str:
 
     The one that it names may be of a template that is not in the bundle.
     """
-    try:
-        presets = tomllib.loads(bundle.text("template.toml")).get("presets", {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        raise bad_bundle("template.toml of the bundle is not TOML") from None
-    if not presets:
+    presets = toml_table(bundle.files, "template.toml").get("presets")
+    if not presets or not isinstance(presets, dict):
         return bundle.text("kernel.toml")
     own = f'baseline = "{bundle.launch["template"]}:{next(iter(presets))}"'
     return _BASELINE_LINE.sub(lambda _: own, bundle.text("kernel.toml"), count=1)

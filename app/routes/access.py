@@ -13,8 +13,10 @@ from greenfast.app.views.known_fields import query_names
 from greenfast.app.wiring import Services
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
+from greenfast.search.text import visible
 
 LONGEST_QUOTE = 80
+MOST_ITEMS, MOST_VALUES = 1000, 30_000  # 1000 workloads, each with its dims and options
 
 
 async def _services(request: Request) -> Services:
@@ -49,8 +51,39 @@ async def each_field_once(request: Request) -> None:
     """Refuse a body with an object that gives a field twice, of which Python keeps the last."""
     if request.scope["route"].body_field is None:
         return
-    with suppress(ValueError):  # no JSON: FastAPI refuses it
-        json.loads(await request.body(), object_pairs_hook=_once)
+    with suppress(ValueError, RecursionError):  # no JSON: FastAPI refuses it
+        body = json.loads(await request.body(), object_pairs_hook=_once)
+        if isinstance(body, (list, dict)):
+            _require_few_items(body)
+
+
+def _require_few_items(body: Any) -> None:
+    """UsageError for more items than any request needs: each wrong one takes time to refuse."""
+    waiting, values = [("", body)], 0
+    while waiting:
+        field, value = waiting.pop()
+        if len(value) > MOST_ITEMS:
+            raise _too_many(field, len(value), f"a list or an object has at most {MOST_ITEMS:,}")
+        values += len(value)
+        if values > MOST_VALUES:
+            raise _too_many("", values, f"a body has at most {MOST_VALUES:,}")
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        waiting += [
+            (f"{field}.{name}"[:LONGEST_QUOTE] if field else str(name)[:LONGEST_QUOTE], each)
+            for name, each in items
+            if isinstance(each, (list, dict))
+        ]
+
+
+def _too_many(field: str, count: int, most: str) -> UsageError:
+    error = UsageError(
+        f"{visible(field) or 'the body'} holds {count:,} items or more; {most}",
+        code="too_many_items",
+    )
+    if field == "workloads":
+        error.code = "bad_workloads"
+    error.field = visible(field)
+    return error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

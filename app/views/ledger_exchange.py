@@ -22,7 +22,9 @@ from greenfast.app.views.base_schemas import Output, ScalarValue
 from greenfast.app.views.ledger_reasons import rejection_problem
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
+from greenfast.search.kernels.plain_file import read_plain_file
 from greenfast.search.shipped import own_version
+from greenfast.search.text import not_parsed, shortened
 from greenfast.search.verdict import Reason, Stage, TimeKind, VerdictName
 
 FORMAT = 1
@@ -245,8 +247,7 @@ def _require_each_once(records: Iterable[tuple[str, LedgerRecord, Any]]) -> None
 
 def _lines_of(path: Path) -> list[str]:
     try:
-        with path.open("rb") as file:  # a device has no size, and may never end
-            content = file.read(LARGEST_BYTES + 1)
+        content = read_plain_file(path, LARGEST_BYTES)
         if len(content) > LARGEST_BYTES:
             raise UsageError(
                 f"{path} holds more than {LARGEST_BYTES >> 20} MiB", code="ledger_invalid"
@@ -303,7 +304,7 @@ def _json(line: str, number: int, kind: str) -> Any:
     try:
         return json.loads(line, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise _refused(kind, number, f"it is not JSON ({type(error).__name__})") from error
+        raise _refused(kind, number, f"it is not JSON: {shortened(not_parsed(error))}") from error
 
 
 def _no_constant(name: str) -> None:

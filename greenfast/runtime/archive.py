@@ -8,6 +8,7 @@ import json
 import os
 import re
 import stat
+import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from typing import Any
 
 from greenfast.runtime.zip_layout import layout_fault
 from greenfast.search.errors import UsageError
-from greenfast.search.text import one_line, shortened
+from greenfast.search.text import not_parsed, one_line, shortened
 
 MOST_FILES = 4096
 LARGEST_FILE_BYTES = 32 * 2**20
@@ -49,6 +50,14 @@ def json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise bad_bundle(f"{name} of the bundle is not a JSON object")
     return value
+
+
+def toml_table(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    """The tables in file `name`, which the bundle has; UsageError when it is no TOML."""
+    try:
+        return tomllib.loads(files[name].decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise bad_bundle(f"{name} of the bundle is not TOML: {not_parsed(error)}") from None
 
 
 # What reading a file of another shape than expected raises.

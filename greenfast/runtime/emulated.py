@@ -9,7 +9,6 @@ import os
 import re
 import struct
 import tempfile
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from greenfast.runtime.archive import toml_table
 from greenfast.runtime.calls import Call, choose, planned
 from greenfast.runtime.explanation import Explanation
 from greenfast.runtime.frameworks import Framework, framework_of
@@ -288,8 +288,8 @@ _BASELINE_LINE = re.compile(r"^baseline\s*=.*$", re.M)
 def _with_own_baseline(program: Program) -> str:
     """kernel.toml with a preset of the bundle's template as its baseline, which has to be there."""
     text = program.files["kernel.toml"].decode("utf-8")
-    presets = tomllib.loads(program.files["template.toml"].decode("utf-8")).get("presets", {})
-    if not presets:
+    presets = toml_table(program.files, "template.toml").get("presets")
+    if not presets or not isinstance(presets, dict):
         return text
     own = f'baseline = "{program.template}:{next(iter(presets))}"'
     return _BASELINE_LINE.sub(lambda _: own, text, count=1)

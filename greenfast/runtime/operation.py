@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from greenfast.runtime.archive import MALFORMED, bad_bundle
+from greenfast.runtime.archive import MALFORMED, bad_bundle, toml_table
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.expressions import (
     Expression,
@@ -139,12 +138,12 @@ class Operation:
 
 def read_operation(text: bytes) -> Operation:
     """The operation of a kernel.toml; UsageError `bad_bundle` when it defines none."""
+    table = toml_table({"kernel.toml": text}, "kernel.toml")
     try:
-        table = tomllib.loads(text.decode("utf-8"))
         return _operation(table)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, SpecError) as error:
+    except SpecError as error:
         raise bad_bundle(f"kernel.toml of the bundle cannot be read: {error}") from None
-    except (*MALFORMED, RecursionError) as error:
+    except MALFORMED as error:
         raise bad_bundle(
             f"kernel.toml of the bundle defines no operation: {type(error).__name__}: {error}"
         ) from None

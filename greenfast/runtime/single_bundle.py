@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from greenfast.runtime.archive import MALFORMED, bad_bundle, json_object
+from greenfast.runtime.archive import MALFORMED, bad_bundle, json_object, toml_table
 from greenfast.runtime.operation import (
     Operation,
     checked_name,
@@ -52,7 +51,7 @@ def single_program(files: Mapping[str, bytes]) -> Program:
 def _program(
     files: Mapping[str, bytes], launch: Mapping[str, Any], operation: Operation, digest: str
 ) -> Program:
-    template = _toml(files["template.toml"])
+    template = toml_table(files, "template.toml")
     first = launch["workloads"][0]
     stated = {**first["dims"], **first["options"]}
     compiled = {name: stated[name] for name in operation.compiled_names}
@@ -154,13 +153,6 @@ def map_forms(
         )
         for row in launch.get("tensor_maps", ())
     )
-
-
-def _toml(data: bytes) -> dict[str, Any]:
-    try:
-        return tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise bad_bundle(f"template.toml of the bundle is not TOML: {error}") from None
 
 
 def _measured(files: Mapping[str, bytes], launch: Mapping[str, Any]) -> tuple[Measured, ...]:

@@ -13,11 +13,13 @@ from greenfast.search.diagnose.restricted_parameters import (
     with_read_only_parameters,
 )
 from greenfast.search.errors import SpecError
+from greenfast.search.kernels.plain_file import read_plain_file
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.render import RenderedSource, assemble
 from greenfast.search.rendering import LARGEST_SOURCE_CHARACTERS
 
+LARGEST_FILE_BYTES = 32 * 2**20
 _LOCAL_INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"\s*$')
 
 
@@ -80,7 +82,7 @@ def _lines_with_includes(path: Path, files: dict[str, Path]) -> list[tuple[str, 
     """The file's lines, with each local `#include "..."` replaced once by that file's lines."""
     shown = shown_name(path)
     try:
-        text = path.read_text("utf-8")
+        text = read_plain_file(path, LARGEST_FILE_BYTES).decode("utf-8")
     except FileNotFoundError as error:
         raise SpecError(f"{path} does not exist", code="missing_file") from error
     except (OSError, UnicodeDecodeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from pathlib import Path
@@ -10,9 +11,11 @@ import ml_dtypes
 import numpy as np
 
 from greenfast.search.errors import SpecError
+from greenfast.search.kernels.plain_file import read_plain_file
 from greenfast.search.kernels.tables import Table
 from greenfast.search.oracle.problem import Tensor, poison_of
 from greenfast.search.oracle.storage import DTYPES
+from greenfast.search.text import one_line, shortened
 
 BUFFER_DTYPES = {
     **DTYPES,
@@ -26,6 +29,10 @@ BUFFER_DTYPES = {
 DTYPE_NAMES = {dtype: name for name, dtype in BUFFER_DTYPES.items()}
 FILLS = ("random", "zeros", "ones", "iota", "poison")
 MOST_BYTES = 1 << 30
+NPY = b"\x93NUMPY"
+LARGEST_FILE_BYTES = 8 * MOST_BYTES  # of one element a byte, each saved as float64
+# What numpy raises for the heads of other files: a head is a literal of Python.
+UNREADABLE = (OSError, ValueError, TypeError, MemoryError, RecursionError, SyntaxError)
 _RANGE = re.compile(r"range\(\s*(-?[\d.e+]+)\s*,\s*(-?[\d.e+]+)\s*\)\Z")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,200}\Z")
 
@@ -127,11 +134,19 @@ def _between(
 
 
 def array_from_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, where: str) -> np.ndarray:
+    """The values of an .npy file, which may be anybody's; SpecError for another one."""
     try:
-        values: np.ndarray = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+        data = read_plain_file(path, LARGEST_FILE_BYTES)
+        if not data.startswith(NPY):  # numpy.load reads other formats, too
+            raise ValueError("it is another file")
+        values: np.ndarray = np.load(io.BytesIO(data), allow_pickle=False)
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"it holds values of the type {values.dtype.name[:40]}")
+    except UNREADABLE as error:
+        why = one_line(getattr(error, "strerror", None) or error or type(error).__name__)
         raise SpecError(
-            f"{where}: {path.name} cannot be read as .npy: {error}", code="unreadable"
+            f"{where}: {path.name} cannot be read as .npy: {shortened(why, 200)}",
+            code="unreadable",
         ) from error
     if values.size != math.prod(shape):
         raise SpecError(

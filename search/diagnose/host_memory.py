@@ -31,11 +31,11 @@ class DeviceMemory:
 
     def write(self, step: Write) -> None:
         content = np.fromfile(step.file, np.uint8)
-        part = slice(step.offset, step.offset + step.bytes)
-        if step.number in self._contents:
-            self._contents[step.number][part] = content[part]
-        else:  # what the host has not written counts as written, too
+        if step.number not in self._contents:  # what the host has not written counts as written
             self._contents[step.number] = content
+            return
+        for begin, end in step.parts:
+            self._contents[step.number][begin:end] = content[begin:end]
 
     def copy(self, step: Copy) -> None:
         source = self._contents.get(step.source)

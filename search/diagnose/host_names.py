@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_WITH = re.compile(r"\s*\[with (.*)\]\s*\Z", re.DOTALL)
+_WITH = "[with "
 
 
 def entry_of(function: str) -> str:
@@ -12,15 +12,14 @@ def entry_of(function: str) -> str:
 
     `void ns::foo(T*) [with T = float; int n = 4]` is `ns::foo<float, 4>`.
     """
-    match = _WITH.search(function)
-    plain = function[: match.start()] if match else function
+    plain, _, template = function.rstrip().partition(_WITH)
     head = plain[: _parameters_begin(plain)]
     name = head.split()[-1] if head.split() else plain
     name = re.sub(r"\{anonymous\}::|\(anonymous namespace\)::", "", name)
-    if match is None:
+    if not template:
         return name
     values = []
-    for part in _split(match[1]):
+    for part in _split(template.removesuffix("]")):
         _, equals, value = part.partition(" = ")
         if equals:
             values.append(_literal(value.strip()))

@@ -7,6 +7,7 @@ of its kernels.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,11 +31,22 @@ from greenfast.search.diagnose.plain_text import read_plain_text
 from greenfast.search.errors import UsageError
 from greenfast.search.render import with_markers
 from greenfast.search.targets.emulator.compiler_process import LOG, CompilerFailed
-from greenfast.search.targets.emulator.host_run import HostRun, missing_headers
+from greenfast.search.targets.emulator.host_run import (
+    MOST_FILES,
+    MOST_WRITTEN_BYTES,
+    RUN_S,
+    HostRun,
+    missing_headers,
+)
 from greenfast.search.targets.emulator.target import EmulatorTarget
 from greenfast.search.text import one_line, shortened, visible
 
 MOST_RUNS = 12
+LAST_PRINTED_BYTES = 64 * 2**10  # of which a message repeats one line
+STOPPED = (
+    "what the program does after it was stopped: it may take "
+    f"{RUN_S:.0f} s and write {MOST_FILES:,} files of {MOST_WRITTEN_BYTES >> 30} GiB in all"
+)
 INCLUDE = Path(__file__).resolve().parent / "host_include"
 _LAUNCHES = re.compile(r"<<<|\bcudaLaunch(?:Cooperative)?Kernel\b")
 _MAIN = re.compile(r"\bmain\s*\(")
@@ -76,18 +88,21 @@ def recorded(
     ended = target.host_program(unit, INCLUDE, work, host_program, options.words)
     if isinstance(ended, CompilerFailed):
         raise _refused(cuda_file, ended, missing_headers(work))
-    return read_record(work, f"the program of {cuda_file.name}", _ending(ended, work))
+    program = read_record(work, f"the program of {cuda_file.name}", _ending(ended, work))
+    return replace(program, limits=(*program.limits, STOPPED)) if ended.was_stopped else program
 
 
 def _ending(ended: HostRun, work: Path) -> str:
     """How the program ended, with the last line that it printed."""
-    if ended.status is None:
+    if ended.was_stopped:
         how = f"it was stopped after {ended.seconds:.0f} s"
-    elif ended.status < 0:
+    elif ended.status is not None and ended.status < 0:
         how = f"signal {-ended.status} ended it"
     else:
         how = f"it ended with exit code {ended.status}"
-    lines = (work / LOG).read_text(errors="replace").split("\n")
+    with open(work / LOG, "rb") as log:
+        log.seek(max(0, log.seek(0, os.SEEK_END) - LAST_PRINTED_BYTES))
+        lines = log.read().decode(errors="replace").split("\n")
     last = next((line for line in reversed(lines) if line.strip()), "")
     return how + (f" and printed: {shortened(visible(last.strip()), 200)}" if last else "")
 

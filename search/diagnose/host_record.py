@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,25 @@ from greenfast.search.oracle.problem import LaunchPlan
 from greenfast.search.text import shortened, visible
 
 RECORD = "record"
+# The program's process can write any record. gf_recorder.h ends after 400 launches.
+MOST_RECORD_BYTES, LONGEST_LINE_BYTES, MOST_LAUNCHES = 64 * 2**20, 16 * 2**20, 400
+MOST_COPIED_BYTES = 2**36  # copies within the device's memory, which take a second for 8 GiB
+MOST_UNSUPPORTED = 20
+CUT_OFF = f"what the program did after the first {MOST_RECORD_BYTES >> 20} MiB of its record"
 MOST_THREADS = 2**17  # of a launch that runs as a whole
 LARGE = (
     f"launches with more than {MOST_THREADS:,} threads, but for their first and last block; "
     "what they write is not used any further"
 )
 POINTER_BYTES = 8
-LARGEST_ARGUMENT_BYTES = 4096
+LARGEST_ARGUMENT_BYTES, MOST_ARGUMENTS = 4096, 4096
+LONGEST_FUNCTION = 20_000  # characters of a kernel with its types
+KINDS_OF_ARGUMENT = (
+    {"pointer", "offset", "type"},
+    {"bytes", "pointers", "type"},
+    {"null", "type"},
+    {"host", "type"},
+)
 _CONTENT = re.compile(r"content\d{1,9}")
 _SYMBOL = re.compile(r"[A-Za-z_]\w{0,200}")
 _VALUE = re.compile(r"[-+.\w{}, ]*")
@@ -68,11 +81,14 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Write:
-    """Bytes that the host wrote into an allocation; `file` has the whole allocation."""
+    """What the host wrote into an allocation between two launches.
+
+    `file` has the whole allocation, and `parts` are the first and the end of each range of bytes
+    that was written, in order and apart.
+    """
 
     number: int
-    offset: int
-    bytes: int
+    parts: tuple[tuple[int, int], ...]
     file: Path
 
 
@@ -165,11 +181,14 @@ class _Reader:
     folder: Path
     sizes: dict[int, int] = field(default_factory=dict)
     names: dict[int, tuple[str, str]] = field(default_factory=dict)  # and a type
-    pending: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # writes
+    pending: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # begins and ends
     data: dict[str, str] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     launches: list[RecordedLaunch] = field(default_factory=list)
     unsupported: dict[str, None] = field(default_factory=dict)
+    contents: set[str] = field(default_factory=set)  # files that were read
+    launched: int = 0
+    copied_bytes: int = 0
 
     def end_run(self) -> None:
         if self.launches:
@@ -191,7 +210,7 @@ def read_record(folder: Path, program: str, ending: str) -> Recorded:
     try:
         for event in _events(folder / RECORD):
             _HANDLERS[event["event"]](reader, event)
-    except (KeyError, TypeError, ValueError, AttributeError):  # its process can write any record
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise UsageError(
             f"{program} has damaged the record of its launches",
             code="bad_record",
@@ -209,17 +228,22 @@ def read_record(folder: Path, program: str, ending: str) -> Recorded:
     limits = [f"what depends on {what}" for what in reader.unsupported]
     if any(run.is_large for run in runs):
         limits.append(LARGE)
+    if (folder / RECORD).stat().st_size > MOST_RECORD_BYTES:
+        limits.append(CUT_OFF)
     return Recorded(tuple(reader.steps), _allocations(reader), tuple(limits))
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         return
-    for line in path.read_text(errors="replace").splitlines():
-        try:
-            yield json.loads(line)
-        except ValueError:
-            return  # the program was stopped while it wrote
+    left = MOST_RECORD_BYTES
+    with open(path, "rb") as record:
+        while line := record.readline(min(left, LONGEST_LINE_BYTES)):
+            left -= len(line)
+            try:
+                yield json.loads(line.decode(errors="replace"))
+            except ValueError:
+                return  # the program was stopped while it wrote
 
 
 def _whole(event: Mapping[str, Any], key: str, most: int = 2**40) -> int:
@@ -247,7 +271,7 @@ def _part(reader: _Reader, event: Mapping[str, Any], number: str, offset: str) -
 def _write(reader: _Reader, event: Mapping[str, Any]) -> None:
     number, offset = _part(reader, event, "number", "offset")
     reader.end_run_with(number)
-    reader.pending.setdefault(number, []).append((offset, event["bytes"]))
+    reader.pending.setdefault(number, []).append((offset, offset + event["bytes"]))
 
 
 def _copy(reader: _Reader, event: Mapping[str, Any]) -> None:
@@ -256,6 +280,9 @@ def _copy(reader: _Reader, event: Mapping[str, Any]) -> None:
         _part(reader, event, "from", "from_offset"),
     )
     reader.end_run_with(to[0], source[0])
+    reader.copied_bytes += event["bytes"]
+    if reader.copied_bytes > MOST_COPIED_BYTES:
+        raise ValueError("bytes")
     reader.steps.append(Copy(*to, *source, event["bytes"]))
 
 
@@ -265,8 +292,22 @@ def _content(reader: _Reader, event: Mapping[str, Any]) -> None:
     is_own = _CONTENT.fullmatch(event["file"]) and not file.is_symlink() and file.is_file()
     if not is_own or file.stat().st_size != reader.sizes[number]:
         raise ValueError("file")
-    for offset, size in reader.pending.pop(number, ()):
-        reader.steps.append(Write(number, offset, size, file))
+    if event["file"] in reader.contents:
+        raise ValueError("file")
+    reader.contents.add(event["file"])
+    if parts := _joined(reader.pending.pop(number, ())):
+        reader.steps.append(Write(number, parts, file))
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The ranges in order, those that overlap or touch as one."""
+    joined: list[tuple[int, int]] = []
+    for begin, end in sorted(ranges):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((begin, end))
+    return tuple(joined)
 
 
 def _symbol(reader: _Reader, event: Mapping[str, Any]) -> None:
@@ -279,16 +320,23 @@ def _symbol(reader: _Reader, event: Mapping[str, Any]) -> None:
 
 
 def _unsupported(reader: _Reader, event: Mapping[str, Any]) -> None:
-    reader.unsupported[visible(shortened(event["what"], 200))] = None
+    if len(reader.unsupported) < MOST_UNSUPPORTED:
+        reader.unsupported[visible(shortened(event["what"], 200))] = None
 
 
 def _launch(reader: _Reader, event: Mapping[str, Any]) -> None:
+    reader.launched += 1
+    if reader.launched > MOST_LAUNCHES:
+        raise ValueError("launches")
+    if len(event["function"]) > LONGEST_FUNCTION or len(event["arguments"]) > MOST_ARGUMENTS:
+        raise ValueError("launch")
     entry = entry_of(event["function"])
     if not ENTRY.match(entry):
         raise ValueError("function")
+    for argument in event["arguments"]:
+        _require_argument(reader, argument)
     names = re.findall(r"\w+", event["names"])
     for name, argument in zip(names, event["arguments"], strict=False):
-        _require_argument(reader, argument)
         if "host" in argument:
             raise UsageError(
                 f"the program passes {entry} an address of the host's memory for {name}",
@@ -313,19 +361,23 @@ def _launch(reader: _Reader, event: Mapping[str, Any]) -> None:
 
 
 def _require_argument(reader: _Reader, argument: Mapping[str, Any]) -> None:
+    """ValueError for what gf_recorder.h does not write about an argument."""
+    if argument.keys() not in KINDS_OF_ARGUMENT:
+        raise ValueError("argument")
     if "pointer" in argument:
         str.removesuffix(argument["type"], "")
-    places = [argument] if "pointer" in argument else argument.get("pointers", ())
-    for place in places:
-        _whole(place, "offset", reader.sizes[_whole(place, "pointer")])
+        _require_place(reader, argument)
     if "bytes" in argument:
         size = len(bytes.fromhex(argument["bytes"]))
         if not 1 <= size <= LARGEST_ARGUMENT_BYTES:
             raise ValueError("bytes")
-        for place in places:
+        for place in argument["pointers"]:
+            _require_place(reader, place)
             _whole(place, "at", size - POINTER_BYTES)
-    elif not argument.keys() & {"pointer", "null", "host"}:
-        raise ValueError("argument")
+
+
+def _require_place(reader: _Reader, place: Mapping[str, Any]) -> None:
+    _whole(place, "offset", reader.sizes[_whole(place, "pointer")])
 
 
 def _require_launchable(launch: RecordedLaunch) -> None:
@@ -364,14 +416,15 @@ def _numbers(argument: Mapping[str, Any]) -> list[int]:
 
 def _allocations(reader: _Reader) -> dict[int, Allocation]:
     """With names of their own: of the first parameter that gets each."""
-    allocations, taken = {}, set[str]()
-    used = set(reader.names)
+    allocations, taken, counts = {}, set[str](), Counter[str]()
+    copies = [step for step in reader.steps if isinstance(step, Copy)]
+    used = {*reader.names, *(step.number for step in copies), *(step.source for step in copies)}
     for number, size in reader.sizes.items():
         name, kind = reader.names.get(number, ("", ""))
-        free, count = name or f"memory_{number}", 1
+        free = name or f"memory_{number}"
         while free in taken:
-            count += 1
-            free = f"{name}_{count}"
+            counts[name] += 1
+            free = f"{name}_{counts[name] + 1}"
         taken.add(free)
         dtype = np.dtype(BUFFER_DTYPES[_DTYPES.get(kind.removesuffix(" const"), "uint8")])
         if size % dtype.itemsize:

@@ -69,7 +69,10 @@ from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import LaunchPlan, Packed, Problem, Scalar, Tensor
 
 SCALARS = {"int32": int, "uint32": int, "int64": int, "float32": float, "float64": float}
-ENTRY = re.compile(r"[A-Za-z_][\w:]{0,200}\s*(?:<.*>)?\s*(?:\(.+\))?\s*\Z")  # foo<float, 4>
+LONGEST_ENTRY = 4000  # characters
+ENTRY = re.compile(  # foo<float, 4>; no two parts take the same spaces, which would take hours
+    rf"(?!.{{{LONGEST_ENTRY}}})[A-Za-z_][\w:]{{0,200}}\s*(?:<.*>\s*)?(?:\(.+\)\s*)?\Z"
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from greenfast.search.diagnose.argument_assertions import ARGUMENTS, TRAITS, assertion_lines
-from greenfast.search.diagnose.brought import BroughtKernel
+from greenfast.search.diagnose.brought import LARGEST_FILE_BYTES, BroughtKernel
 from greenfast.search.diagnose.check import CheckReport, check_brought
 from greenfast.search.diagnose.copied_maps import with_copied_maps
 from greenfast.search.diagnose.device_extract import DeviceCode
@@ -32,9 +32,14 @@ from greenfast.search.diagnose.plain_arguments import (
     suggestion,
 )
 from greenfast.search.diagnose.plain_messages import refusal
-from greenfast.search.diagnose.plain_text import MissingInclude, PlainText, read_plain_text
+from greenfast.search.diagnose.plain_text import (
+    MissingInclude,
+    PlainText,
+    read_plain_text,
+)
 from greenfast.search.diagnose.restricted_parameters import with_read_only_parameters
 from greenfast.search.errors import UsageError
+from greenfast.search.kernels.plain_file import read_plain_file
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.oracle.cases import Case
 from greenfast.search.oracle.problem import (
@@ -89,9 +94,10 @@ class PlainKernel:
 def is_written_for_greenfast(cuda_file: Path) -> bool:
     """Whether the file includes `gf/...`: it then is device code alone and is compiled as it is."""
     try:
-        return _GF_INCLUDE.search(cuda_file.read_text("utf-8", "replace")) is not None
+        text = read_plain_file(cuda_file, LARGEST_FILE_BYTES).decode("utf-8", "replace")
     except OSError:
         return False
+    return _GF_INCLUDE.search(text) is not None
 
 
 def read_plain(

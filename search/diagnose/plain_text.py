@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from greenfast.search.diagnose.brought import shown_name
+from greenfast.search.diagnose.brought import LARGEST_FILE_BYTES, shown_name
 from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.kernels.plain_file import NotPlain, read_plain_file
 from greenfast.search.kernels.template_text import Line
 from greenfast.search.targets.emulator.source_tokens import line_directive
 from greenfast.search.toolchain.includes import is_allowed
@@ -140,8 +141,13 @@ def _line(line: str, where: Line, path: Path, reading: _Reading) -> Iterator[tup
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8", "replace").removeprefix("\ufeff")
+        data = read_plain_file(path, LARGEST_FILE_BYTES)
     except FileNotFoundError as error:
         raise SpecError(f"{path} does not exist", code="missing_file") from error
+    except NotPlain as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror}", code="unreadable") from error
     except OSError as error:
         raise SpecError(f"{path} cannot be read", code="unreadable") from error
+    if len(data) > LARGEST_FILE_BYTES:
+        raise SpecError(f"{path} is larger than {LARGEST_FILE_BYTES >> 20} MiB", code="unreadable")
+    return data.decode("utf-8", "replace").removeprefix("\ufeff")

@@ -6,15 +6,14 @@ for. TOML is bounded before it is parsed, since its parser takes the square of a
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from greenfast.search.errors import SpecError
-from greenfast.search.text import shortened
+from greenfast.search.kernels.plain_file import NotPlain, read_plain_file
+from greenfast.search.text import not_parsed, shortened
 
 LARGEST_FILE_BYTES = 2**20
 MOST_KEY_PARTS = 16
@@ -34,27 +33,21 @@ _BETWEEN_KEYS = re.compile(r"[=,{}\[\]\n]")
 def read_author_file(path: Path, shown_as: str) -> str:
     """The text of a file, which messages call `shown_as`; SpecError when it cannot be read."""
     try:
-        # Without O_NONBLOCK, opening a pipe waits for a writer.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise SpecError(f"{shown_as}: this is not a plain file", code="unreadable")
-            if status.st_size > LARGEST_FILE_BYTES:
-                raise _too_large(shown_as)
-            data = file.read(LARGEST_FILE_BYTES + 1)
+        data = read_plain_file(path, LARGEST_FILE_BYTES)
+        if len(data) > LARGEST_FILE_BYTES:
+            raise _too_large(shown_as)
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise SpecError(
             f"{shown_as}:{line}: this is not UTF-8", code="unreadable", mend="save it as UTF-8"
         ) from error
+    except NotPlain as error:
+        raise SpecError(f"{shown_as}: this is not a plain file", code="unreadable") from error
     except OSError as error:
         raise SpecError(
             f"{shown_as}: the file is missing or unreadable", code="missing_file"
         ) from error
-    if len(data) > LARGEST_FILE_BYTES:  # it grew meanwhile
-        raise _too_large(shown_as)
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise SpecError(f"{shown_as}:{line}: it holds a NUL character", code="unreadable")
@@ -73,7 +66,7 @@ def parsed_toml(text: str, shown_as: str) -> dict[str, Any]:
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        reason = not_parsed(error)
         place = shown_as
         if at := _AT_LINE.search(reason):
             place, reason = f"{shown_as}:{at['line']}", reason[: at.start()]

@@ -24,9 +24,10 @@ from typing import Any
 
 from greenfast.search.errors import SpecError, UsageError
 from greenfast.search.kernels.author_files import parsed_toml
+from greenfast.search.kernels.plain_file import read_plain_file
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Workload
-from greenfast.search.text import shortened, visible
+from greenfast.search.text import not_parsed, shortened, visible
 
 ENDINGS = (".toml", ".json", ".csv")
 LARGEST_FILE_BYTES = 2**20
@@ -135,7 +136,7 @@ def _rows(path: Path) -> Iterator[tuple[str, object]]:
         raise UsageError(error.message, code="bad_workloads_file") from error
     except (ValueError, csv.Error, RecursionError) as error:
         raise UsageError(
-            f"{_shown(path)}: not valid {ending[1:].upper()}: {shortened(visible(error), 120)}",
+            f"{_shown(path)}: not valid {ending[1:].upper()}: {shortened(not_parsed(error), 120)}",
             code="bad_workloads_file",
         ) from error
     if isinstance(rows, Mapping):
@@ -217,8 +218,7 @@ def _text(path: Path) -> str:
             code="bad_workloads_file",
         )
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_FILE_BYTES + 1)
+        data = read_plain_file(path, LARGEST_FILE_BYTES)
         if len(data) > LARGEST_FILE_BYTES:
             raise UsageError(
                 f"{_shown(path)}: larger than {LARGEST_FILE_BYTES >> 20} MiB",

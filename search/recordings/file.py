@@ -18,6 +18,7 @@ from typing import Any
 
 from greenfast.search.devices.facts import Device, device, device_names
 from greenfast.search.errors import UsageError
+from greenfast.search.kernels.plain_file import open_plain, read_plain_file
 from greenfast.search.kernels.workloads import Workload
 from greenfast.search.recordings.contents import (
     COLUMNS,
@@ -29,7 +30,7 @@ from greenfast.search.recordings.contents import (
     Row,
     Times,
 )
-from greenfast.search.text import one_line, shortened
+from greenfast.search.text import not_parsed, one_line, shortened
 from greenfast.search.toolchain.cache import write_atomically
 from greenfast.search.verdict import CheckEvidence, PtxasEvidence
 
@@ -87,7 +88,7 @@ def write(path: Path, recording: Recording) -> None:
 def read(path: Path) -> Recording:
     """UsageError for a file that is damaged, no recording, or of an unknown version."""
     try:
-        data = path.read_bytes()
+        data = read_plain_file(path, LARGEST_BYTES)
     except OSError as error:
         raise UsageError(
             f"the recording {path.name} cannot be read: {error.strerror}",
@@ -103,14 +104,14 @@ def read(path: Path) -> Recording:
             raise ValueError("its last line does not close it")
         rows = tuple(row_of(line, heading.columns) for line in lines[:-1])
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise _damaged(path.name, str(error)) from error
+        raise _damaged(path.name, not_parsed(error)) from error
     return Recording(heading, rows, hashlib.sha256(data).hexdigest())
 
 
 def read_heading(path: Path) -> Heading:
     """The heading alone, from the first line: cheap, for listings."""
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
+        with open_plain(path) as opened, gzip.open(opened, "rt", encoding="utf-8") as file:
             first = file.readline(LARGEST_BYTES)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise _damaged(path.name, str(error)) from error

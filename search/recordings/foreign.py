@@ -35,7 +35,7 @@ from greenfast.search.recordings.foreign_objectives import (
 )
 from greenfast.search.recordings.foreign_tables import converted_table
 from greenfast.search.recordings.foreign_text import bad, text_of
-from greenfast.search.text import one_line, shortened
+from greenfast.search.text import not_parsed, one_line, shortened
 from greenfast.search.verdict import Reason, Stage
 
 T4_VERSIONS = ("1",)  # majors that are read
@@ -136,7 +136,7 @@ def _parsed(path: Path, text: str) -> Any:
         closed = _closed(text)
         if closed is not None:
             return closed
-        raise bad(path, f"it is not complete JSON ({error})") from error
+        raise bad(path, f"it is not complete JSON ({not_parsed(error)})") from error
     except RecursionError as error:
         raise bad(path, "its JSON is nested too deeply") from error
 

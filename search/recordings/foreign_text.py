@@ -6,9 +6,10 @@ import io
 import zlib
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from greenfast.search.errors import UsageError
+from greenfast.search.kernels.plain_file import read_plain_file
 from greenfast.search.text import one_line, shortened
 
 LARGEST_BYTES = 2**30  # inflated
@@ -50,8 +51,7 @@ def packed(path: Path, form: str, program: str) -> UsageError:
 def text_of(path: Path) -> str:
     """The file's text; UsageError with one sentence if it has none."""
     try:
-        with path.open("rb") as file:
-            content = _limited(file)  # a device such as /dev/zero never ends
+        content = read_plain_file(path, LARGEST_BYTES)
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {error.strerror}",
@@ -70,15 +70,6 @@ def text_of(path: Path) -> str:
     if text[:200].lstrip().lower().startswith(PAGES):
         raise bad(path, "it is a web page, not the file that the page shows")
     return text
-
-
-def _limited(file: BinaryIO) -> bytes:
-    """The file, or a little more than the largest part that is read of any."""
-    chunks, size = [], 0
-    while size <= LARGEST_BYTES and (chunk := file.read(CHUNK_BYTES)):
-        chunks.append(chunk)
-        size += len(chunk)
-    return b"".join(chunks)
 
 
 def _unpacked(path: Path, content: bytes) -> bytes:

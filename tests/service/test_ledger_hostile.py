@@ -178,9 +178,9 @@ def test_huge_lines_and_files_that_never_end_are_refused(refused, store, tmp_pat
     code, sentence = refused(long)
     assert code == "ledger_invalid" and "line 2:" in sentence and len(sentence) < 400
     monkeypatch.setattr(ledger_exchange, "LARGEST_BYTES", 1 << 16)
-    for endless in ("/dev/zero", str(tmp_path / "theirs.jsonl")):
-        with pytest.raises(UsageError, match="more than"):
-            import_file(store, ledger_exchange.Path(endless))
+    for name, why in (("/dev/zero", "no plain file"), (tmp_path / "theirs.jsonl", "more than")):
+        with pytest.raises(UsageError, match=why):
+            import_file(store, ledger_exchange.Path(name))
     with pytest.raises(UsageError, match="cannot be read"):
         import_file(store, tmp_path)
     assert store.foreign() == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -99,21 +100,44 @@ def test_rest_names_all_values_of_a_wrong_type(client):
 
 
 def test_a_list_of_wrong_values_is_not_repeated_as_a_whole(client):
-    answer = client.post("/api/v1/searches", json={"kernel": "a", "templates": [0] * 100_000})
+    answer = client.post("/api/v1/searches", json={"kernel": "a", "templates": [0] * 1000})
     assert len(answer.json()["errors"]) == 20 and len(answer.content) < 5_000
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"gates": {f"g{number}": {} for number in range(20_000)}},
-        {"gates": {"ptxas": {f"g{number}": 1 for number in range(20_000)}}},
-        {f"g{number}": 1 for number in range(20_000)},
-        {"workloads": [{"size": 1}] * 20_000},
-    ],
-)
-def test_a_refusal_of_thousands_of_fields_is_short(client, body):
-    answer = client.post("/api/v1/searches", json={"kernel": "attention", **body})
+WIDE = [
+    ("gates", {"gates": {f"g{number}": {} for number in range(20_000)}}),
+    ("gates.ptxas", {"gates": {"ptxas": {f"g{number}": 1 for number in range(20_000)}}}),
+    ("the body", {f"g{number}": 1 for number in range(20_000)}),
+    ("workloads", {"workloads": [{"size": 1}] * 60_000}),
+    ("workloads", {"workloads": [1] * 200_000}),
+    ("templates", {"templates": [{}] * 100_000}),
+    ("workloads.0.dims", {"workloads": [{"dims": {f"g{number}": "" for number in range(2000)}}]}),
+    ("the body", {"workloads": [{"dims": {f"g{n}": "" for n in range(900)}}] * 60}),
+]
+
+
+@pytest.mark.parametrize(("field", "body"), WIDE, ids=range(len(WIDE)))
+def test_more_fields_than_any_request_has_are_refused_at_once(client, field, body):
+    content = json.dumps({"kernel": "attention", **body})
+    begun = time.process_time()
+    answer = client.post("/api/v1/searches", content=content, headers=JSON)
+    assert time.process_time() - begun < 1
+    problem = answer.json()
+    assert (answer.status_code, len(answer.content) < 1000) == (422, True)
+    assert problem["code"] == ("bad_workloads" if field == "workloads" else "too_many_items")
+    assert re.match(rf"{field} holds [\d,]+ items or more; a .* has at most", problem["detail"])
+
+
+def test_a_deep_body_does_not_hide_a_wide_one(client):
+    deep, wide = "[" * 700 + "]" * 700, "1," * 60_000 + "1"
+    content = f'{{"hypothesis": {deep}, "workloads": [{wide}]}}'
+    answer = client.post("/api/v1/searches", content=content, headers=JSON)
+    assert answer.json()["code"] == "bad_workloads"
+
+
+def test_a_refusal_of_many_fields_is_short(client):
+    body = {"kernel": "attention", "gates": {f"g{number}": {} for number in range(900)}}
+    answer = client.post("/api/v1/searches", json=body)
     assert answer.status_code == 422
     assert len(answer.json()["errors"]) == 20 and len(answer.content) < 10_000
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ STANDARD = "-std=c++17"  # nvcc's default
 COMPILE_S, RUN_S = 60.0, 20.0  # of processor time
 RUN_WALL_S = 40.0
 MEMORY_BYTES, FILE_BYTES = 6 * 2**30, 512 * 2**20
-MOST_WRITTEN_BYTES = 2**30  # of all files of the program
+MOST_WRITTEN_BYTES, MOST_FILES = 2**30, 20_000  # of the program, all together
 MOST_MISSING = 20  # headers that are not at hand
 LOOK_S = 0.05
 TEXT, EXPANDED, PROGRAM = "program.cu", "program.ii", "program"
@@ -43,6 +44,11 @@ class HostRun:
 
     status: int | None
     seconds: float
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether it reached a limit, of which the kernel watches some, too."""
+        return self.status in (None, -signal.SIGXCPU, -signal.SIGXFSZ, -signal.SIGKILL)
 
 
 def run_host_program(
@@ -105,7 +111,7 @@ def _run(build: EmulatorBuild, work: Path, words: Sequence[str]) -> HostRun:
         process = subprocess.Popen(
             [
                 *(str(launcher), *map(str, limits), "-r", str(folder), "-w", str(folder)),
-                *("-w", "/dev/null", "--", str(folder / PROGRAM), *words),
+                *("-w", "/dev/null", "--alone", str(folder / PROGRAM), *words),
             ],
             cwd=work,
             stdin=subprocess.DEVNULL,
@@ -136,9 +142,16 @@ def _waited_for(process: subprocess.Popen[bytes], work: Path, begun: float) -> i
         with suppress(subprocess.TimeoutExpired):
             return process.wait(LOOK_S)
         is_late = time.monotonic() - begun > RUN_WALL_S or group_s(process.pid) > RUN_S
-        if is_late or _written(work) > MOST_WRITTEN_BYTES:
+        if is_late or _has_written_too_much(work):
             return None
 
 
-def _written(work: Path) -> int:
-    return sum(entry.stat().st_size for entry in os.scandir(work) if entry.is_file())
+def _has_written_too_much(work: Path) -> bool:
+    """Whether the files in the folder are too many or too large; no file of it disappears."""
+    size_bytes = 0
+    with os.scandir(work) as entries:
+        for number, entry in enumerate(entries, 1):
+            size_bytes += entry.stat(follow_symlinks=False).st_size
+            if number > MOST_FILES or size_bytes > MOST_WRITTEN_BYTES:
+                return True
+    return False

@@ -1,10 +1,13 @@
-// gf-confine CPU_S MEMORY_BYTES FILE_BYTES (-r|-w PATH)... -- PROGRAM ARGUMENT...
+// gf-confine CPU_S MEMORY_BYTES FILE_BYTES (-r|-w PATH)... (--|--alone) PROGRAM ARGUMENT...
 //
 // Runs a program, and what it starts, with limits: it reads only below the paths after -r and -w, writes
 // only below those after -w, reaches no network, and signals nobody outside. Three layers, each of which
 // holds where the kernel has it: Landlock decides, seccomp refuses calls, and a supervisor answers a
 // request for any other file with "no such file". Without the supervisor a compiler's message would tell
 // whether a forbidden file exists. Sources: landlock(7), seccomp(2), seccomp_unotify(2).
+//
+// With --alone the program is not trusted at all. It may make only the calls of program_calls.h, so it starts no
+// process, and it removes and renames no file: a file without a name would count in no quota.
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -15,6 +18,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -27,6 +31,8 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "program_calls.h"
 
 namespace {
 
@@ -78,7 +84,7 @@ void allow(int rules, const char* path, std::uint64_t rights) {
     close(place);
 }
 
-void confine_files(const Places& places) {
+void confine_files(const Places& places, bool alone) {
     const int version = landlock_version();
     if (!version) return;
     const int rights_of_version[] = {13, 14, 15, 15, 16};
@@ -88,9 +94,9 @@ void confine_files(const Places& places) {
     const int rules = int(syscall(landlock_create_ruleset, &handled, size, 0));
     if (rules < 0) stop("no Landlock rules");
     const std::uint64_t read = read_file | read_folder;
+    const std::uint64_t write = write_file | make_file | (truncate_file & files) | (alone ? 0 : remove_file);
     for (int i = 0; i < places.readable_count; ++i) allow(rules, places.readable[i], read | execute);
-    for (int i = 0; i < places.writable_count; ++i)
-        allow(rules, places.writable[i], read | write_file | remove_file | make_file | (truncate_file & files));
+    for (int i = 0; i < places.writable_count; ++i) allow(rules, places.writable[i], read | write);
     if (syscall(landlock_restrict_self, rules, 0) != 0) stop("Landlock");
     close(rules);
 }
@@ -116,6 +122,7 @@ constexpr int refused_calls[] = {
 };
 // Calls from here on were added after Landlock. Programs fall back to older ones.
 constexpr unsigned newer_calls = 443;
+constexpr unsigned first_new_call = 424;  // from here on, all machines have the same numbers
 // Signals to others; Landlock's scope refuses them from version 6 on.
 constexpr int signal_calls[] = {SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo};
 
@@ -148,9 +155,16 @@ public:
         when(BPF_JEQ, unsigned(call), 0, 1);
         answer(with);
     }
+    void on(const ArgumentCall& call) {
+        when(BPF_JEQ, unsigned(call.number), 0, 4);
+        load(offsetof(seccomp_data, args) + 8 * std::size_t(call.argument));  // the lower half: both machines are little-endian
+        when(BPF_JSET, call.bits, 0, 1);
+        answer(call.needs_bits ? SECCOMP_RET_ALLOW : refused);
+        answer(call.needs_bits ? refused : SECCOMP_RET_ALLOW);
+    }
     // A descriptor of the requests to the supervisor with `flags`; -1 when it is not installed.
-    int install(unsigned flags) {
-        answer(SECCOMP_RET_ALLOW);
+    int install(unsigned flags, unsigned others = SECCOMP_RET_ALLOW) {
+        answer(others);
         const sock_fprog program{count_, steps_};
         return int(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program));
     }
@@ -167,8 +181,28 @@ private:
     unsigned short count_ = 0;
 };
 
+bool refuse_compiler_calls() {
+    Filter calls;
+    for (const int call : refused_calls) calls.on(call, Filter::refused);
+    calls.from(newer_calls, SECCOMP_RET_ERRNO | ENOSYS);
+    calls.on(437, SECCOMP_RET_ERRNO | ENOSYS);  // openat2: programs fall back to openat, which is supervised
+    if (landlock_version() < 6)
+        for (const int call : signal_calls) calls.on(call, Filter::refused);
+    return calls.install(0) == 0;
+}
+
+bool allow_program_calls() {
+    Filter calls;
+    for (const int call : program_calls) calls.on(call, SECCOMP_RET_ALLOW);
+    if (landlock_version() >= 6) calls.on(SYS_tgkill, SECCOMP_RET_ALLOW);  // `abort`; its scope is this process
+    for (const ArgumentCall& call : argument_calls) calls.on(call);
+    calls.on(SYS_ioctl, SECCOMP_RET_ERRNO | ENOTTY);
+    calls.from(first_new_call, SECCOMP_RET_ERRNO | ENOSYS);  // such as clone3: programs fall back to older ones
+    return calls.install(0, Filter::refused) == 0;
+}
+
 // The descriptor of the requests to the supervisor; -1: the kernel, or a container's filter, gives none.
-int refuse_calls(bool supervised) {
+int refuse_calls(bool supervised, bool alone) {
     if (!own_architecture) return -1;
     int requests = -1;
     if (supervised) {
@@ -176,13 +210,7 @@ int refuse_calls(bool supervised) {
         for (const PathCall& call : path_calls) paths.on(call.number, SECCOMP_RET_USER_NOTIF);
         requests = paths.install(SECCOMP_FILTER_FLAG_NEW_LISTENER);
     }
-    Filter calls;
-    for (const int call : refused_calls) calls.on(call, Filter::refused);
-    calls.from(newer_calls, SECCOMP_RET_ERRNO | ENOSYS);
-    calls.on(437, SECCOMP_RET_ERRNO | ENOSYS);  // openat2: programs fall back to openat, which is supervised
-    if (landlock_version() < 6)
-        for (const int call : signal_calls) calls.on(call, Filter::refused);
-    if (calls.install(0) != 0) stop("seccomp");
+    if (!(alone ? allow_program_calls() : refuse_compiler_calls())) stop("seccomp");
     return requests;
 }
 
@@ -340,11 +368,18 @@ void limit(int kind, const char* text) {
     std::_Exit(WIFEXITED(status) ? WEXITSTATUS(status) : 127);
 }
 
-[[noreturn]] void become(char** program, const Places& places, int socket) {
+void drop_capabilities() {
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3]{};
+    syscall(SYS_capset, &header, none);
+}
+
+[[noreturn]] void become(char** program, const Places& places, bool alone, int socket) {
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) stop("no_new_privs");
-    confine_files(places);
-    send_descriptor(socket, refuse_calls(true));
+    confine_files(places, alone);
+    if (alone) drop_capabilities();
+    send_descriptor(socket, refuse_calls(true, alone));
     execv(program[0], program);
     stop(program[0]);
 }
@@ -354,7 +389,7 @@ void limit(int kind, const char* text) {
 int main(int count, char** words) {
     static Places places;
     int next = 4;
-    for (; next + 1 < count && std::strcmp(words[next], "--"); next += 2) {
+    for (; next + 1 < count && std::strncmp(words[next], "--", 2); next += 2) {
         const bool writes = !std::strcmp(words[next], "-w");
         int& number = writes ? places.writable_count : places.readable_count;
         if (number == most_paths) return 126;
@@ -370,7 +405,7 @@ int main(int count, char** words) {
     if (program < 0) stop("fork");
     if (program == 0) {
         limit(RLIMIT_AS, words[2]);
-        become(words + next + 1, places, sockets[1]);
+        become(words + next + 1, places, !std::strcmp(words[next], "--alone"), sockets[1]);
     }
     close(sockets[1]);
     const int requests = received_descriptor(sockets[0]);
