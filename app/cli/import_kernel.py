@@ -211,8 +211,7 @@ def _imported(
     in_launch = set(tuning.block_names)  # a kernel may read blockDim instead
     _check_spelling([define for name, define in defines.items() if name not in in_launch], text)
     block, smem = given.block or _default_block(tuning), given.smem
-    known = Known(text, defines, (), sizes)
-    in_grid = replace(known, sizes=sizes)
+    known = Known(text, defines, sizes)
     arguments, scratch = without_scratch(arguments)
     return Imported(
         name=name,
@@ -220,11 +219,11 @@ def _imported(
         text=text,
         entry=entry,
         arguments=arguments,
-        scratch=checked_scratch(scratch, in_grid),
+        scratch=checked_scratch(scratch, known),
         tuning=tuning,
         defines={name: macros.get(define, define) for name, define in defines.items()},
         defaults=_defaults(text, tuning, defines),
-        grid=three("--grid", given.grid or default_grid(tuning, arguments), in_grid),
+        grid=three("--grid", given.grid or default_grid(tuning, arguments), known),
         block=three("--block", block, known),
         cluster=cluster_sizes(text, entry.name, defines),
         smem=checked("--smem", tuning.smem if smem is None else smem, known),
