@@ -64,8 +64,8 @@ def report(
     if compiled := imported.compiled_dims:
         sizes = ", ".join(f"{name} = {size}" for name, size in compiled.items())
         print(
-            f"\nA block or its shared memory depends on {' and '.join(compiled)}, so a candidate is "
-            f"compiled for one value ({sizes} here). For another, search with --workload."
+            f"\nA block or its shared memory depends on {' and '.join(compiled)}, so a candidate "
+            f"is compiled for one value ({sizes} here). For another, search with --workload."
         )
     if elements > MOST_CHECKED:
         print(

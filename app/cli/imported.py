@@ -66,7 +66,7 @@ class Imported:
 
     @property
     def compiled_dims(self) -> dict[str, int]:
-        """The dims that a block or its shared memory depends on: known when the text is rendered."""
+        """The dims that a block or its shared memory depends on."""
         return {name: size for name, size in self.dims.items() if name in self._words_of_block}
 
     @cached_property
