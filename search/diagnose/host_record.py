@@ -204,7 +204,8 @@ def read_record(folder: Path, program: str, ending: str) -> Recorded:
         raise UsageError(
             f"{program} launched no kernel that can be checked{unsupported}; {ending}",
             code="no_launch",
-            mend="name a kernel with --entry, --grid, --block and --arg",
+            mend="name the files that it reads with --file PATH, and the words of its main with "
+            "--args; or name a kernel with --entry, --grid, --block and --arg",
         )
     limits = [f"what depends on {what}" for what in reader.unsupported]
     if any(run.is_large for run in runs):

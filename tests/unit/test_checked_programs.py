@@ -7,7 +7,8 @@ import os
 import pytest
 from slow_cases import quick_first
 
-from greenfast.search.diagnose.host_program import check_host_program, is_program
+from greenfast.app.cli import main
+from greenfast.search.diagnose.host_program import check_host_program, program_parts
 from greenfast.search.diagnose.plain import PlainOptions
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.targets.emulator.target import EmulatorTarget
@@ -95,7 +96,11 @@ def findings(tmp_path, target):
         file.write_text(text)
         return check_host_program(file, PlainOptions(words=words), target, is_strict=False)
 
-    of.checked = checked
+    def program(file, *others):
+        options = PlainOptions(others=others)
+        return check_host_program(file, options, target, is_strict=False)
+
+    of.checked, of.program = checked, program
     return of
 
 
@@ -235,7 +240,96 @@ def test_the_host_s_code_reaches_no_file_network_or_process(findings, tmp_path):
     ],
 )
 def test_a_program_has_a_main_that_launches(text, expected):
-    assert is_program(text) is expected
+    assert program_parts(text).is_program is expected
+
+
+PARTS = {
+    "main.cu": """#include <cstdio>
+#include "shift.h"
+int main(int, char** words) {
+    std::FILE* file = std::fopen(words[1], "r");
+    int n = 0;
+    if (!file || std::fscanf(file, "%d", &n) != 1) return 1;
+    shift(n);
+}
+""",
+    "shift.h": "void shift(int n);\n",
+    "shift.cu": """#include "shift.h"
+__global__ void shifted(int* x, int n) {
+    int i = threadIdx.x;
+    if (i SIGN n) x[i] = i;
+}
+void shift(int n) {
+    int* x;
+    cudaMalloc(&x, n * sizeof(int));
+    shifted<<<1, 64>>>(x, n);
+}
+""",
+}
+
+
+@pytest.mark.parametrize(("sign", "expected"), [("<", 0), ("<=", 1)])
+def test_a_program_of_several_files_reads_a_file(tmp_path, monkeypatch, capsys, sign, expected):
+    monkeypatch.chdir(tmp_path)
+    for name, text in PARTS.items():
+        (tmp_path / name).write_text(text.replace("SIGN", sign))
+    (tmp_path / "size.txt").write_text("17")
+    program = ("check", "main.cu", "shift.cu", "--args", "size.txt")
+    assert main.run([*program, "--file", "size.txt"]) == expected
+    assert ("shift.cu:4 this access" in capsys.readouterr().out) is bool(expected)
+    if expected:
+        assert main.run(program) == 2
+        assert "name the files that it reads with --file" in capsys.readouterr().err
+        assert main.run(["check", "main.cu"]) == 2
+        error = capsys.readouterr().err
+        assert "greenfast check main.cu KERNELS.cu" in error
+        assert main.run([*program, "--file", "none.txt"]) == 2
+        assert "--file none.txt cannot be read" in capsys.readouterr().err
+        assert main.run([*program[:3], "--entry", "shifted", "--file", "size.txt"]) == 2
+        assert "--file is for FILE.cu's main" in capsys.readouterr().err
+
+
+def test_a_file_that_is_missing_and_a_name_that_two_files_have_are_told(findings, tmp_path):
+    file = tmp_path / "main.cu"
+    file.write_text("__global__ void k() {}\nvoid other();\nint main() { k<<<1, 1>>>(); other(); }")
+    with pytest.raises(UsageError, match="other\\(\\) is in none of its files") as raised:
+        findings.program(file)
+    assert f"greenfast check {file} OTHER.cu" in raised.value.mend
+    again = tmp_path / "other.cu"
+    again.write_text("void other() {}\nint main() {}\n")
+    with pytest.raises(UsageError, match="redefinition of 'int main") as raised:
+        findings.program(file, again)
+    assert "two of them cannot define one name" in raised.value.mend
+
+
+def test_a_main_or_a_launch_in_an_included_file_makes_a_program(findings, tmp_path, capsys):
+    (tmp_path / "run.h").write_text("void run() { k<<<1, 1>>>(); }\nint main() { run(); }\n")
+    (tmp_path / "p.cu").write_text('__global__ void k() {}\n#include "run.h"\n')
+    assert main.run(["check", str(tmp_path / "p.cu")]) == 0
+    assert "no findings" in capsys.readouterr().out
+
+
+def test_the_runtime_of_older_samples_is_known(findings):
+    text = """
+    __global__ void k(float* x, size_t pitch) { x[threadIdx.x + pitch / sizeof(float)] = 1; }
+    void done(void* said) { *(bool*)said = true; }
+    int main() {
+        cudaDeviceProp p;
+        cudaGetDeviceProperties(&p, 0);
+        bool said = false;
+        cudaPitchedPtr memory;
+        cudaExtent extent = make_cudaExtent(64, 4, 2);
+        cudaMalloc3D(&memory, extent);
+        cudaMemset3D(memory, 0, extent);
+        if (p.textureAlignment) k<<<1, 16>>>((float*)memory.ptr, memory.pitch);
+        cudaLaunchHostFunc(0, done, &said);
+        cudaThreadExit();
+        return !said;
+    }
+    """
+    assert findings(text) == []
+    at_end = text.replace("pitch / sizeof(float)]", "8 * pitch / sizeof(float)]")
+    assert [kind for kind, _ in findings(at_end)] == ["out_of_bounds"]
 
 
 @pytest.mark.parametrize(
