@@ -332,6 +332,107 @@ def test_the_runtime_of_older_samples_is_known(findings):
     assert [kind for kind, _ in findings(at_end)] == ["out_of_bounds"]
 
 
+CONSTANTS = """
+#include <vector>
+struct Params { float scale; int count; float3 offset; float table[2]; };
+__constant__ Params params;
+__constant__ float4 planes[2];
+__constant__ float largest;
+__global__ void apply(float* out) {
+    int i = threadIdx.x;
+    if (i < params.count && planes[1].w < largest) out[i + int(planes[1].z)] = params.table[i % 2];
+}
+int main() {
+    Params host = {2.0f, 30, make_float3(1, 2, 3), {1, 2}};
+    std::vector<float4> corners(2, make_float4(0, 0, SHIFT, 1));
+    float most = INFINITY;
+    cudaMemcpyToSymbol(params, &host, sizeof host);
+    cudaMemcpyToSymbol(planes, corners.data(), sizeof planes);
+    cudaMemcpyToSymbol(largest, &most, sizeof most);
+    float* out; cudaMalloc(&out, 30 * sizeof(float));
+    apply<<<1, 64>>>(out);
+}
+"""
+
+
+@pytest.mark.parametrize(("shift", "expected"), [("0", []), ("1", ["out_of_bounds"])])
+def test_constant_memory_may_hold_structs_and_vectors(findings, shift, expected):
+    report = findings.checked(CONSTANTS.replace("SHIFT", shift)).report
+    assert [finding.kind for finding in report.findings][:1] == expected and not report.limits
+
+
+@pytest.mark.parametrize("kernel", ["(void*)add<int>", "(const void *) &add<int>", "add<int>",
+                                    "reinterpret_cast<void*>(add<int>)"])  # fmt: skip
+@pytest.mark.parametrize(("barrier", "expected"), [("cg::this_grid().sync();", set()),
+                                                   ("", {"race", "uninitialised"})])  # fmt: skip
+def test_a_cooperative_launch_may_lose_the_type_of_its_kernel(findings, kernel, barrier, expected):
+    text = """
+    #include <cooperative_groups.h>
+    namespace cg = cooperative_groups;
+    template <typename T> __global__ void add(T* parts, T* sum) {
+        if (threadIdx.x == 0) parts[blockIdx.x] = blockIdx.x;
+        BARRIER
+        if (blockIdx.x + threadIdx.x == 0) *sum = parts[0] + parts[1];
+    }
+    int main() {
+        int *parts, *sum;
+        cudaMalloc(&parts, 8); cudaMalloc(&sum, 4);
+        void* arguments[] = {&parts, &sum};
+        cudaLaunchCooperativeKernel(KERNEL, dim3(2), dim3(32), arguments, 0, 0);
+    }
+    """
+    found = findings(text.replace("BARRIER", barrier).replace("KERNEL", kernel))
+    assert {kind for kind, _ in found} == expected
+
+
+@pytest.mark.parametrize("head", ["int bins", "int bins, class U = float", "int bins, int... more"])
+def test_an_alias_among_the_parameters_is_no_argument_of_the_template(findings, head):
+    text = """
+    #include <cstdint>
+    typedef unsigned int word;
+    template <HEAD> __global__ void count(word* counts, size_t n, std::uint8_t first) {
+        if (threadIdx.x < n) counts[threadIdx.x * bins] = first;
+    }
+    int main() { word* x; cudaMalloc(&x, 4 * 40); count<2><<<1, 32>>>(x, 21, 1); }
+    """
+    assert {kind for kind, _ in findings(text.replace("HEAD", head))} == {"out_of_bounds"}
+    assert findings(text.replace("HEAD", head).replace("(x, 21", "(x, 20")) == []
+
+
+def test_a_launch_with_a_lambda_is_told_and_the_others_are_checked(findings):
+    text = """
+    template <class F> __global__ void each(int n, F f) { if (threadIdx.x < n) f(threadIdx.x); }
+    __global__ void read(const int* x, int* y) { y[threadIdx.x] = x[threadIdx.x + LAST]; }
+    int main() {
+        int *x, *y; cudaMalloc(&x, 400); cudaMalloc(&y, 400);
+        each<<<1, 128>>>(100, [=] __device__(int i) { x[i] = i; });
+        read<<<1, 64>>>(x, y);
+    }
+    """
+    report = findings.checked(text.replace("LAST", "36")).report
+    assert not report.findings and any("with a lambda" in limit for limit in report.limits)
+    assert [kind for kind, _ in findings(text.replace("LAST", "37"))] == ["out_of_bounds"]
+
+
+def test_an_array_of_pointers_is_told_and_accuses_nobody(findings):
+    text = """
+    __global__ void fill(float** rows) { rows[threadIdx.x][0] = 1; }
+    __global__ void read(const float* x, float* y) { y[0] = x[LAST]; }
+    int main() {
+        float *rows[2], **all, *y;
+        for (auto& row : rows) cudaMalloc(&row, 16);
+        cudaMalloc(&y, 4);
+        cudaMalloc(&all, sizeof rows);
+        cudaMemcpy(all, rows, sizeof rows, cudaMemcpyHostToDevice);
+        fill<<<1, 2>>>(all);
+        read<<<1, 1>>>(rows[1], y);
+    }
+    """
+    report = findings.checked(text.replace("LAST", "3")).report
+    assert not report.findings and any("an array of pointers" in it for it in report.limits)
+    assert [kind for kind, _ in findings(text.replace("LAST", "4"))] == ["out_of_bounds"]
+
+
 @pytest.mark.parametrize(
     "line",
     quick_first(

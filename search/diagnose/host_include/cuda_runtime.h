@@ -172,7 +172,7 @@ inline cudaError_t copy_rows(void* to, std::size_t to_pitch, const void* from, s
 template <class T> cudaError_t to_symbol(const char* name, T& symbol, const void* from, std::size_t bytes, std::size_t offset = 0, cudaMemcpyKind = cudaMemcpyDefault, cudaStream_t = nullptr) {
     std::memcpy(reinterpret_cast<char*>(const_cast<typename std::remove_const<T>::type*>(&symbol)) + offset, from, bytes);
     const std::string value = initialiser(symbol);
-    if (value.empty()) recorder().unsupported((std::string("a copy to the variable ") + name + ", which is no number or array of them").c_str());
+    if (value.empty()) recorder().unsupported((std::string("a copy to the variable ") + name + ", which has pointers").c_str());
     recorder().symbol(name, value);
     return cudaSuccess;
 }
