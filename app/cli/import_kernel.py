@@ -372,7 +372,9 @@ def _scalar(text: str, given: str, dtype: str, is_unsigned: bool) -> int | float
         raise UsageError(
             f"--arg {visible(text)!r}: a scalar cannot be {dtype}",
             code="bad_argument",
-            mend="a launch passes " + ", ".join(SCALAR_DTYPES) + "; declare it as one of these",
+            mend="a launch passes "
+            + ", ".join(SCALAR_DTYPES)
+            + "; let the kernel take one of these (float for half), and convert it there",
         )
     try:
         value = float(given) if dtype.startswith("float") else int(given)
@@ -396,6 +398,8 @@ def _check_type(declared: Declared, argument: ImportedArgument, file: str) -> No
     if declared.is_pointer != bool(argument.shape) or (
         declared.dtype and declared.dtype != argument.dtype
     ):
+        if not declared.is_pointer and not argument.shape and declared.dtype not in SCALAR_DTYPES:
+            _scalar(declared.name, "", declared.dtype, False)  # which no launch passes
         form = f"{declared.dtype or 'another type'}{'[...]' if declared.is_pointer else ''}"
         raise UsageError(
             f"--arg {argument.name}: {file} declares it as {form}",

@@ -195,6 +195,17 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(run, arguments, senten
     assert not Path("kernels").exists()
 
 
+@pytest.mark.parametrize("dtype", ["half", "float32"])
+def test_a_scalar_of_16_bits_is_told_how_to_pass(run, dtype):
+    text = SAXPY.replace("float a)", "half a)")
+    Path("saxpy.cu").write_text(f"#include <cuda_fp16.h>\n{text}")
+    words = [word.replace("a:float32", f"a:{dtype}") for word in ARGUMENTS]
+    code, _, err = run("import", "saxpy.cu", *TUNE, *words)
+    assert code == 2 and "let the kernel take one of these (float for half)" in " ".join(
+        err.split()
+    )
+
+
 def test_sizes_of_a_block_and_of_its_shared_memory_are_known_when_a_candidate_is_compiled(run):
     Path("rows.cu").write_text(
         """
