@@ -110,7 +110,7 @@ class RecordedLaunch:
     @property
     def written(self) -> set[int]:
         """Of those that it may write: it has a pointer to what is not `const`."""
-        return self.behind | {
+        return set(self.behind) | {
             number
             for argument in self.arguments
             if "pointer" not in argument or not re.search(r"\bconst\b", argument["type"])
