@@ -29,7 +29,7 @@ from greenfast.search.verdict import LineCost, SafetyFinding
 
 if TYPE_CHECKING:
     from greenfast.app.cli.check_run import CheckOutcome
-    from greenfast.search.diagnose.plain import GivenLaunch
+    from greenfast.search.diagnose.plain import GivenLaunch, PlainOptions
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
 CUDA_ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".cpp")
@@ -45,9 +45,10 @@ class Format(StrEnum):
 
 
 SubjectArgument = Annotated[
-    str,
+    list[str],
     typer.Argument(
-        metavar="KERNEL | FILE.cu", help="A kernel of the catalogue, or your own CUDA file."
+        metavar="KERNEL | FILE.cu ...",
+        help="A kernel of the catalogue, or your own CUDA file; several are one program.",
     ),
 ]
 TemplateOption = Annotated[
@@ -116,6 +117,15 @@ WordsOption = Annotated[
         help="Arguments of FILE.cu's main, as in a shell: '1000 --seed 3'.",
     ),
 ]
+InputOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        metavar="PATH",
+        help="A file that FILE.cu's main reads, from the folder it runs in; may be repeated. It "
+        "sees no others.",
+    ),
+]
 TimeoutOption = Annotated[
     float | None,
     typer.Option(
@@ -142,7 +152,7 @@ FormOption = Annotated[
 
 
 def check(
-    subject: SubjectArgument,
+    subjects: SubjectArgument,
     template: TemplateOption = None,
     preset: Preset = None,
     settings: ParameterValues = None,
@@ -160,6 +170,7 @@ def check(
     target: Target = None,
     seed: Seed = None,
     words: WordsOption = None,
+    files: InputOption = None,
     timeout: TimeoutOption = None,
     strict: StrictOption = False,
     form: FormOption = Format.TEXT,
@@ -173,7 +184,7 @@ def check(
     lines that cost the most memory traffic.
 
     FILE.cu with a `main` needs no further options: its host code runs, too, and every launch that
-    it makes is checked.
+    it makes is checked. If a program has several source files, name them all.
 
     Only executed schedules and inputs are observed, so a clean report is not a proof.
 
@@ -186,14 +197,27 @@ def check(
 
     require_folder(output)
     services = Services(Settings.from_environment())
+    subject, *others = subjects
     try:
-        if launch is not None or entry is not None or Path(subject).suffix in CUDA_ENDINGS:
+        if (
+            launch is not None
+            or entry is not None
+            or others
+            or Path(subject).suffix in CUDA_ENDINGS
+        ):
             _refuse_options(template, preset, settings, workload)
             flags = LaunchFlags(entry, grid, block, cluster, smem, arguments, data)
-            given = _launch_of(subject, launch, flags, words)
-            includes = tuple(include_dirs or ())
-            named = tuple(shell_words(words or ""))
-            options = PlainOptions(tuple(defines or ()), includes, seed or 0, timeout, named)
+            options = PlainOptions(
+                tuple(defines or ()),
+                tuple(include_dirs or ()),
+                seed or 0,
+                timeout,
+                words=tuple(shell_words(words or "")),
+                others=tuple(map(Path, others)),
+                input_files=tuple(files or ()),
+            )
+            _refuse_main_options(words, files, launch, flags)
+            given = _launch_of(subject, launch, flags, options)
             outcome = check_file(services, Path(subject), given, target, options, is_strict=strict)
         else:
             name, values = _required_template(subject, template), tuple(settings or ())
@@ -236,36 +260,55 @@ def shell_words(text: str) -> list[str]:
         raise UsageError(f"--args {text!r}: {error}", code="bad_command_line") from None
 
 
-def _launch_of(
-    cuda_file: str, launch: Path | None, flags: LaunchFlags, words: str | None
-) -> Path | GivenLaunch | None:
-    """The one of the two that is given; None for neither, if the file is a program that launches
-    its kernels itself. UsageError for both, or neither."""
-    if words is not None and (launch is not None or any(vars(flags).values())):
+def _refuse_main_options(
+    words: str | None, files: list[Path] | None, launch: Path | None, flags: LaunchFlags
+) -> None:
+    """UsageError for options of a `main` beside those of a launch, with which it does not run."""
+    if (words is not None or files) and (launch is not None or any(vars(flags).values())):
         raise UsageError(
-            "--args are for FILE.cu's main, which does not run with --launch, --entry, --grid, "
-            "--block, --smem, --cluster, --arg or --data",
+            f"{'--args are' if words is not None else '--file is'} for FILE.cu's main, which does "
+            "not run with --launch, --entry, --grid, --block, --smem, --cluster, --arg or --data",
             code="bad_command_line",
         )
-    if launch is None:
-        if not any(vars(flags).values()) and _is_program(Path(cuda_file)):
-            return None
-        return _given_launch(cuda_file, flags)
-    if any(vars(flags).values()):
+
+
+def _launch_of(
+    cuda_file: str, launch: Path | None, flags: LaunchFlags, options: PlainOptions
+) -> Path | GivenLaunch | None:
+    """The one of the two that is given; None for neither, if the files are a program that launches
+    its kernels itself. UsageError for both, or neither."""
+    if launch is not None and any(vars(flags).values()):
         raise UsageError(
             "--launch and --entry, --grid, --block, --smem, --cluster, --arg or --data "
             "exclude each other; give one of them",
             code="bad_command_line",
         )
-    return launch
+    if launch is not None:
+        return launch
+    if any(vars(flags).values()):
+        return _given_launch(cuda_file, flags)
+    _require_program(Path(cuda_file), options)
+    return None
 
 
-def _is_program(cuda_file: Path) -> bool:
+def _require_program(cuda_file: Path, options: PlainOptions) -> None:
+    """UsageError for files without a `main`, or without a launch."""
     from greenfast.app.cli.import_source import without_comments
-    from greenfast.search.diagnose.host_program import is_program
-    from greenfast.search.kernels.author_files import read_author_file
+    from greenfast.search.diagnose.host_program import program_parts, program_text
 
-    return is_program(without_comments(read_author_file(cuda_file, visible(cuda_file))))
+    lines = program_text(cuda_file, options).body
+    parts = program_parts(without_comments("\n".join(text for text, _ in lines)))
+    if parts.is_program:
+        return
+    if parts.has_main:
+        raise UsageError(
+            f"{visible(cuda_file)} has a main, but no launch of a kernel is in it or in its local "
+            "includes",
+            code="no_launch",
+            mend=f"name the program's other files, too: greenfast check {visible(cuda_file)} "
+            "KERNELS.cu",
+        )
+    raise _needs_kernel(str(cuda_file))
 
 
 def _given_launch(cuda_file: str, flags: LaunchFlags) -> GivenLaunch:
@@ -273,12 +316,7 @@ def _given_launch(cuda_file: str, flags: LaunchFlags) -> GivenLaunch:
 
     entry = flags.entry or (_only_kernel(Path(cuda_file)) if flags.arguments else None)
     if entry is None:
-        raise UsageError(
-            f"check {cuda_file} needs a kernel: --entry NAME with --grid, --block and --arg, "
-            "or --launch LAUNCH.toml",
-            code="bad_command_line",
-            mend="`greenfast docs check` shows both",
-        )
+        raise _needs_kernel(cuda_file)
     return GivenLaunch(
         entry,
         _sizes("grid", flags.grid),
@@ -287,6 +325,15 @@ def _given_launch(cuda_file: str, flags: LaunchFlags) -> GivenLaunch:
         flags.smem or 0,
         tuple(flags.arguments or ()),
         tuple(flags.data or ()),
+    )
+
+
+def _needs_kernel(cuda_file: str) -> UsageError:
+    return UsageError(
+        f"check {visible(cuda_file)} needs a kernel: --entry NAME with --grid, --block and --arg, "
+        "or --launch LAUNCH.toml",
+        code="bad_command_line",
+        mend="`greenfast docs check` shows both; a program with a `main` needs neither",
     )
 
 

@@ -51,7 +51,8 @@ def _kernel_toml(imported: Imported) -> str:
     ]
     for name, size in imported.dims.items():
         rest = f', values = [{size}], default = "{size}"' if _is_fixed(name) else ""
-        blocks.append(f'{name} = {{ time = "run", doc = ""{rest} }}')
+        time = "compile" if name in imported.compiled_dims else "run"
+        blocks.append(f'{name} = {{ time = "{time}", doc = ""{rest} }}')
     for name, text in imported.computed_dims.items():
         blocks.append(f'{name} = {{ time = "run", doc = "", default = {_toml(text)} }}')
     if imported.constants:
@@ -96,7 +97,7 @@ def _work_toml(imported: Imported) -> list[str]:
 def _cases_toml(imported: Imported) -> list[str]:
     """The workload with the sizes of the import, and checks at sizes around them, or smaller."""
     dims = _check_dims(imported)
-    is_smaller = dims != imported.dims
+    is_smaller = dims != _run_dims(imported)
     lines = [
         "",
         "[workloads.imported]",
@@ -137,7 +138,9 @@ def _free_dims(imported: Imported) -> list[str]:
     # Of n // 2 elements, n is hardly ever odd.
     divided = {match[1] for size in sizes if (match := re.match(r"(\w+)\s*//\s*\d+\Z", size))}
     fixed = {*divided, *imported.repeated}
-    return [name for name in imported.dims if not name.startswith("size_") and name not in fixed]
+    return [
+        name for name in _run_dims(imported) if not name.startswith("size_") and name not in fixed
+    ]
 
 
 def _has_large_number(imported: Imported) -> bool:
@@ -191,21 +194,28 @@ def check_elements(imported: Imported) -> int:
     return _elements(imported, _check_dims(imported))
 
 
+def _run_dims(imported: Imported) -> dict[str, int]:
+    """The dims that a check has a size for."""
+    compiled = imported.compiled_dims
+    return {name: size for name, size in imported.dims.items() if name not in compiled}
+
+
 def _check_dims(imported: Imported) -> dict[str, int]:
     """Sizes with at most MOST_ELEMENTS elements, if that is possible, else those of the import.
 
     A smaller size leaves the same rest by powers of two, since a kernel may need such multiples.
     """
-    if _elements(imported, imported.dims) <= MOST_ELEMENTS:
-        return imported.dims
+    run_dims = _run_dims(imported)
+    if _elements(imported, run_dims) <= MOST_ELEMENTS:
+        return run_dims
     for unit in (2**power for power in range(15, 4, -1)):
         dims = {
             name: size if _is_fixed(name) or size < 2 * unit else size % unit + unit
-            for name, size in imported.dims.items()
+            for name, size in run_dims.items()
         }
         if _elements(imported, dims) <= MOST_ELEMENTS:
             return dims
-    return imported.dims
+    return run_dims
 
 
 def _elements(imported: Imported, dims: Mapping[str, int]) -> int:

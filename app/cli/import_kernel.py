@@ -211,8 +211,7 @@ def _imported(
     in_launch = set(tuning.block_names)  # a kernel may read blockDim instead
     _check_spelling([define for name, define in defines.items() if name not in in_launch], text)
     block, smem = given.block or _default_block(tuning), given.smem
-    known = Known(text, defines, (), sizes)
-    in_grid = replace(known, sizes=sizes)
+    known = Known(text, defines, sizes)
     arguments, scratch = without_scratch(arguments)
     return Imported(
         name=name,
@@ -220,11 +219,11 @@ def _imported(
         text=text,
         entry=entry,
         arguments=arguments,
-        scratch=checked_scratch(scratch, in_grid),
+        scratch=checked_scratch(scratch, known),
         tuning=tuning,
         defines={name: macros.get(define, define) for name, define in defines.items()},
         defaults=_defaults(text, tuning, defines),
-        grid=three("--grid", given.grid or default_grid(tuning, arguments), in_grid),
+        grid=three("--grid", given.grid or default_grid(tuning, arguments), known),
         block=three("--block", block, known),
         cluster=cluster_sizes(text, entry.name, defines),
         smem=checked("--smem", tuning.smem if smem is None else smem, known),
@@ -373,7 +372,9 @@ def _scalar(text: str, given: str, dtype: str, is_unsigned: bool) -> int | float
         raise UsageError(
             f"--arg {visible(text)!r}: a scalar cannot be {dtype}",
             code="bad_argument",
-            mend="a launch passes " + ", ".join(SCALAR_DTYPES) + "; declare it as one of these",
+            mend="a launch passes "
+            + ", ".join(SCALAR_DTYPES)
+            + "; let the kernel take one of these (float for half), and convert it there",
         )
     try:
         value = float(given) if dtype.startswith("float") else int(given)
@@ -397,6 +398,8 @@ def _check_type(declared: Declared, argument: ImportedArgument, file: str) -> No
     if declared.is_pointer != bool(argument.shape) or (
         declared.dtype and declared.dtype != argument.dtype
     ):
+        if not declared.is_pointer and not argument.shape and declared.dtype not in SCALAR_DTYPES:
+            _scalar(declared.name, "", declared.dtype, False)  # which no launch passes
         form = f"{declared.dtype or 'another type'}{'[...]' if declared.is_pointer else ''}"
         raise UsageError(
             f"--arg {argument.name}: {file} declares it as {form}",

@@ -18,8 +18,7 @@ class Known:
 
     source: str  # the CUDA text
     defines: Mapping[str, str]  # parameters: a name in the CUDA text by that in small letters
-    sizes: tuple[str, ...]  # scalars that it may use
-    scalars: tuple[str, ...]  # all scalars that are whole numbers
+    sizes: tuple[str, ...]  # scalars that are whole numbers
 
 
 def three(option: str, texts: Sequence[str], known: Known) -> list[str]:
@@ -51,9 +50,6 @@ def _unknown(place: str, name: str, known: Known) -> UsageError:
     if value := own_define(known.source, name):
         sentence = f"{place} uses {name}, which the file defines as {value}"
         mend = f"tune it (--tune {name}={value}), or write its value"
-    elif name in known.scalars:
-        sentence = f"{place} uses {name}, whose value differs from call to call"
-        mend = f"only a grid may; write a number, or an expression over {spelt}"
     else:
         sentence, mend = f"{place} uses the unknown name {name!r}", f"known: {spelt or 'none'}"
     return UsageError(sentence, code="bad_expression", mend=mend)

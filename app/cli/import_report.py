@@ -61,6 +61,12 @@ def report(
             f"\nThe size {next(iter(repeated.values()))} may be {' or '.join(repeated)}. To check "
             "other sizes, too, write the names into the sizes of --arg."
         )
+    if compiled := imported.compiled_dims:
+        sizes = ", ".join(f"{name} = {size}" for name, size in compiled.items())
+        print(
+            f"\nA block or its shared memory depends on {' and '.join(compiled)}, so a candidate "
+            f"is compiled for one value ({sizes} here). For another, search with --workload."
+        )
     if elements > MOST_CHECKED:
         print(
             f"\nThe checks have {elements:,} elements, because sizes are numbers in the file. On "

@@ -52,13 +52,22 @@ class Imported:
         used = {size for argument in self.arguments for size in argument.shape}
         texts = {*used, *self.grid, *(argument.fill for argument in self.arguments)}
         texts |= {size for argument in self.scratch for size in argument.shape}
-        words = {word for text in texts for word in _WORD.findall(text)}
+        words = {word for text in texts for word in _WORD.findall(text)} | self._words_of_block
         dims = {
             argument.name: int(argument.value)
             for argument in self.arguments
             if argument.is_size and argument.name in words and argument.value > 0
         }
         return {**dims, **{f"size_{size}": int(size) for size in sorted(used) if size.isdigit()}}
+
+    @property
+    def _words_of_block(self) -> set[str]:
+        return {word for text in (*self.block, self.smem) for word in _WORD.findall(text)}
+
+    @property
+    def compiled_dims(self) -> dict[str, int]:
+        """The dims that a block or its shared memory depends on."""
+        return {name: size for name, size in self.dims.items() if name in self._words_of_block}
 
     @cached_property
     def repeated(self) -> dict[str, str]:
@@ -100,7 +109,8 @@ class Imported:
         return {
             dim: tile
             for dim, tile in tiles.items()
-            if dim in self.dims and _has_only(tile, self.tuning.parameters)
+            if dim in self.dims.keys() - self.compiled_dims.keys()
+            and _has_only(tile, self.tuning.parameters)
         }
 
     @property

@@ -7,23 +7,24 @@ import re
 _WITH = "[with "
 
 
-def entry_of(function: str) -> str:
+def entry_of(function: str, template_parameters: int) -> str:
     """The name of a kernel as --entry takes it, from g++'s __PRETTY_FUNCTION__.
 
-    `void ns::foo(T*) [with T = float; int n = 4]` is `ns::foo<float, 4>`.
+    `void ns::foo(T*, size_t) [with T = float; int n = 4; size_t = unsigned long]` with two
+    template parameters is `ns::foo<float, 4>`: g++ lists the types behind aliases, too.
     """
     plain, _, template = function.rstrip().partition(_WITH)
     head = plain[: _parameters_begin(plain)]
     name = head.split()[-1] if head.split() else plain
     name = re.sub(r"\{anonymous\}::|\(anonymous namespace\)::", "", name)
-    if not template:
+    if not template or not template_parameters:
         return name
     values = []
-    for part in _split(template.removesuffix("]")):
+    for part in _split(template.removesuffix("]"))[:template_parameters]:
         _, equals, value = part.partition(" = ")
         if equals:
             values.append(_literal(value.strip()))
-    return f"{name}<{', '.join(values)}>"
+    return f"{name}<{', '.join(filter(None, values))}>"  # a pack may be empty
 
 
 def _parameters_begin(text: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,13 +28,15 @@ from greenfast.search.diagnose.host_record import (
 )
 from greenfast.search.diagnose.host_text import host_program
 from greenfast.search.diagnose.plain import PlainKernel, PlainOptions, check_plain, read_plain
-from greenfast.search.diagnose.plain_text import read_plain_text
+from greenfast.search.diagnose.plain_text import PlainText, read_plain_text
 from greenfast.search.errors import UsageError
+from greenfast.search.kernels.plain_file import open_plain
 from greenfast.search.render import with_markers
 from greenfast.search.targets.emulator.compiler_process import LOG, CompilerFailed
 from greenfast.search.targets.emulator.host_run import (
     MOST_FILES,
     MOST_WRITTEN_BYTES,
+    RESERVED,
     RUN_S,
     HostRun,
     missing_headers,
@@ -47,6 +50,7 @@ STOPPED = (
     "what the program does after it was stopped: it may take "
     f"{RUN_S:.0f} s and write {MOST_FILES:,} files of {MOST_WRITTEN_BYTES >> 30} GiB in all"
 )
+ELSEWHERE = "is in none of its files"
 INCLUDE = Path(__file__).resolve().parent / "host_include"
 _LAUNCHES = re.compile(r"<<<|\bcudaLaunch(?:Cooperative)?Kernel\b")
 _MAIN = re.compile(r"\bmain\s*\(")
@@ -54,9 +58,28 @@ _UNDEFINED = re.compile(r"undefined reference to [`']([^'\n]*)'")
 _ERROR = re.compile(r"(?m)^([^\s:]+):(\d+):\d+: (?:fatal )?error: (.*)$")
 
 
-def is_program(text: str) -> bool:
-    """Whether a CUDA file has a `main` that can be run."""
-    return bool(_LAUNCHES.search(text) and _MAIN.search(text))
+@dataclass(frozen=True)
+class ProgramParts:
+    """What a text has of a program that launches kernels."""
+
+    has_main: bool
+    has_launches: bool
+
+    @property
+    def is_program(self) -> bool:
+        return self.has_main and self.has_launches
+
+
+def program_parts(text: str) -> ProgramParts:
+    return ProgramParts(bool(_MAIN.search(text)), bool(_LAUNCHES.search(text)))
+
+
+def program_text(cuda_file: Path, options: PlainOptions) -> PlainText:
+    """The program's files, one behind the other, each with the local files that it includes."""
+    files = (cuda_file, *options.others)
+    folders = (*dict.fromkeys(file.parent for file in files), *options.include_dirs)
+    headers = _Headers(folders)
+    return read_plain_text(files, options.include_dirs, options.defines, headers, lambda name: True)
 
 
 class _Headers(Collection[str]):
@@ -79,17 +102,33 @@ def recorded(
     cuda_file: Path, options: PlainOptions, target: EmulatorTarget, work: Path
 ) -> Recorded:
     """The launches of the program. UsageError in one sentence."""
-    folders = (cuda_file.parent, *options.include_dirs)
-    headers = _Headers(folders)
-    text = read_plain_text(
-        cuda_file, options.include_dirs, options.defines, headers, lambda name: True
-    )
+    text = program_text(cuda_file, options)
+    _copy_inputs(options.input_files, work)
     unit = with_markers([line for line, _ in text.body], [origin for _, origin in text.body])
     ended = target.host_program(unit, INCLUDE, work, host_program, options.words)
     if isinstance(ended, CompilerFailed):
-        raise _refused(cuda_file, ended, missing_headers(work))
+        raise _refused(cuda_file, options.others, ended, missing_headers(work))
     program = read_record(work, f"the program of {cuda_file.name}", _ending(ended, work))
     return replace(program, limits=(*program.limits, STOPPED)) if ended.was_stopped else program
+
+
+def _copy_inputs(files: Sequence[Path], work: Path) -> None:
+    """Put files where the program runs, and where it sees no others. UsageError for one that
+    cannot be read, or has the name of a file that greenfast writes."""
+    for file in files:
+        if file.name in RESERVED or (work / file.name).exists():
+            raise UsageError(
+                f"--file {visible(file)}: the program's folder has another {visible(file.name)}",
+                code="bad_command_line",
+                mend="rename the file",
+            )
+        try:
+            with open_plain(file) as source, open(work / file.name, "wb") as copy:
+                shutil.copyfileobj(source, copy)
+        except OSError as error:
+            raise UsageError(
+                f"--file {visible(file)} cannot be read: {error.strerror}", code="missing_file"
+            ) from None
 
 
 def _ending(ended: HostRun, work: Path) -> str:
@@ -129,7 +168,7 @@ def check_host_program(
                 memory.write(step)
             elif isinstance(step, Copy):
                 memory.copy(step)
-            elif step.kind in kinds:  # again in a loop
+            elif step.left_out or step.kind in kinds:  # the latter: again in a loop
                 memory.leave_results(step, {})
             elif len(reports) == MOST_RUNS:
                 limits.append(f"launches after the first {MOST_RUNS} groups")
@@ -173,16 +212,27 @@ def _first_error(log: str) -> str:
     if error := _ERROR.search(log):
         return f"{error[1].removeprefix(f'{INCLUDE}/')}:{error[2]}: {error[3]}"
     if undefined := _UNDEFINED.search(log):
-        return f"{undefined[1]} is in no file that it includes"
+        return f"{undefined[1]} {ELSEWHERE}"
     return one_line(log)
 
 
-def _refused(cuda_file: Path, failed: CompilerFailed, missing: Sequence[str]) -> UsageError:
+def _refused(
+    cuda_file: Path, others: Sequence[Path], failed: CompilerFailed, missing: Sequence[str]
+) -> UsageError:
     first = _first_error(failed.log)
     without = f" (without {', '.join(missing)}, which greenfast does not have)" if missing else ""
+    hint = ""
+    if first.endswith(ELSEWHERE):
+        files = " ".join(visible(each) for each in (cuda_file, *others))
+        hint = f"name the program's other files, too: greenfast check {files} OTHER.cu; or "
+    elif others and re.search(r"redefinition|redeclared|conflicting|ambiguous", first):
+        hint = (
+            "the files are compiled as one text, in the order of the command, so two of them "
+            "cannot define one name: rename it in one; or "
+        )
     return UsageError(
         f"the host code of {cuda_file.name} does not compile{without}: {shortened(first, 300)}",
         code="host_does_not_compile",
-        mend="name a kernel with --entry, --grid, --block and --arg, or give a --launch file; "
-        "neither needs host code",
+        mend=f"{hint}name a kernel with --entry, --grid, --block and --arg, or give a --launch "
+        "file; neither needs host code",
     )

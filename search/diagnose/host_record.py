@@ -39,6 +39,10 @@ LARGE = (
     f"launches with more than {MOST_THREADS:,} threads, but for their first and last block; "
     "what they write is not used any further"
 )
+UNNAMED = "launches of templates with a lambda, or with a type that is local to a function"
+ADDRESSES = (
+    "launches with memory that holds addresses of other memory, such as an array of pointers"
+)
 POINTER_BYTES = 8
 LARGEST_ARGUMENT_BYTES, MOST_ARGUMENTS = 4096, 4096
 LONGEST_FUNCTION = 20_000  # characters of a kernel with its types
@@ -48,6 +52,7 @@ KINDS_OF_ARGUMENT = (
     {"null", "type"},
     {"host", "type"},
 )
+_LOCAL_TYPE = re.compile(r"<lambda|\)(?: const)?::")
 _CONTENT = re.compile(r"content\d{1,9}")
 _SYMBOL = re.compile(r"[A-Za-z_]\w{0,200}")
 _VALUE = re.compile(r"[-+.\w{}, ]*")
@@ -111,6 +116,7 @@ class RecordedLaunch:
     cluster: tuple[int, int, int]
     smem_dynamic_bytes: int
     arguments: tuple[Mapping[str, Any], ...]  # as in the record
+    behind: frozenset[int] = frozenset()  # allocations whose addresses are in those it gets
 
     @property
     def used(self) -> set[int]:
@@ -120,7 +126,7 @@ class RecordedLaunch:
     @property
     def written(self) -> set[int]:
         """Of those that it may write: it has a pointer to what is not `const`."""
-        return {
+        return set(self.behind) | {
             number
             for argument in self.arguments
             if "pointer" not in argument or not re.search(r"\bconst\b", argument["type"])
@@ -130,6 +136,22 @@ class RecordedLaunch:
     @property
     def is_large(self) -> bool:
         return math.prod(self.grid) * math.prod(self.block) > MOST_THREADS
+
+    @property
+    def left_out(self) -> str:
+        """Why it does not run, as a limit of the report; empty: it runs.
+
+        No text outside of a function can name a kernel one of whose types is local. Addresses in
+        memory are those of the program's process.
+        """
+        if _LOCAL_TYPE.search(self.entry):
+            return UNNAMED
+        return ADDRESSES if self.behind else ""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether a run has this launch only, because its results are not used."""
+        return self.is_large or bool(self.left_out)
 
 
 @dataclass(frozen=True)
@@ -142,6 +164,10 @@ class LaunchRun:
     @property
     def is_large(self) -> bool:
         return self.launches[0].is_large
+
+    @property
+    def left_out(self) -> str:
+        return self.launches[0].left_out
 
     @property
     def kind(self) -> tuple[RecordedLaunch, ...]:
@@ -189,6 +215,16 @@ class _Reader:
     contents: set[str] = field(default_factory=set)  # files that were read
     launched: int = 0
     copied_bytes: int = 0
+    addresses: dict[int, set[int]] = field(default_factory=dict)  # of allocations, in others
+
+    def behind(self, numbers: set[int]) -> frozenset[int]:
+        """The allocations whose addresses are in these, or in those, and so on."""
+        found: set[int] = set()
+        while (
+            new := {each for it in numbers | found for each in self.addresses.get(it, ())} - found
+        ):
+            found |= new
+        return frozenset(found)
 
     def end_run(self) -> None:
         if self.launches:
@@ -218,16 +254,20 @@ def read_record(folder: Path, program: str, ending: str) -> Recorded:
         ) from None
     reader.end_run()
     runs = [step for step in reader.steps if isinstance(step, LaunchRun)]
-    if not runs:
+    left_out = dict.fromkeys(run.left_out for run in runs if run.left_out)
+    if all(run.left_out for run in runs):
+        reader.unsupported |= left_out
         unsupported = f" (it uses {', '.join(reader.unsupported)})" if reader.unsupported else ""
         raise UsageError(
             f"{program} launched no kernel that can be checked{unsupported}; {ending}",
             code="no_launch",
-            mend="name a kernel with --entry, --grid, --block and --arg",
+            mend="name the files that it reads with --file PATH, and the words of its main with "
+            "--args; or name a kernel with --entry, --grid, --block and --arg",
         )
     limits = [f"what depends on {what}" for what in reader.unsupported]
     if any(run.is_large for run in runs):
         limits.append(LARGE)
+    limits += [f"{reason}; what they write is not used any further" for reason in left_out]
     if (folder / RECORD).stat().st_size > MOST_RECORD_BYTES:
         limits.append(CUT_OFF)
     return Recorded(tuple(reader.steps), _allocations(reader), tuple(limits))
@@ -310,13 +350,38 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(joined)
 
 
+def _address(reader: _Reader, event: Mapping[str, Any]) -> None:
+    number, of = _whole(event, "number"), _whole(event, "of")
+    if not reader.sizes.keys() >= {number, of}:
+        raise ValueError("number")
+    reader.addresses.setdefault(number, set()).add(of)
+
+
 def _symbol(reader: _Reader, event: Mapping[str, Any]) -> None:
     reader.end_run()
     name, value = event["name"], event["value"]
     if _VALUE.fullmatch(value) is None:
         raise ValueError("value")
     if value and _SYMBOL.fullmatch(name):
-        reader.data[name] = value
+        reader.data[name] = _in_cpp(value, name)
+
+
+def _in_cpp(value: str, name: str) -> str:
+    """An initialiser of the record as C++: `x` and the bytes of a struct, inf and nan."""
+
+    def word(match: re.Match[str]) -> str:
+        if match[0] in ("inf", "nan"):
+            return {"inf": "__builtin_inf()", "nan": '__builtin_nan("")'}[match[0]]
+        if (match[0][0], len(match[0]) % 2) != ("x", 1):
+            return match[0]
+        content = bytes.fromhex(match[0][1:])
+        depth = value.count("{", 0, match.start()) - value.count("}", 0, match.start())
+        return (
+            f"[]{{ struct Bytes {{ unsigned char of[{len(content)}]; }}; return __builtin_bit_cast("
+            f"__typeof__({name}{'[0]' * depth}), Bytes{{{{{', '.join(map(str, content))}}}}}); }}()"
+        )
+
+    return re.sub(r"[A-Za-z_]\w*", word, value)
 
 
 def _unsupported(reader: _Reader, event: Mapping[str, Any]) -> None:
@@ -330,7 +395,7 @@ def _launch(reader: _Reader, event: Mapping[str, Any]) -> None:
         raise ValueError("launches")
     if len(event["function"]) > LONGEST_FUNCTION or len(event["arguments"]) > MOST_ARGUMENTS:
         raise ValueError("launch")
-    entry = entry_of(event["function"])
+    entry = entry_of(event["function"], _whole(event, "template_parameters", 1000))
     if not ENTRY.match(entry):
         raise ValueError("function")
     for argument in event["arguments"]:
@@ -355,7 +420,8 @@ def _launch(reader: _Reader, event: Mapping[str, Any]) -> None:
         tuple(event["arguments"]),
     )
     _require_launchable(launch)
-    if launch.is_large or (reader.launches and reader.launches[0].is_large):
+    launch = replace(launch, behind=reader.behind(launch.used))
+    if launch.is_alone or (reader.launches and reader.launches[0].is_alone):
         reader.end_run()
     reader.launches.append(launch)
 
@@ -402,6 +468,7 @@ _HANDLERS = {
     "write": _write,
     "copy": _copy,
     "content": _content,
+    "address": _address,
     "symbol": _symbol,
     "unsupported": _unsupported,
     "repeated": _repeated,

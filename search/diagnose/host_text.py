@@ -16,6 +16,7 @@ _QUALIFIER = re.compile(
     r"__(?:global|device|constant|managed|shared|grid_constant)__\b"
     r"|__(?:launch_bounds|cluster_dims|maxnreg|block_size)__\s*(?=\()"
 )
+_TAKES_VALUES = re.compile(r"__(?:launch_bounds|cluster_dims|maxnreg|block_size)__")
 _LITERAL = re.compile(
     r'R"(?P<delimiter>[^()\\\s]{0,16})\(.*?\)(?P=delimiter)"'
     r"|\"(?:\\.|[^\"\\\n])*\"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",
@@ -29,11 +30,18 @@ _TYPE_WORDS = frozenset(
 _PATH = re.compile(r"(?:[A-Za-z_]\w*\s*(?:::|\.|->)\s*)*(?:::)?[A-Za-z_]\w*\Z")
 LONGEST_NAME = 400
 _OPEN, _CLOSE = "([{", ")]}"
+# The kernel of cudaLaunchKernel((void*)k, ...), whose type the record needs.
+_UNTYPED = re.compile(
+    r"(?P<call>\bcudaLaunch(?:Cooperative)?Kernel\s*\(\s*)"
+    r"(?:\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)\s*(?P<bare>&?)"
+    r"|reinterpret_cast\s*<\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*>\s*(?=\())"
+)
 _LAUNCH_BEGIN, _LAUNCH_END = "<<<", ">>>"
 
 
 def host_program(text: str) -> str:
     """The program's text. UsageError where a launch or a kernel is written in an unknown way."""
+    text = _UNTYPED.sub(lambda match: match["call"] + (match["bare"] or ""), text)
     return _with_calls(_without_device_code(text))
 
 
@@ -59,12 +67,12 @@ class _Edit:
 def _edits(text: str, bare: str) -> Iterator[_Edit]:
     for match in _QUALIFIER.finditer(bare):
         end = match.end()
-        if bare[end : end + 1] == "(":
+        if _TAKES_VALUES.match(match[0]):
             end = _behind(bare, end)
         yield _Edit(match.start(), end, "")
         word = match[0]
         if word == "__global__" or (word == "__device__" and _is_for_device_alone(bare, match)):
-            yield from _body_edits(text, bare, end, is_kernel=word == "__global__")
+            yield from _body_edits(text, bare, match.start(), end, is_kernel=word == "__global__")
 
 
 def _is_for_device_alone(bare: str, match: re.Match[str]) -> bool:
@@ -74,7 +82,9 @@ def _is_for_device_alone(bare: str, match: re.Match[str]) -> bool:
     return not re.search(r"__host__|\bconstexpr\b|__global__", declaration)
 
 
-def _body_edits(text: str, bare: str, at: int, *, is_kernel: bool) -> Iterator[_Edit]:
+def _body_edits(
+    text: str, bare: str, qualifier: int, at: int, *, is_kernel: bool
+) -> Iterator[_Edit]:
     """What becomes of a function whose qualifier ends at `at`; nothing for a variable."""
     begin = _parameters_at(bare, at)
     if begin is None:
@@ -90,9 +100,25 @@ def _body_edits(text: str, bare: str, at: int, *, is_kernel: bool) -> Iterator[_
     yield _Edit(begin, end, f"({', '.join(parameters)})")
     values = "".join(f", {name}" for name in names)
     listed = ", ".join(name.removesuffix("...") for name in names)
-    call = f'{{ ::gf_recorder::launch(__PRETTY_FUNCTION__, "{listed}"{values}); }}'
+    count = _template_parameters(bare, qualifier)
+    call = f'{{ ::gf_recorder::launch(__PRETTY_FUNCTION__, {count}, "{listed}"{values}); }}'
     lines = "\n" * bare.count("\n", body, _behind(bare, body))
     yield _Edit(body, _behind(bare, body), call + lines)
+
+
+def _template_parameters(bare: str, at: int) -> int:
+    """How many parameters the template has whose function's qualifier is at `at`; 0 for none."""
+    begin = max(bare.rfind(each, 0, at) for each in ";}") + 1
+    count = 0
+    for match in re.finditer(r"\btemplate\s*(?=<)", bare[begin:at]):
+        first = begin + match.end()
+        end = _behind_angle(bare, first)
+        # A parameter may be a template: its own list is inside the one that is read.
+        if re.fullmatch(r"[^;{}]*", bare[end:at]):
+            inner = bare[first + 1 : end - 1]
+            count += len(_parts(inner)) if inner.strip() else 0
+            break
+    return count
 
 
 def _parameters_at(bare: str, at: int) -> int | None:

@@ -80,6 +80,8 @@ class PlainOptions:
     seed: int = 0
     timeout_s: float | None = None  # of one run's processor time; None: the setting
     words: tuple[str, ...] = ()  # arguments of a program's main
+    others: tuple[Path, ...] = ()  # the program's other source files
+    input_files: tuple[Path, ...] = ()  # that its main reads
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ def read_plain(
     if isinstance(launch, LaunchFile):
         launches = launch
     defines = (*options.defines, *(launches.defines if launches else ()))
-    text = read_plain_text(cuda_file, options.include_dirs, defines, target.headers)
+    files = (cuda_file, *options.others)
+    text = read_plain_text(files, options.include_dirs, defines, target.headers)
     code = DeviceCode(_expanded(text, target))
     if launches is not None:
         name = file.name if file else "the program"

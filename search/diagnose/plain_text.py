@@ -68,20 +68,21 @@ class _Reading:
 
 
 def read_plain_text(
-    cuda_file: Path,
+    files: Sequence[Path],
     include_dirs: Sequence[Path],
     defines: Sequence[str],
     headers: Collection[str],
     is_allowed: Callable[[str], bool] = is_allowed,
 ) -> PlainText:
-    """The text of `cuda_file`; `headers` are those that the compiler answers.
+    """The text of the files, one behind the other; `headers` are those that the compiler answers.
 
     Raises SpecError for a file that cannot be read, UsageError for a malformed definition.
     """
     reading = _Reading(include_dirs, headers, is_allowed)
     body = [(text, Line("nvcc", number)) for number, text in enumerate(NVCC_MACROS)]
     body += [(_definition(text), Line(COMMAND_LINE, number)) for number, text in enumerate(defines)]
-    body += _lines(cuda_file, reading)
+    for path in files:
+        body += _lines(path, reading)
     return PlainText(tuple(body), reading.files, tuple(reading.missing.values()))
 
 

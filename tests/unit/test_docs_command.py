@@ -64,6 +64,6 @@ def test_the_command_lists_prints_and_searches(capsys):
     assert run(["docs", "check#options"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "## Options"
     assert run(["docs", "--search", "EXIT  code is 0"]) == 0
-    assert "check:25: The exit code is 0 without findings" in capsys.readouterr().out
+    assert "check:26: The exit code is 0 without findings" in capsys.readouterr().out
     assert run(["docs", "--search", "no page says this"]) == 1
     assert run(["docs", "check#nowhere"]) == run(["docs", "--search", " "]) == 2

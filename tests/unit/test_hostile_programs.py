@@ -155,6 +155,7 @@ LAUNCH = {
     "block": [1, 1, 1],
     "cluster": [1, 1, 1],
     "shared_bytes": 0,
+    "template_parameters": 0,
     "arguments": [POINTER],
 }
 
@@ -250,5 +251,5 @@ def test_an_entry_of_spaces_is_read_at_once():
     assert not ENTRY.match("k<" + " " * 3900)
     assert not ENTRY.match("k" + " " * 3900 + "!")
     assert ENTRY.match("ns::foo<float, 4> (int*, int) ")
-    assert entry_of("void k(T*)" + " " * 20_000 + "[with T = float]") == "k<float>"
+    assert entry_of("void k(T*)" + " " * 20_000 + "[with T = float]", 1) == "k<float>"
     assert time.process_time() - begun < 5

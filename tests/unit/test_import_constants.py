@@ -143,7 +143,6 @@ __global__ void k(const float* x, float* y, int n) {
     ("arguments", "sentence"),
     [
         (("--block", "N // 2"), "uses the unknown name 'N' (known: per_thread"),
-        (("--block", "n // 2"), "only a grid may; write a number, or an expression over per_thr"),
         (("--block", "32", "--smem", "8 << per_thread"), "1 << n is written 2**n"),
     ],
 )

@@ -195,6 +195,46 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(run, arguments, senten
     assert not Path("kernels").exists()
 
 
+@pytest.mark.parametrize("dtype", ["half", "float32"])
+def test_a_scalar_of_16_bits_is_told_how_to_pass(run, dtype):
+    text = SAXPY.replace("float a)", "half a)")
+    Path("saxpy.cu").write_text(f"#include <cuda_fp16.h>\n{text}")
+    words = [word.replace("a:float32", f"a:{dtype}") for word in ARGUMENTS]
+    code, _, err = run("import", "saxpy.cu", *TUNE, *words)
+    assert code == 2 and "let the kernel take one of these (float for half)" in " ".join(
+        err.split()
+    )
+
+
+def test_sizes_of_a_block_and_of_its_shared_memory_are_known_when_a_candidate_is_compiled(run):
+    Path("rows.cu").write_text(
+        """
+#define block_size_x 64
+__global__ void reversed_rows(const float* x, float* y, int rows, int n)
+{
+    extern __shared__ float row[];
+    for (int i = threadIdx.x; i < n; i += block_size_x)
+        row[i] = x[blockIdx.x * n + i];
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += block_size_x)
+        y[blockIdx.x * n + i] = row[n - 1 - i];
+}
+"""
+    )
+    words = ("--tune", "block_size_x=32,64", "--arg", "x:float32[rows,n]", "--arg", "rows:int32=5")
+    words += ("--arg", "y:float32[rows,n]:output", "--arg", "n:int32=100", "--grid", "rows")
+    code, out, err = run("import", "rows.cu", *words, "--smem", "4 * n")
+    assert code == 0, err
+    assert "a candidate is compiled for one value (n = 100 here)" in " ".join(out.split())
+    kernel = load_kernel(Path("kernels/rows"))
+    assert {dim.name: dim.time for dim in kernel.dims} == {"rows": "run", "n": "compile"}
+    assert all(dict(check.dims).keys() == {"rows"} for check in kernel.checks)
+    assert run("lint", "rows")[0] == 0
+    words = ("rows", "--template", "plain", "--workload", "rows=3,n=2000", "--json")
+    code, out, err = run("trial", *words)
+    assert code == 0 and '"verdict": "green"' in out, err + out
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [

@@ -147,7 +147,7 @@ def test_arguments_are_compared_with_the_compiled_parameters(target, public, arg
 )
 def test_a_library_that_the_emulator_does_not_have_is_named(target, tmp_path, line, error, words):
     (tmp_path / "s.cu").write_text(line + "\n")
-    missing = read_plain_text(tmp_path / "s.cu", (), (), target.headers).missing
+    missing = read_plain_text((tmp_path / "s.cu",), (), (), target.headers).missing
     assert words in str(refusal(f"s.cu:2:3: error: {error}", missing))
 
 

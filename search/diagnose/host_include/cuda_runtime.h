@@ -26,12 +26,18 @@ enum cudaError {
     cudaErrorMemoryAllocation = 2,
     cudaErrorInitializationError = 3,
     cudaErrorInvalidConfiguration = 9,
-    cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidSymbol = 13,
+    cudaErrorInvalidDevicePointer = 17,
+    cudaErrorInvalidMemcpyDirection = 21,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorInvalidDeviceFunction = 98,
     cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
     cudaErrorNotReady = 600,
     cudaErrorAssert = 710,
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchOutOfResources = 701,
+    cudaErrorLaunchTimeout = 702,
     cudaErrorPeerAccessAlreadyEnabled = 704,
     cudaErrorLaunchFailure = 719,
     cudaErrorNotSupported = 801,
@@ -102,6 +108,15 @@ struct cudaDeviceProp {
     int clockRate = 1980000, memoryClockRate = 3201000, concurrentKernels = 1, managedMemory = 1, concurrentManagedAccess = 1;
     int unifiedAddressing = 1, cooperativeLaunch = 1, canMapHostMemory = 1, integrated = 0, deviceOverlap = 1, computeMode = 0;
     int ECCEnabled = 1, pageableMemoryAccess = 0, kernelExecTimeoutEnabled = 0, tccDriver = 0, pciBusID = 0, pciDeviceID = 0;
+    int pciDomainID = 0, streamPrioritiesSupported = 1, globalL1CacheSupported = 1, localL1CacheSupported = 1, isMultiGpuBoard = 0, multiGpuBoardGroupID = 0;
+    int hostNativeAtomicSupported = 0, singleToDoublePrecisionPerfRatio = 2, computePreemptionSupported = 1, canUseHostPointerForRegisteredMem = 1;
+    int cooperativeMultiDeviceLaunch = 0, pageableMemoryAccessUsesHostPageTables = 0, directManagedMemAccessFromHost = 0, hostRegisterSupported = 1;
+    int memoryPoolsSupported = 1, clusterLaunch = 1, unifiedFunctionPointers = 1, accessPolicyMaxWindowSize = 134217728;
+    std::size_t textureAlignment = 512, texturePitchAlignment = 32, surfaceAlignment = 512, reservedSharedMemPerBlock = 1024;
+    int maxTexture1D = 131072, maxTexture1DLinear = 268435456, maxTexture1DMipmap = 32768, maxTexture2D[2] = {131072, 65536}, maxTexture2DLinear[3] = {131072, 65000, 2097120};
+    int maxTexture2DGather[2] = {32768, 32768}, maxTexture3D[3] = {16384, 16384, 16384}, maxTexture1DLayered[2] = {32768, 2048}, maxTexture2DLayered[3] = {32768, 32768, 2048};
+    int maxTextureCubemap = 32768, maxTextureCubemapLayered[2] = {32768, 2046}, maxSurface1D = 32768, maxSurface2D[2] = {131072, 65536}, maxSurface3D[3] = {16384, 16384, 16384};
+    unsigned char uuid[16] = {};
 };
 
 struct cudaPointerAttributes {
@@ -157,7 +172,7 @@ inline cudaError_t copy_rows(void* to, std::size_t to_pitch, const void* from, s
 template <class T> cudaError_t to_symbol(const char* name, T& symbol, const void* from, std::size_t bytes, std::size_t offset = 0, cudaMemcpyKind = cudaMemcpyDefault, cudaStream_t = nullptr) {
     std::memcpy(reinterpret_cast<char*>(const_cast<typename std::remove_const<T>::type*>(&symbol)) + offset, from, bytes);
     const std::string value = initialiser(symbol);
-    if (value.empty()) recorder().unsupported((std::string("a copy to the variable ") + name + ", which is no number or array of them").c_str());
+    if (value.empty()) recorder().unsupported((std::string("a copy to the variable ") + name + ", which has pointers").c_str());
     recorder().symbol(name, value);
     return cudaSuccess;
 }
@@ -204,12 +219,55 @@ inline cudaError_t cudaMemset2D(void* to, std::size_t pitch, int value, std::siz
     for (std::size_t row = 0; row < height; ++row) gf_recorder::fill(static_cast<char*>(to) + row * pitch, value, width);
     return cudaSuccess;
 }
+inline cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height, cudaStream_t = nullptr) { return cudaMemset2D(to, pitch, value, width, height); }
+
+// Three axes, without CUDA's arrays.
+struct cudaExtent { std::size_t width, height, depth; };
+struct cudaPos { std::size_t x, y, z; };
+struct cudaPitchedPtr { void* ptr; std::size_t pitch, xsize, ysize; };
+struct cudaMemcpy3DParms {
+    void* srcArray;
+    cudaPos srcPos;
+    cudaPitchedPtr srcPtr;
+    void* dstArray;
+    cudaPos dstPos;
+    cudaPitchedPtr dstPtr;
+    cudaExtent extent;
+    cudaMemcpyKind kind;
+};
+inline cudaExtent make_cudaExtent(std::size_t width, std::size_t height, std::size_t depth) { return {width, height, depth}; }
+inline cudaPos make_cudaPos(std::size_t x, std::size_t y, std::size_t z) { return {x, y, z}; }
+inline cudaPitchedPtr make_cudaPitchedPtr(void* address, std::size_t pitch, std::size_t width, std::size_t height) { return {address, pitch, width, height}; }
+inline cudaError_t cudaMalloc3D(cudaPitchedPtr* memory, cudaExtent extent) {
+    *memory = {nullptr, 0, extent.width, extent.height};
+    return cudaMallocPitch(&memory->ptr, &memory->pitch, extent.width, extent.height * extent.depth);
+}
+inline cudaError_t cudaMemset3D(cudaPitchedPtr to, int value, cudaExtent extent) {
+    for (std::size_t layer = 0; layer < extent.depth; ++layer)
+        cudaMemset2D(static_cast<char*>(to.ptr) + layer * to.pitch * to.ysize, to.pitch, value, extent.width, extent.height);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* copy) {
+    if (copy->srcArray || copy->dstArray) {
+        gf_recorder::recorder().unsupported("cudaMemcpy3D of an array");
+        return cudaSuccess;
+    }
+    const auto at = [](const cudaPitchedPtr& memory, const cudaPos& place, std::size_t layer) {
+        return static_cast<char*>(memory.ptr) + ((place.z + layer) * memory.ysize + place.y) * memory.pitch + place.x;
+    };
+    for (std::size_t layer = 0; layer < copy->extent.depth; ++layer)
+        gf_recorder::copy_rows(at(copy->dstPtr, copy->dstPos, layer), copy->dstPtr.pitch, at(copy->srcPtr, copy->srcPos, layer), copy->srcPtr.pitch, copy->extent.width, copy->extent.height);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* copy, cudaStream_t = nullptr) { return cudaMemcpy3D(copy); }
 inline cudaError_t cudaMemPrefetchAsync(const void*, std::size_t, int, cudaStream_t = nullptr) { return cudaSuccess; }
 inline cudaError_t cudaMemAdvise(const void*, std::size_t, cudaMemoryAdvise, int) { return cudaSuccess; }
 inline cudaError_t cudaMemGetInfo(std::size_t* left, std::size_t* total) { return *left = *total = 150754820096u, cudaSuccess; }
 #define cudaMemcpyToSymbol(symbol, ...) gf_recorder::to_symbol(#symbol, symbol, __VA_ARGS__)
 #define cudaMemcpyToSymbolAsync(symbol, ...) gf_recorder::to_symbol(#symbol, symbol, __VA_ARGS__)
 #define cudaMemcpyFromSymbol(to, symbol, ...) gf_recorder::from_symbol(to, symbol, __VA_ARGS__)
+#define cudaMemcpyFromSymbolAsync(to, symbol, ...) gf_recorder::from_symbol(to, symbol, __VA_ARGS__)
+template <class U> cudaError_t cudaGetSymbolSize(std::size_t* bytes, const U& symbol) { return *bytes = sizeof symbol, cudaSuccess; }
 template <class T, class U> cudaError_t cudaGetSymbolAddress(T** address, U& symbol) {
     gf_recorder::recorder().unsupported("cudaGetSymbolAddress");
     return *address = (T*)&symbol, cudaSuccess;
@@ -221,6 +279,14 @@ inline const char* cudaGetErrorString(cudaError_t error) { return error == cudaS
 inline const char* cudaGetErrorName(cudaError_t error) { return error == cudaSuccess ? "cudaSuccess" : "cudaError"; }
 inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 inline cudaError_t cudaThreadSynchronize() { return cudaSuccess; }
+inline cudaError_t cudaThreadExit() { return cudaSuccess; }
+inline cudaError_t cudaThreadSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
+inline cudaError_t cudaThreadSetLimit(cudaLimit, std::size_t) { return cudaSuccess; }
+inline cudaError_t cudaInitDevice(int, unsigned, unsigned) { return cudaSuccess; }
+inline cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp*) { return *device = 0, cudaSuccess; }
+inline cudaError_t cudaGetDeviceFlags(unsigned* flags) { return *flags = cudaDeviceScheduleAuto, cudaSuccess; }
+inline cudaError_t cudaDeviceGetLimit(std::size_t* value, cudaLimit limit) { return *value = limit == cudaLimitStackSize ? 1024 : limit == cudaLimitPrintfFifoSize ? 1048576 : 8388608, cudaSuccess; }
+inline cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int) { return std::snprintf(text, length, "0000:00:00.0"), cudaSuccess; }
 inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
@@ -279,9 +345,17 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return cudaSuccess; }
+inline cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) { return *priority = 0, cudaSuccess; }
+inline cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* flags) { return *flags = cudaStreamDefault, cudaSuccess; }
+inline cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, std::size_t = 0, unsigned = 0) { return cudaSuccess; }
+inline cudaError_t cudaStreamAddCallback(cudaStream_t stream, void (*function)(cudaStream_t, cudaError_t, void*), void* data, unsigned) { return function(stream, cudaSuccess, data), cudaSuccess; }
+inline cudaError_t cudaLaunchHostFunc(cudaStream_t, void (*function)(void*), void* data) { return function(data), cudaSuccess; }
+typedef void (*cudaStreamCallback_t)(cudaStream_t, cudaError_t, void*);
+typedef void (*cudaHostFn_t)(void*);
 inline cudaError_t cudaEventCreate(cudaEvent_t* event) { return *event = reinterpret_cast<cudaEvent_t>(1), cudaSuccess; }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
 inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t = nullptr) { return cudaSuccess; }
+inline cudaError_t cudaEventRecordWithFlags(cudaEvent_t, cudaStream_t = nullptr, unsigned = 0) { return cudaSuccess; }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { return *ms = 1.0f, cudaSuccess; }
@@ -291,6 +365,8 @@ template <class F> cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int) {
 template <class F> cudaError_t cudaFuncSetCacheConfig(F, cudaFuncCache) { return cudaSuccess; }
 template <class F> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, F) { return *attributes = cudaFuncAttributes(), cudaSuccess; }
 template <class F> cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, F, int threads, std::size_t) { return *blocks = std::max(1, 2048 / std::max(threads, 1)), cudaSuccess; }
+template <class F> cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, F kernel, int threads, std::size_t bytes, unsigned) { return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernel, threads, bytes); }
+template <class F, class B> cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* grid, int* block, F, B, int = 0) { return *grid = 264, *block = 1024, cudaSuccess; }
 template <class F> cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, F, std::size_t = 0, int = 0) { return *grid = 264, *block = 1024, cudaSuccess; }
 template <class... P> cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** arguments, std::size_t shared_bytes = 0, cudaStream_t = nullptr) {
     gf_recorder::configure(grid, block, shared_bytes);

@@ -121,14 +121,14 @@ public:
     void configure(dim3 grid, dim3 block, std::size_t shared_bytes, dim3 cluster = dim3()) {
         grid_ = grid, block_ = block, shared_bytes_ = shared_bytes, cluster_ = cluster;
     }
-    void launch(const char* function, const char* names, const std::string& arguments) {
+    void launch(const char* function, int template_parameters, const char* names, const std::string& arguments) {
         char sizes[320];
         std::snprintf(sizes, sizeof sizes,
                       "\"grid\": [%u, %u, %u], \"block\": [%u, %u, %u], \"cluster\": [%u, %u, %u], \"shared_bytes\": %zu",
                       grid_.x, grid_.y, grid_.z, block_.x, block_.y, block_.z, cluster_.x, cluster_.y, cluster_.z,
                       shared_bytes_);
-        const std::string line = "{\"event\": \"launch\", \"function\": " + quoted(function) + ", \"names\": " + quoted(names) +
-                                 ", " + sizes + ", \"arguments\": [" + arguments + "]}\n";
+        const std::string line = "{\"event\": \"launch\", \"function\": " + quoted(function) + ", \"template_parameters\": " +
+                                 std::to_string(template_parameters) + ", \"names\": " + quoted(names) + ", " + sizes + ", \"arguments\": [" + arguments + "]}\n";
         write_contents();
         if (++equal_launches_[line] <= most_equal_launches)
             std::fputs(line.c_str(), file_);
@@ -163,6 +163,22 @@ private:
             }
             std::fclose(file);
             std::fprintf(file_, "{\"event\": \"content\", \"number\": %d, \"file\": \"%s\"}\n", it.number, name);
+            write_addresses(it.number, static_cast<const char*>(data), it.bytes);
+        }
+    }
+    // The allocations whose addresses are in the content of another, as in an array of pointers.
+    void write_addresses(int number, const char* data, std::size_t bytes) {
+        const std::uintptr_t first = allocations_.begin()->first, last = allocations_.rbegin()->first;
+        std::map<int, bool> told;
+        for (std::size_t at = 0; at + sizeof(void*) <= bytes; at += sizeof(void*)) {
+            std::uintptr_t value;
+            std::memcpy(&value, data + at, sizeof value);
+            if (value < first || value > last + allocations_.rbegin()->second.bytes) continue;
+            const Allocation* const to = find(reinterpret_cast<const void*>(value));
+            if (to && !told[to->number]) {
+                told[to->number] = true;
+                std::fprintf(file_, "{\"event\": \"address\", \"number\": %d, \"of\": %d}\n", number, to->number);
+            }
         }
     }
     static std::uint64_t hash(const void* data, std::size_t bytes) {
@@ -210,18 +226,19 @@ template <class T> std::string argument_text(const T& value) {
 }
 
 // By value, without a `__restrict__` of the parameter.
-template <class... Arguments> void launch(const char* function, const char* names, Arguments... values) {
+template <class... Arguments> void launch(const char* function, int template_parameters, const char* names, Arguments... values) {
     std::string text;
     const std::string texts[] = {std::string(), argument_text(values)...};
     for (std::size_t at = 1; at <= sizeof...(values); ++at) text += (at > 1 ? ", " : "") + texts[at];
-    recorder().launch(function, names, text);
+    recorder().launch(function, template_parameters, names, text);
 }
 
 inline void configure(dim3 grid, dim3 block, std::size_t shared_bytes = 0, cudaStream_t = nullptr) {
     recorder().configure(grid, block, shared_bytes);
 }
 
-// The value of a `__constant__` or `__device__` variable as a C++ initialiser; empty: of another kind.
+// The value of a `__constant__` or `__device__` variable as a C++ initialiser, with x and the bytes for a struct; empty: of
+// another kind.
 template <class T> std::string initialiser(const T& value) {
     if constexpr (std::is_array<T>::value) {
         std::string text;
@@ -237,8 +254,15 @@ template <class T> std::string initialiser(const T& value) {
         return text;
     } else if constexpr (std::is_integral<T>::value) {
         return std::is_signed<T>::value ? std::to_string((long long)(value)) : std::to_string((unsigned long long)(value)) + "u";
-    } else {
+    } else if constexpr (std::is_pointer<T>::value || !std::is_trivially_copyable<T>::value) {
         return std::string();
+    } else {  // a struct: its bytes, unless one of its members points to an allocation
+        for (std::size_t at = 0; at + sizeof(void*) <= sizeof(T); at += sizeof(void*)) {
+            const void* address;
+            std::memcpy(&address, reinterpret_cast<const char*>(&value) + at, sizeof address);
+            if (address && recorder().find(address)) return std::string();
+        }
+        return "x" + hexadecimal(&value, sizeof(T));
     }
 }
 

@@ -34,6 +34,8 @@ MOST_MISSING = 20  # headers that are not at hand
 LOOK_S = 0.05
 TEXT, EXPANDED, PROGRAM = "program.cu", "program.ii", "program"
 MISSING = "missing"
+RECORD = "record"  # as gf_recorder.h writes it, beside content1, content2, ...
+RESERVED = (TEXT, EXPANDED, PROGRAM, MISSING, RECORD, LOG)
 _MISSING = re.compile(r"fatal error: ([^\s:]+): No such file or directory")
 _LITTLE = ("-fpermissive", "-w", "-O0")
 
