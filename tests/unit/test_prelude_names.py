@@ -124,6 +124,18 @@ def test_a_name_that_nvrtc_lacks_is_the_texts_own(emulator, text, body):
 
 
 @pytest.mark.parametrize(
+    "used", ["using namespace ::std;", "namespace s = std; namespace t = ::s; using namespace t;"]
+)
+def test_namespace_std_is_not_used_by_another_name(emulator, used):
+    """NVRTC's holds nothing that a call would find."""
+    text = f"{used}\n{HEAD}c[0] = 1;\n}}\n"
+    failed = emulator.build_module(text, ("k",), flavour="plain", deadline_s=60)
+    assert isinstance(failed, ModuleFailed) and "namespace std is not open" in failed.log
+    right = "namespace s = cuda::std; using namespace s; using namespace cuda::std;"
+    Kernel(emulator, f"#include <cuda/std/utility>\n{right}\n{HEAD}c[0] = 1;\n}}\n")
+
+
+@pytest.mark.parametrize(
     ("call", "name"),
     [("atoi(nullptr)", "atoi"), ("__half2float(0)", "__half2float"), ("sqrt(2)", "sqrt")],
 )

@@ -120,7 +120,7 @@ def host_functions(preprocessed: str, include: Path) -> frozenset[str]:
 
 
 def with_own_names(
-    preprocessed: str, host: Collection[str], headers: Collection[str], include_dirs: Sequence[Path]
+    preprocessed: str, host: frozenset[str], headers: Collection[str], include_dirs: Sequence[Path]
 ) -> str:
     """The preprocessed text with its own names for what NVRTC does not have.
 
