@@ -15,7 +15,8 @@ using Mixed = std::enable_if_t<std::is_arithmetic_v<T> && std::is_arithmetic_v<U
                                    !(std::is_same_v<T, U> && std::is_floating_point_v<T>),
                                int>;
 
-// Functions that a GPU's special-function unit computes are counted; others are not.
+// Functions that a GPU's special-function unit computes are counted by their names for float alone. The call that counts
+// one keeps a compiler from using a loaded value again.
 #define GF_EMULATOR_SPECIAL gf_emulator::special();
 #define GF_EMULATOR_PLAIN
 
@@ -26,7 +27,7 @@ using Mixed = std::enable_if_t<std::is_arithmetic_v<T> && std::is_arithmetic_v<U
     __forceinline__ single gf_emulator_##name##f(float x) {                                                           \
         kind return __builtin_##name##f(x);                                                                           \
     }                                                                                                                 \
-    __forceinline__ single gf_emulator_##name(float x) { return gf_emulator_##name##f(x); }                           \
+    __forceinline__ single gf_emulator_##name(float x) { return __builtin_##name##f(x); }                             \
     namespace std {                                                                                                   \
     using ::gf_emulator_##name, ::gf_emulator_##name##f;                                                              \
     template <class T, gf_emulator::Whole<T> = 0>                                                                     \
@@ -139,10 +140,10 @@ __forceinline__ float gf_emulator_powf(float x, float y) {
     gf_emulator::special();
     return __builtin_powf(x, y);
 }
-__forceinline__ float gf_emulator_pow(float x, float y) { return gf_emulator_powf(x, y); }
+__forceinline__ float gf_emulator_pow(float x, float y) { return __builtin_powf(x, y); }
 GF_EMULATOR_MIXED(pow)
 __forceinline__ double gf_emulator_pow(double x, int y) { return __builtin_pow(x, y); }
-__forceinline__ float gf_emulator_pow(float x, int y) { return gf_emulator_powf(x, float(y)); }
+__forceinline__ float gf_emulator_pow(float x, int y) { return __builtin_powf(x, float(y)); }
 
 __forceinline__ double gf_emulator_copysign(double x, double y) { return __builtin_copysign(x, y); }
 __forceinline__ double gf_emulator_copysign(float x, double y) { return __builtin_copysign(double(x), y); }
