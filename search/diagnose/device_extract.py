@@ -16,7 +16,7 @@ from types import MappingProxyType
 from greenfast.search.diagnose.declarations import Declaration, Reader
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.template_text import Line
-from greenfast.search.targets.emulator.source_text import HEADER_LINE
+from greenfast.search.targets.emulator.source_text import HEADER_LINE, PROGRAMS
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
 from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.toolchain.includes import STANDARD_HEADERS
@@ -234,7 +234,7 @@ class DeviceCode:
         """The stand-in headers that the text includes."""
         pragmas = (token.text for token in self.source.tokens if token.kind == "pragma")
         lines = filter(None, map(HEADER_LINE.match, pragmas))
-        return tuple(dict.fromkeys(line[1] for line in lines))
+        return tuple(dict.fromkeys(line[1] for line in lines if line[1] != PROGRAMS))
 
     def lines(
         self, kept: Sequence[Declaration], data: Mapping[str, str] = MappingProxyType({})
@@ -245,6 +245,7 @@ class DeviceCode:
         """
         values = self._initialisers(data)
         uses_standard = any("std" in self.mentions(each) for each in kept)
+        yield "#include <cmath>", Line("includes", 1)  # nvcc's own headers include it
         for header in self.headers:
             is_brought = header in CONSTANTS or (uses_standard and header in DEVICE_STANDARD)
             if header in STANDARD_HEADERS and not is_brought:

@@ -339,7 +339,10 @@ RIGHT = {
         {},
     ),
     "copies": (
-        "struct P { float x[25]; }; __device__ P from[2], to;",
+        (
+            "#include <cuda/std/cstring>\nusing cuda::std::memmove, cuda::std::memcmp;\n"
+            "struct P { float x[25]; }; __device__ P from[2], to;"
+        ),
         (
             "float own[64]; memcpy(own, a, size_t(a[63] > 0) * 256); __shared__ float s[64];\n"
             "if (t == 0) { memcpy(s, own, sizeof s); memmove(s + 1, s, 0); to = from[1]; }\n"

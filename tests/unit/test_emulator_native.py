@@ -245,6 +245,7 @@ def test_half_arithmetic_rounds_once(emulator):
     kernel = Kernel(
         emulator,
         """
+#include <cuda_fp16.h>
 extern "C" __global__ void k(const half* a, const half* b, const half* c, half* sum, half* product,
                              half* fused) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -39,6 +39,12 @@ def test_the_device_form_of_a_primitive_computes_what_its_emulated_form_does(emu
 
 
 HELPERS = r"""
+template <int number> __device__ int twice(int x) {  // the number is part of the label's name
+    int y = x;
+    asm volatile("{ .reg .pred p;\nL_%2: add.s32 %0, %0, 1; setp.lt.s32 p, %0, %1;\n"
+                 "@p bra L_%2;\n}" : "+r"(y) : "r"(2 * x), "n"(number));
+    return y;
+}
 #define ONE(name, type, letter, text, source)                                                  \
     __device__ type name(source a) {                                                           \
         type d;                                                                                \
@@ -230,6 +236,7 @@ CASES_OF_VALUES = [
     ("constants()", f32(2 * np.float32(np.pi))),
     ("is_nan(__int_as_float(0x7fc00000))", 1),
     ("exchanged(41u)", 9 * 1000000 + 41 * 1000 + 1 * 100 + 1),
+    ("twice<7>(5)", 10),
     ("double(fma_down(0.1f, 0.1f, 0.0f))", 0),
 ]
 

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from emulator_harness import Kernel, only_right, prepared
 
+from greenfast.search.errors import Fault
+
 COLUMNS = 24
 TEXT = """
 template <int negate_a, int negate_b, int turn>
@@ -134,3 +136,21 @@ def test_a_product_of_a_warpgroup(artifacts, of_d, of_a, of_b, negations, accumu
     got = result.outputs["c"].view(TYPES[of_d]).reshape(128, -1).astype(np.float64)
     bound = {"s32": 0, "f32": 1e-5, "f16": 2e-3}[of_d]
     np.testing.assert_allclose(got, in_registers(want), rtol=bound, atol=bound)
+
+
+def test_a_base_offset_is_no_fault_of_the_candidate(artifacts):
+    """PTX allows it, and the emulator does not have it: nothing is wrong with the text."""
+    source = text("f32", "f16", "f16", (1, 1), False).replace(
+        "| 16ull << 32", "| 16ull << 32 | 1ull << 49 | 1ull << 62"
+    )
+    words = COLUMNS // 2
+    inputs = {
+        "a": np.zeros(128 * 8, np.float16),
+        "b": np.zeros(48 * 8, np.float16),
+        "before": np.zeros(128 * words, np.float32),
+    }
+    with pytest.raises(Fault, match="has the base offset 1; the emulator has only") as raised:
+        Kernel(prepared(artifacts), source)(
+            inputs, {"c": np.zeros(128 * words, np.float32)}, 0, block=128
+        )
+    assert raised.value.code == "emulator_unsupported"

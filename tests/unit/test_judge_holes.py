@@ -139,6 +139,33 @@ def test_what_both_compilers_answer_alike_is_not_refused(emulator):
     assert values(kernel(INPUTS, OUTPUTS, block=1), "c")[:2].tolist() == [0, 1]
 
 
+FIELDS = "struct B { unsigned a : 3; int b; };\n"
+
+
+@pytest.mark.parametrize(
+    "use",
+    ["c[0] = (b.a++) - 2 < 0;", "c[0] = (c[1] > 0 ? b.a : 0) - 2 < 0;",
+     "c[0] = (c[1] > 0 ? 0 : b.a) - 2 < 0;", "auto x = c[1] > 0 ? b.a : 0; c[0] = x - 2 < 0;",
+     "c[0] = (b.b, b.a) - 2 < 0;"],
+)  # fmt: skip
+def test_a_bit_field_is_not_used_where_compilers_give_it_other_types(emulator, use):
+    """NVRTC and g++ answered 0 and 1, or 1 and 0."""
+    text = f"{FIELDS}{HEAD}B b{{1}};\n{use}\n}}\n"
+    failed = emulator.build_module(text, ("k",), flavour="plain", deadline_s=60)
+    assert isinstance(failed, ModuleFailed) and "the bit-field `a` another type" in failed.log
+
+
+def test_other_uses_of_bit_fields_mean_the_same_to_both_compilers(emulator):
+    uses = (
+        "b.a++; ++b.a; for (int i = 0; i < 2; b.a--) i++;\n"
+        "unsigned x = a[0] < 5 ? b.a : 7; c[0] = x; c[1] = b.a - 2 < 0; c[2] = min(3, int(b.a));\n"
+        "switch (b.b) { case 0: b.a = 2; break; default: b.a = 3; }\n"
+        "c[3] = (c[2] < 5 ? int(b.a) : 0) - 3 < 0;\n"
+    )
+    kernel = Kernel(emulator, f"{FIELDS}{HEAD}B b{{1}};\n{uses}}}\n")
+    assert values(kernel(INPUTS, OUTPUTS, block=1), "c")[:4].tolist() == [1, 1, 1, 1]
+
+
 def test_objects_that_fill_the_memory_are_refused_and_no_fault(emulator):
     text = "__device__ float big[1 << 28];\n" + HEAD + "big[threadIdx.x] = 1; c[0] = big[1];\n}\n"
     failed = emulator.build_module(text, ("k",), flavour="plain", deadline_s=60)

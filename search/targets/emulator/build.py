@@ -27,6 +27,7 @@ from greenfast.search.cpu_time import Deadline, beside_others
 from greenfast.search.devices.clusters import declared_clusters
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.tables import ENTRY_ALIAS
+from greenfast.search.targets.emulator.absent_names import with_names_of_text, with_own_names
 from greenfast.search.targets.emulator.compiler_folders import compiler_folders
 from greenfast.search.targets.emulator.compiler_process import (
     LOG,
@@ -39,6 +40,7 @@ from greenfast.search.targets.emulator.compiler_process import (
 from greenfast.search.targets.emulator.control_edges import with_checked_edges
 from greenfast.search.targets.emulator.debug_sections import split_debug
 from greenfast.search.targets.emulator.device_preprocessor import (
+    HOST_FUNCTIONS,
     HOST_MACROS,
     MACROS,
     MOST_CHARACTERS,
@@ -78,7 +80,7 @@ from greenfast.search.targets.emulator.own_frames import with_own_frames_passed
 from greenfast.search.targets.emulator.runs import Index3
 from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.source_spelling import refused_spelling
-from greenfast.search.targets.emulator.source_text import device_text
+from greenfast.search.targets.emulator.source_text import device_text, included_headers
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
 from greenfast.search.targets.emulator.unset_variables import Place, unset_variables
 from greenfast.search.toolchain.cache_room import CacheRoom, mark_used
@@ -96,6 +98,8 @@ OTHER, UNSET = ".other.so", ".unset.json"  # endings of files beside a library
 RULES = (
     "../../rendering/logical_lines",
     "../../toolchain/includes",
+    "absent_names",
+    "bit_fields",
     "class_bodies",
     "control_edges",
     "debug_sections",
@@ -270,7 +274,7 @@ class EmulatorBuild:
                 failed = object_failure(work / "kernel.so", entries, text)
             build_s = time.monotonic() - begin
             if failed is not None:
-                return ModuleFailed(failed.reason, failed.log, build_s)
+                return ModuleFailed(failed.reason, with_names_of_text(failed.log), build_s)
             for ending in (OTHER, UNSET):  # before the library, whose presence says that all is
                 if (work / f"kernel{ending}").exists():
                     os.replace(work / f"kernel{ending}", path.with_suffix(ending))
@@ -309,8 +313,12 @@ class EmulatorBuild:
         expanded = self._expanded(translation_unit, arch, deadline, is_judged=True)
         if not isinstance(expanded, str):
             return expanded
-        macros = (self.folder / HOST_MACROS).read_text().split()
-        return device_text(expanded, self.headers, frozenset(macros))
+        macros, functions = (
+            frozenset((self.folder / name).read_text().split())
+            for name in (HOST_MACROS, HOST_FUNCTIONS)
+        )
+        own = with_own_names(expanded, functions, included_headers(expanded), self.include_dirs)
+        return device_text(own, self.headers, macros)
 
     def expanded(
         self, translation_unit: str, *, arch: str, deadline_s: float

@@ -14,7 +14,7 @@ from pathlib import Path
 from greenfast.search.targets.emulator.header_macros import header_files, header_text
 from greenfast.search.targets.emulator.host_compiler import HostCompiler
 from greenfast.search.targets.emulator.source_rewriting import Refused
-from greenfast.search.targets.emulator.source_text import HEADER_PRAGMA
+from greenfast.search.targets.emulator.source_text import HEADER_PRAGMA, PROGRAMS
 from greenfast.search.targets.emulator.source_tokens import Place
 from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.toolchain.includes import STANDARD_HEADERS
@@ -25,13 +25,16 @@ STAMP_MACROS = f"{INTERNAL}/stamp_macros.h"
 UNKNOWN_MACROS = f"{INTERNAL}/unknown_macros.h"
 STUBS = "device_include"
 HOST_MACROS = "host_macros.txt"
+HOST_FUNCTIONS = "host_functions.txt"
 PREPROCESSED = "kernel.ii"
 RELEASE = (13, 5, 37)  # CUDA's, where NVRTC is not installed
 # Standard headers that are in the prelude, or that the stand-in headers answer.
 PRELUDE_HEADERS = word_set("""
-    cmath math.h cstddef stddef.h cstdint stdint.h cstring string.h new type_traits utility
+    cstddef stddef.h cstdint stdint.h cstring string.h new type_traits utility
     cassert assert.h cstdio stdio.h
 """)
+# NVRTC has none of these. A program for nvcc includes them, and has more overloads with them.
+MATHEMATICS_OF_C = ("cmath", "math.h")
 # Macros of the host's compiler that it defines without saying so, and that NVRTC lacks.
 BUILT_IN_MACROS = word_set("""
     __COUNTER__ __INCLUDE_LEVEL__ __TIMESTAMP__ __BASE_FILE__ __has_attribute __has_builtin
@@ -75,7 +78,8 @@ def write_stubs(include: Path, folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         absent = name in PRELUDE_HEADERS and name not in stand_ins
-        place = "" if absent else f'#pragma {HEADER_PRAGMA} "{name}"\n'
+        header = PROGRAMS if name in MATHEMATICS_OF_C else name
+        place = "" if absent else f'#pragma {HEADER_PRAGMA} "{header}"\n'
         macros = [(include / INTERNAL / file).read_text() for file in header_files(name)]
         path.write_text("".join(("#pragma once\n", place, *macros, header_text(name))))
 

@@ -258,6 +258,12 @@ class _Batch:
                 )
             if event["event"] in ("load", "begin"):
                 begun = True
+            elif event["event"] == "fault" and event["kind"] == "unsupported":
+                self.kill()
+                raise Fault(
+                    f"the emulator cannot run {run.name!r}: {event['sentence']}",
+                    code="emulator_unsupported",
+                )
             elif event["event"] in DURING_A_RUN:
                 if len(open_faults) < MOST_EVENTS:
                     open_faults.append(event)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from greenfast.search.children import child_environment
 from greenfast.search.errors import Fault
+from greenfast.search.targets.emulator.absent_names import host_functions
 from greenfast.search.targets.emulator.compiler_process import capped, interruptible
 from greenfast.search.targets.emulator.device_preprocessor import (
+    HOST_FUNCTIONS,
     HOST_MACROS,
     STUBS,
     host_macros,
@@ -116,6 +118,7 @@ def _build_device_headers(compiler: HostCompiler, fresh: Path) -> None:
     definitions = _compiler_output(compiler, [*flags, "-E", "-dD", "-x", "c++-header", prelude])
     names = host_macros(definitions, INCLUDE)
     (fresh / HOST_MACROS).write_text("\n".join(sorted(names)))
+    (fresh / HOST_FUNCTIONS).write_text("\n".join(sorted(host_functions(definitions, INCLUDE))))
 
 
 def _compiler_output(compiler: HostCompiler, arguments: Sequence[str]) -> str:

@@ -60,19 +60,13 @@ DROPPED_PRAGMAS = word_set("""
 """)
 DROPPED_GCC_PRAGMAS = frozenset(("diagnostic", "unroll", "ivdep"))
 
-# Builtins that compute on values. Those on memory are functions of the emulator, which it watches.
+# The builtins that NVRTC has, too: `decltype(__builtin_clz(T()))` would tell it from g++.
 BUILTINS = frozenset(
     f"__builtin_{name}"
     for name in word_set(
         """
-    expect expect_with_probability unreachable assume assume_aligned
-    offsetof bit_cast trap
-    popcount popcountl popcountll clz clzl clzll ctz ctzl ctzll ffs ffsl ffsll parity parityl
-    parityll clrsb clrsbl clrsbll bswap16 bswap32 bswap64 abs labs llabs
-    fabs fabsf fma fmaf fmin fminf fmax fmaxf sqrt sqrtf rint rintf floor floorf ceil ceilf
-    trunc truncf copysign copysignf nan nanf inf inff huge_val huge_valf isnan isinf isfinite
-    signbit isnormal is_constant_evaluated memcpy memmove memset memcmp
-    add_overflow sub_overflow mul_overflow addressof launder
+    add_overflow addressof assume assume_aligned bit_cast copysign copysignf expect
+    is_constant_evaluated isfinite isinf isnan mul_overflow offsetof sub_overflow unreachable
     """
     )
 )

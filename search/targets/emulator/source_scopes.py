@@ -66,7 +66,23 @@ def opens_standard(tokens: Sequence[Token], index: int) -> bool:
             names.append(tokens[at].text)
             behind = at + 1
         at = behind
-    return names[:1] == ["std"] or ("std" in names and text_at(tokens, at) == "{")
+    plain = names[1:] if names[:1] == ["::"] else names
+    if text_at(tokens, index - 1) == "using" and plain[:1] != ["std"]:
+        return len(plain) == 1 and _is_standard(tokens[:index], plain[0])
+    return (
+        names[:1] == ["std"] or plain == ["std"] or ("std" in names and text_at(tokens, at) == "{")
+    )
+
+
+def _is_standard(tokens: Sequence[Token], name: str) -> bool:
+    """Whether a text calls namespace std by this name, over any number of aliases."""
+    known = {"std"}
+    for at, token in enumerate(tokens):
+        if token.text == "namespace" and text_at(tokens, at + 2) == "=":
+            words = [text_at(tokens, at + 3), text_at(tokens, at + 4)]
+            if (words[1] if words[0] == "::" else words[0]) in known:
+                known.add(text_at(tokens, at + 1))
+    return name in known
 
 
 def alias_of(tokens: Sequence[Token], index: int, names: Collection[str]) -> str | None:

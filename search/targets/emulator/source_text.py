@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from greenfast.search.targets.emulator.bit_fields import differing_uses
 from greenfast.search.targets.emulator.class_bodies import (
     WIDEST_BYTES,
     class_bodies,
@@ -53,6 +54,8 @@ from greenfast.search.targets.emulator.source_tokens import (
 
 HEADER_PRAGMA = "gf_emulator_header"  # in the place of a stand-in header's #include
 HEADER_LINE = re.compile(rf'#pragma {HEADER_PRAGMA} "([\w./-]+)"\s*$')
+PROGRAMS = "gf_emulator/programs.h"  # in the place of <cmath>, which NVRTC does not have
+_HEADER_LINES = re.compile(rf"^{HEADER_LINE.pattern}", re.MULTILINE)
 _PRAGMA = re.compile(r"#pragma\s+(\w*)\s*(\w*)")
 # No header of ours has these words behind the prelude. The compiler itself refuses them then, even
 # where the reader of the tokens has overlooked one.
@@ -60,6 +63,11 @@ _POISON = (
     "#pragma GCC poison asm __asm __asm__ no_sanitize __no_sanitize__ no_sanitize_thread "
     "__no_sanitize_thread__ no_sanitize_undefined __no_sanitize_undefined__\n"
 )
+
+
+def included_headers(preprocessed: str) -> tuple[str, ...]:
+    """The stand-in headers that a preprocessed text includes."""
+    return tuple(dict.fromkeys(match[1] for match in _HEADER_LINES.finditer(preprocessed)))
 
 
 def device_text(
@@ -101,6 +109,11 @@ def _read(rewriting: Rewriting) -> None:
     for at in empty_bit_fields(tokens, bodies):
         raise rewriting.refuse(
             tokens[at], "compilers lay out `: 0` in a packed structure differently"
+        )
+    for at in differing_uses(tokens, bodies):
+        raise rewriting.refuse(
+            tokens[at],
+            f"compilers give the bit-field `{tokens[at].text}` another type here; write a cast",
         )
     vectors = frozenset(packed_vectors(tokens, bodies))
     index, before, has_gap = 0, "", False  # `before`: the last token that is not left out
@@ -191,7 +204,7 @@ def _assembly(rewriting: Rewriting, start: int) -> int:
 
 def _pragma(rewriting: Rewriting, token: Token) -> None:
     if match := HEADER_LINE.match(token.text):
-        if match[1] not in rewriting.headers:
+        if match[1] not in (*rewriting.headers, PROGRAMS):
             raise rewriting.refuse(token, f"there is no header {match[1]!r}")
         if rewriting.pack[-1] < WIDEST_BYTES:
             raise rewriting.refuse(

@@ -8,7 +8,7 @@ namespace cooperative_groups {
 
 class thread_block {
 public:
-    static __forceinline__ void sync(int line = __builtin_LINE()) { __syncthreads(line); }
+    static __forceinline__ void sync(int line = __builtin_LINE()) { gf_emulator_sync(line); }
     static __forceinline__ dim3 group_dim() { return blockDim; }
     static __forceinline__ dim3 group_index() { return blockIdx; }
     static __forceinline__ dim3 thread_index() { return threadIdx; }
@@ -88,7 +88,7 @@ public:
         static_assert(Size <= 32, "a tile of more than 32 threads is no thread_group here");
     }
 
-    __forceinline__ void sync(int line = __builtin_LINE()) const { lanes_ ? __syncwarp(lanes_) : __syncthreads(line); }
+    __forceinline__ void sync(int line = __builtin_LINE()) const { lanes_ ? __syncwarp(lanes_) : gf_emulator_sync(line); }
     __forceinline__ unsigned long long num_threads() const {
         return lanes_ ? unsigned(__popc(lanes_)) : thread_block::num_threads();
     }

@@ -28,6 +28,8 @@ std::string readable(const char* name) {
     char* text = abi::__cxa_demangle(name, nullptr, nullptr, &status);
     std::string result = status == 0 && text ? text : name;
     std::free(text);
+    for (const char* ours : {"gf_own_", "gf_emulator_"})  // before names that are not the text's alone
+        for (std::size_t at; (at = result.find(ours)) != std::string::npos;) result.erase(at, std::strlen(ours));
     return result;
 }
 

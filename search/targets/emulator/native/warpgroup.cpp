@@ -56,8 +56,13 @@ void check_operand_place(Block& block, const SharedOperand& operand, const char*
                                    "block does not have", name, offset));
         }
     if (!pattern) return;
+    if (descriptor.base_offset)
+        worker.fail("unsupported", site,
+                    format("the descriptor of %s of a matrix product has the base offset %u; the emulator has only the base "
+                           "offset 0, for patterns that start at multiples of their %zu bytes", name,
+                           descriptor.base_offset, pattern));
     const char* start = shared.at(descriptor.start);
-    if (descriptor.base_offset || std::uintptr_t(start) % pattern >= descriptor.swizzle_bytes)
+    if (std::uintptr_t(start) % pattern >= descriptor.swizzle_bytes)
         worker.fail("misaligned", site,
                     format("%s of a matrix product starts in shared memory at +%zu; with a swizzle of %u bytes tiles start "
                            "at multiples of %zu", name, descriptor.start, descriptor.swizzle_bytes, pattern));

@@ -127,6 +127,7 @@ __forceinline__ void sincospif(float x, float* sine, float* cosine) {
     *sine = float(gf_emulator::sine_of_pi(x));
     *cosine = float(gf_emulator::cosine_of_pi(x));
 }
+__forceinline__ void sincospi(float x, float* sine, float* cosine) { sincospif(x, sine, cosine); }
 __forceinline__ void __sincosf(float x, float* sine, float* cosine) {
     *sine = gf_emulator::fast_sin(x);
     *cosine = gf_emulator::fast_cos(x);
@@ -135,9 +136,7 @@ __forceinline__ void __sincosf(float x, float* sine, float* cosine) {
 __forceinline__ double normcdf(double x) { return 0.5 * ::erfc(x * -0.70710678118654752440); }
 __forceinline__ float normcdf(float x) { return normcdff(x); }
 __forceinline__ float rsqrt(float x) { return rsqrtf(x); }
-__forceinline__ float exp10(float x) { return ::exp10f(x); }
 __forceinline__ double fdivide(double x, double y) { return x / y; }
-__forceinline__ float fdivide(float x, float y) { return __fdividef(x, y); }
 __forceinline__ unsigned umin(unsigned x, unsigned y) { return x < y ? x : y; }
 __forceinline__ unsigned umax(unsigned x, unsigned y) { return x < y ? y : x; }
 __forceinline__ long long llmin(long long x, long long y) { return x < y ? x : y; }

@@ -4,10 +4,6 @@
 #include "gf_emulator/abi.h"
 #include "gf_emulator/qualifiers.h"
 
-using std::isfinite;
-using std::isinf;
-using std::isnan;
-
 namespace gf_emulator {
 
 // Counts one operation of the special-function unit, in the counted build only.
@@ -158,21 +154,9 @@ __forceinline__ float __fmaf_rn(float x, float y, float z) { return __builtin_fm
 __forceinline__ float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
 __forceinline__ float normcdff(float x) { return 0.5f * ::erfcf(x * -0.70710678118654752f); }
 
-#ifdef GF_EMULATOR_COUNTED
-#define expf(...) (gf_emulator::special(), expf(__VA_ARGS__))
-#define exp2f(...) (gf_emulator::special(), exp2f(__VA_ARGS__))
-#define logf(...) (gf_emulator::special(), logf(__VA_ARGS__))
-#define log2f(...) (gf_emulator::special(), log2f(__VA_ARGS__))
-#define sqrtf(...) (gf_emulator::special(), sqrtf(__VA_ARGS__))
-#define tanhf(...) (gf_emulator::special(), tanhf(__VA_ARGS__))
-#define sinf(...) (gf_emulator::special(), sinf(__VA_ARGS__))
-#define cosf(...) (gf_emulator::special(), cosf(__VA_ARGS__))
-#define powf(...) (gf_emulator::special(), powf(__VA_ARGS__))
-#endif
-
 #define GF_EMULATOR_MIN_MAX(left, right, type)                                                            \
-    __forceinline__ constexpr type min(left x, right y) { return (type)y < (type)x ? (type)y : (type)x; } \
-    __forceinline__ constexpr type max(left x, right y) { return (type)x < (type)y ? (type)y : (type)x; }
+    __forceinline__ type min(left x, right y) { return (type)y < (type)x ? (type)y : (type)x; } \
+    __forceinline__ type max(left x, right y) { return (type)x < (type)y ? (type)y : (type)x; }
 GF_EMULATOR_MIN_MAX(int, int, int)
 GF_EMULATOR_MIN_MAX(unsigned, unsigned, unsigned)
 GF_EMULATOR_MIN_MAX(int, unsigned, unsigned)
@@ -193,6 +177,7 @@ __forceinline__ float gf_emulator_fminf(float x, float y) { return min(x, y); }
 __forceinline__ float gf_emulator_fmaxf(float x, float y) { return max(x, y); }
 #define fminf gf_emulator_fminf
 #define fmaxf gf_emulator_fmaxf
+#include "gf_emulator/overloads.h"
 __forceinline__ double min(double x, double y) { return __builtin_fmin(x, y); }
 __forceinline__ double max(double x, double y) { return __builtin_fmax(x, y); }
 __forceinline__ double min(float x, double y) { return min(double(x), y); }

@@ -9,4 +9,6 @@
 #include "gf_emulator/textures.h"
 #include "mma.h"
 
+#include "gf_emulator/overload_names.h"
+
 #include "gf_emulator/memory.h"

@@ -43,9 +43,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <math.h>  // C++'s overloads for float as global names, as in CUDA
 #include <new>
-#include <stdlib.h>
 #include <type_traits>
 #include <utility>
 

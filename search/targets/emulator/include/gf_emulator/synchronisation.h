@@ -4,25 +4,31 @@
 #include "gf_emulator/printf.h"
 #include "gf_emulator/qualifiers.h"
 
-__forceinline__ void __syncthreads(int line = __builtin_LINE()) {
+// The functions have CUDA's types; a call is a macro, since a barrier knows its line.
+__forceinline__ void __syncthreads() { gf_emulator_block_barrier(gf_emulator::BarrierOperation::sync, 0, 0); }
+__forceinline__ void gf_emulator_sync(int line) {
     gf_emulator_block_barrier(gf_emulator::BarrierOperation::sync, 0, line);
 }
-__forceinline__ int __syncthreads_count(int predicate, int line = __builtin_LINE()) {
-    return gf_emulator_block_barrier(gf_emulator::BarrierOperation::count, predicate, line);
-}
-__forceinline__ int __syncthreads_and(int predicate, int line = __builtin_LINE()) {
-    return gf_emulator_block_barrier(gf_emulator::BarrierOperation::all, predicate, line);
-}
-__forceinline__ int __syncthreads_or(int predicate, int line = __builtin_LINE()) {
-    return gf_emulator_block_barrier(gf_emulator::BarrierOperation::any, predicate, line);
-}
+#define __syncthreads() gf_emulator_sync(__builtin_LINE())
+#define GF_EMULATOR_VOTE(name, operation)                                                              \
+    __forceinline__ int __syncthreads_##name(int predicate) {                                          \
+        return gf_emulator_block_barrier(gf_emulator::BarrierOperation::operation, predicate, 0);      \
+    }                                                                                                  \
+    __forceinline__ int gf_emulator_sync_##name(int line, int predicate) {                             \
+        return gf_emulator_block_barrier(gf_emulator::BarrierOperation::operation, predicate, line);   \
+    }
+GF_EMULATOR_VOTE(count, count)
+GF_EMULATOR_VOTE(and, all)
+GF_EMULATOR_VOTE(or, any)
+#undef GF_EMULATOR_VOTE
+#define __syncthreads_count(...) gf_emulator_sync_count(__builtin_LINE(), __VA_ARGS__)
+#define __syncthreads_and(...) gf_emulator_sync_and(__builtin_LINE(), __VA_ARGS__)
+#define __syncthreads_or(...) gf_emulator_sync_or(__builtin_LINE(), __VA_ARGS__)
 
 __forceinline__ void __threadfence() { gf_emulator_fence(true); }
 __forceinline__ void __threadfence_block() { gf_emulator_fence(false); }
 __forceinline__ void __threadfence_system() { gf_emulator_fence(true); }
 __forceinline__ void __nanosleep(unsigned) { gf_emulator_yield(); }
-__forceinline__ void cudaGridDependencySynchronize() { gf_emulator_dependent_launch_wait(); }
-__forceinline__ void cudaTriggerProgrammaticLaunchCompletion() { gf_emulator_dependent_launch_allow(); }
 __forceinline__ long long clock64() { return gf_emulator_clock(); }
 // The C library has this name, too.
 __forceinline__ long gf_emulator_cycles() { return long(gf_emulator_clock()); }
