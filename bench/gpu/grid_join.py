@@ -266,12 +266,12 @@ def joined_drawn(newer: Row, older: Row, gpu: str) -> Row:
     rows: dict[tuple[str, str, str], Row] = {}
     for row in (*newer["rows"], *older.get("rows", ())):
         which = (row["shape"], row["dtype"], row["mask"])
-        row = {name: value for name, value in row.items() if name != "other_kernel"}
         used = kernel_of(row["dims"], row["dtype"], row["mask"], gpu)
+        now = {name: value for name, value in row.items() if name != "other_kernel"}
         if row["kernel"] != used:
-            row["other_kernel"] = used
-        if which not in rows or "other_kernel" in rows[which] and row["kernel"] == used:
-            rows[which] = row
+            now["other_kernel"] = used
+        if which not in rows or ("other_kernel" in rows[which] and row["kernel"] == used):
+            rows[which] = now
     timed = [row for row in rows.values() if "times" in row or "other_kernel" not in row]
     return {**newer, "environment": both(newer, older), "rows": timed}
 

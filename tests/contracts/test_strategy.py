@@ -204,6 +204,7 @@ def test_sampler_attributes_are_plain_data(strategy_type, driven):
         assert json.loads(json.dumps(proposal.sampler)) == proposal.sampler
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick_first(["nsga2", "evolution", "tpe"], 1))
 def test_a_learning_strategy_leaves_a_wrong_region(name, large_spaces):
     strategy = STRATEGIES[name]("attention", {"wmma": large_spaces["wmma"]}, [], 1)

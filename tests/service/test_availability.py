@@ -42,6 +42,7 @@ def get(url: str) -> httpx.Response:
     return httpx.get(url, trust_env=False, timeout=60)
 
 
+@pytest.mark.slow
 def test_healthz_answers_while_writes_wait_for_a_lock_and_more_are_refused(home):
     _, url = home.serve("--workers", "0")
     lock = sqlite3.connect(home.data / "greenfast.sqlite3", isolation_level=None)

@@ -115,6 +115,7 @@ def eventually(question):
     return answer
 
 
+@pytest.mark.slow
 def test_two_workers_that_race_for_searches_claim_each_once(store, start):
     ids = [store.submit(values.plan()).id for _ in range(RACED)]
     children = [start(RACE, name) for name in ("first", "second")]

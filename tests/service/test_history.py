@@ -328,6 +328,7 @@ class TestChampions:
 
 
 class TestAKilledWorker:
+    @pytest.mark.slow
     def test_resume_says_until_when_it_waits_and_takes_over_when_the_lease_ends(
         self, edited, whole
     ):

@@ -69,6 +69,7 @@ def test_commands_import_nothing_of_the_folder(hostile):
     assert not hostile.imported
 
 
+@pytest.mark.slow
 def test_a_command_and_its_children_import_nothing_of_the_folder(hostile):
     trial = hostile.run("trial", "axpy", "--template", "right", "--workload", "line", "--json")
     assert trial.code == 0 and trial.json["verdict"] == "green", trial.out + trial.err

@@ -163,6 +163,7 @@ def test_nonsense_is_answered_with_codes_and_the_process_lives_on(home):
     assert "Traceback" not in server.end() and server.process.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_client_that_is_gone_in_the_middle_of_a_judgement_leaves_no_process(home):
     server = Server(home)
     for number in range(3):

@@ -49,9 +49,7 @@ def emulator(artifacts):
     target.close()
 
 
-@pytest.mark.parametrize(
-    ("name", "width", "mask", "given"), quick_first(CASES, 1), ids=str
-)
+@pytest.mark.parametrize(("name", "width", "mask", "given"), quick_first(CASES, 1), ids=str)
 def test_a_candidate_is_right_and_safe(emulator, name, width, mask, given):
     template = KERNEL.template(name)
     compiled = (("D", width), ("dtype", "bf16"), ("mask", mask))

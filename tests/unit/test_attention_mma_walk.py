@@ -50,6 +50,7 @@ def test_it_is_right_and_safe(emulator, parameters):
         assert result.outcome is Outcome.PASSED, result.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parameters", "change"),
     quick_first(

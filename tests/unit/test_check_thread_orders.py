@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from slow_cases import quick_first
 from test_import_kernel import run  # noqa: F401
 
 LOCK = """
@@ -71,12 +72,15 @@ def checked(run, tmp_path):  # noqa: F811
 
 @pytest.mark.parametrize(
     ("text", "arguments", "name"),
-    [
-        (LOCK, ("lock:int[1]=zeros", "last:int[1]=zeros"), "last"),
-        (LIST, ("count:int[1]=zeros", "list:int[64]=zeros"), "list"),
-        (LOST, ("other:int[1]=zeros", "bins:int[2]=zeros"), "bins"),
-        (LOST_IN_SHARED, ("other:int[1]=zeros", "bins:int[2]=zeros"), "bins"),
-    ],
+    quick_first(
+        [
+            (LOCK, ("lock:int[1]=zeros", "last:int[1]=zeros"), "last"),
+            (LIST, ("count:int[1]=zeros", "list:int[64]=zeros"), "list"),
+            (LOST, ("other:int[1]=zeros", "bins:int[2]=zeros"), "bins"),
+            (LOST_IN_SHARED, ("other:int[1]=zeros", "bins:int[2]=zeros"), "bins"),
+        ],
+        2,
+    ),
 )
 def test_an_output_that_atomics_decide_is_a_note_and_strictly_a_finding(
     checked, text, arguments, name

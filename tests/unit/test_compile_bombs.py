@@ -75,6 +75,7 @@ def test_a_bomb_ends_as_a_reason_and_leaves_nothing(emulator, bomb, is_examined)
     assert _kept(emulator) == before
 
 
+@pytest.mark.slow
 def test_macros_that_fill_the_memory_are_refused_and_no_fault(emulator):
     macros = "#define A(x) x x x x\n#define B(x) A(A(A(A(x))))\n"
     text = f"{macros}__device__ void f() {{ B(B(B(;))) }}\n{KERNEL}"

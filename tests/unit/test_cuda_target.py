@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from slow_cases import quick_first
 
 from greenfast.search.devices.facts import device
 from greenfast.search.errors import Fault, UsageError
@@ -216,7 +217,10 @@ def test_large_problems_go_a_few_at_a_time(target, monkeypatch):
 
 @pytest.mark.parametrize(
     ("mode", "size", "says"),
-    [("auto", 40, "hot"), ("cold", 40, "cold"), ("hot", 40, "hot"), ("auto", 40 << 20, "cold")],
+    quick_first(
+        [("auto", 40, "hot"), ("cold", 40, "cold"), ("hot", 40, "hot"), ("auto", 40 << 20, "cold")],
+        3,
+    ),
 )
 def test_the_mode_of_a_time_is_the_problems_or_follows_from_its_size_and_is_in_the_note(
     mode, size, says, target

@@ -106,6 +106,7 @@ def test_the_revision_in_the_code_is_the_newest_migration():
     assert ScriptDirectory.from_config(migrate._config()).get_current_head() == REVISION
 
 
+@pytest.mark.slow
 def test_processes_that_open_a_new_database_at_once_all_succeed(path):
     script = (
         "import sys; from greenfast.db.store import Store; import store_values as values\n"

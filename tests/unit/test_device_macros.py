@@ -103,6 +103,7 @@ def test_macros_are_nvrtcs(emulator, toolchain, arch):
 HEADERS = ("cuda/std/cstdint", "math_constants.h", "cuda_fp16.h", "cuda/ptx", "cuda/std/cmath")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", HEADERS)
 def test_macros_behind_a_header_are_nvrtcs(emulator, toolchain, header):
     files = (INCLUDE / INTERNAL / name for name in (INTEGERS, FLOATS, CONSTANTS, MATHEMATICS))

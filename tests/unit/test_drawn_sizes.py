@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from slow_cases import quick_first
 
 from greenfast.db import convert
 from greenfast.search.devices.facts import device
@@ -32,7 +33,7 @@ def _flop(kernel, case):
     return kernel.work_flop(case.values(kernel))
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", quick_first(KERNELS, 3))
 def test_drawn_sizes_are_new_and_cheap_and_such_that_the_reference_takes_them(album, name):
     kernel = album.kernel(name)
     compiled, derived = _derived(kernel)

@@ -44,7 +44,7 @@ extern "C" __global__ void k(unsigned* y, int n) {
         ("", "extern __shared__ __align__(wide) unsigned char tile[];", 128),
     ],
 )
-@pytest.mark.parametrize("smem", quick_first([4096, 64], 1))
+@pytest.mark.parametrize("smem", quick_first([4096, 64], 2))
 def test_dynamic_shared_memory_begins_at_its_alignment(artifacts, outside, inside, offset, smem):
     kernel = Kernel(prepared(artifacts), TEXT % (outside, inside), flavour="checked")
     result = kernel({}, {"y": np.zeros(2, np.uint32)}, 3, block=1, smem=smem, check=True)

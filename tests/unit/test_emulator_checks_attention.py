@@ -159,6 +159,7 @@ def test_a_bug_planted_into_attention_is_reported_in_every_order(emulator, atten
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parameters",
     quick_first(

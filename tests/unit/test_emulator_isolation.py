@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from emulator_harness import ADD, Kernel, prepared, values
 from hostile_library import HostileKernel
+from slow_cases import quick_first
 
 from greenfast.search.targets.emulator.execute import RunResult
 from greenfast.search.targets.emulator.isolation import has_seccomp
@@ -130,19 +131,22 @@ def test_ten_gigabytes_are_not_given(emulator, tmp_path):
 
 @pytest.mark.parametrize(
     ("what", "text", "reasons"),
-    [
-        ("an endless loop", "volatile int again = 1; while (again) {}", ("timeout",)),
-        (
-            "a wild write",
-            "*reinterpret_cast<volatile int*>(0x7fff00000000ull) = 1;",
-            ("device_fault", "out_of_bounds"),
-        ),
-        (
-            "a stack of ten gigabytes",
-            "volatile char giant[1ull << 31]; giant[threadIdx.x] = 1;",
-            ("device_fault",),
-        ),
-    ],
+    quick_first(
+        [
+            ("an endless loop", "volatile int again = 1; while (again) {}", ("timeout",)),
+            (
+                "a wild write",
+                "*reinterpret_cast<volatile int*>(0x7fff00000000ull) = 1;",
+                ("device_fault", "out_of_bounds"),
+            ),
+            (
+                "a stack of ten gigabytes",
+                "volatile char giant[1ull << 31]; giant[threadIdx.x] = 1;",
+                ("device_fault",),
+            ),
+        ],
+        2,
+    ),
 )
 def test_what_a_kernel_does_to_itself_ends_it_and_nobody_else(what, text, reasons, emulator):
     kernel = Kernel(emulator, f'extern "C" __global__ void k(float* out) {{ {text} out[0] = 1; }}')

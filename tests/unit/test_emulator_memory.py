@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from emulator_harness import Kernel, only_right, prepared, raw
-from slow_cases import quick_every
+from slow_cases import quick_every, quick_first
 
 from greenfast.search.targets.emulator.execute import Buffer, Launch, PointerArgument, Run
 from greenfast.search.targets.emulator.object_gaps import GAP_BYTES, with_gaps
@@ -365,7 +365,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", quick_first(RIGHT, 4))
 def test_a_checked_run_finds_nothing_in(emulator, name):
     before, body, options = RIGHT[name]
     only_right(checked(emulator, f"{before}\n{HEAD}{body}\n}}", count=2, **options))

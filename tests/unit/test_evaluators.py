@@ -102,6 +102,7 @@ def test_the_candidates_of_a_lost_evaluator_are_evaluated_by_another(search, mon
     assert not [trial for trial in sink.trials if isinstance(trial.verdict, Faulted)]
 
 
+@pytest.mark.slow
 def test_the_next_search_takes_the_evaluators_of_the_last(search):
     process_ids = []
 
@@ -127,6 +128,7 @@ def test_a_search_whose_evaluators_do_not_start_fails_and_says_why(search, monke
     assert all(trial.verdict.code == "evaluator_lost" for trial in sink.trials[1:])
 
 
+@pytest.mark.slow
 def test_a_cancelled_search_leaves_no_evaluator(search):
     class Cancelling(ListSink):
         def control(self, spent):

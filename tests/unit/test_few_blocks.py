@@ -119,6 +119,7 @@ def test_lanes_that_meet_nowhere_in_a_tile_are_seen_at_the_blocks_next_tile(subj
     assert "_on_1_multiprocessor" in result.sentence
 
 
+@pytest.mark.slow
 def test_values_of_a_blocks_next_tile_are_compared(subject):
     """The walk's step is wrong: later tiles of a block are taken twice, and others never."""
     old = "index * (gridDim.x / 1)"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import weakref
 
+import pytest
+
 from greenfast.search.loop.garbage import YOUNG_OBJECTS, rare_collections
 
 
@@ -15,6 +17,7 @@ class Node:
         self.itself = self
 
 
+@pytest.mark.slow
 def test_what_was_loaded_before_a_search_is_looked_at_again_after_the_last_one():
     thresholds, old = gc.get_threshold(), weakref.ref(Node())
     first, second = rare_collections(), rare_collections()

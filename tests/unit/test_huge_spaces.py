@@ -56,6 +56,7 @@ def _told(candidate):
     return Objective(values["p0"] * 0.1) if values["p4"] < 9 else Infeasible()
 
 
+@pytest.mark.slow
 def test_the_space_is_too_large_to_list(huge):
     assert not huge.is_listed
     with pytest.raises(SpecError) as error:

@@ -142,6 +142,7 @@ __global__ void smooth(const float* w, float* x, int n) {
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_that_writes_a_part_keeps_the_rest_and_a_candidate_has_to(run):  # noqa: F811
     Path("scale.cu").write_text(INNER)
     given = (*IN_OUT, "--tune", "first=1,0", "--arg", "n:int32=70")

@@ -53,6 +53,7 @@ def test_where_blocks_depend_on_each_other_there_is_none(subject):
     assert not uncompared_problems(made)
 
 
+@pytest.mark.slow
 def test_an_arrival_too_few_is_seen_in_the_long_walk(subject):
     """A slot is free too early only after some turns of the ring: this twin passed both gates."""
     assert SafetyGate().judge(subject("wgmma", "fa3", SMALL)).outcome is Outcome.PASSED

@@ -82,7 +82,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("flavour", quick_first(["checked", "plain"], 1))
+@pytest.mark.parametrize("flavour", quick_first(["checked", "plain"], 5))
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_object_is_not_loaded(emulator, name, flavour):
     text, words = HOSTILE[name]

@@ -189,6 +189,7 @@ def plain(target, tmp_path):
     return read
 
 
+@pytest.mark.slow
 def test_libraries_of_devices_run_and_their_misuse_is_found(target, plain):
     entries = ("by_barrier", "by_pipeline", "by_collectives", "by_heap", "by_callback")
     buffers = (

@@ -56,6 +56,7 @@ def brought(target, tmp_path_factory):
     return lambda *given, **named: read(*given, **named).brought
 
 
+@pytest.mark.slow
 def test_they_read_and_write_as_the_programming_guide_says(target, brought):
     """CUDA C++ Programming Guide, "Texture Fetching"."""
     kernel = brought()

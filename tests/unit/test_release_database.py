@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from slow_cases import quick_first
 
 from greenfast.app.bundle.download import bundle
 from greenfast.app.settings import Settings
@@ -81,7 +82,7 @@ def test_it_is_migrated_and_everything_in_it_can_be_read(opened):
 
 @pytest.mark.parametrize(
     "added",
-    ["", WORKLOAD, WORKLOAD + CHECK],
+    quick_first(["", WORKLOAD, WORKLOAD + CHECK], 1),
     ids=["as it was", "a workload", "a workload and a check"],
 )
 def test_it_is_bundled_resumed_and_confirmed_with_the_files_on_disk(opened, templates, added):

@@ -173,6 +173,7 @@ def test_a_refusal_repeats_no_long_name(client):
     assert answer["code"] == "bad_preset" and len(answer["detail"]) <= 1000
 
 
+@pytest.mark.slow
 def test_bundles_do_not_take_every_thread(client, search):
     path = f"/searches/{search}/bundle"
     other = client.get(path).json()["code"]

@@ -114,6 +114,7 @@ def test_a_small_space_ends_when_every_candidate_was_tried(start, album):
     assert len(sink.trials) == 11  # 4 x 3 points, one of them excluded by a constraint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", quick_first(["random", "tpe", "nsga2"], 1))
 def test_the_same_plan_makes_the_same_choices_however_fast_each_was(start, strategy):
     runs = []

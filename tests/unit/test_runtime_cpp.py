@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from runtime_bundles import RECORDED, SETS, STUB, files_of, sealed, zipped
+from slow_cases import quick_first
 
 import greenfast
 from greenfast.runtime.cpp_expression import cpp
@@ -119,6 +120,7 @@ def test_expressions_become_cpp(text, known, expected):
     assert cpp(expression(text, "a test"), known) == expected
 
 
+@pytest.mark.slow
 def test_a_program_without_another_library_gets_a_kernel(tmp_path):
     kernels = greenfast.load(RECORDED).kernels
     first = kernels.groups[0]
@@ -189,10 +191,13 @@ CODE_OF_LINES = "(  # \\\nD ** -0.5\n# define int64_t stolen \\\n)"
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [
-        ('default = "none"', f"default = '{QUOTE}'"),
-        ('"D ** -0.5"', f"'''{CODE_OF_LINES}'''"),
-    ],
+    quick_first(
+        [
+            ('default = "none"', f"default = '{QUOTE}'"),
+            ('"D ** -0.5"', f"'''{CODE_OF_LINES}'''"),
+        ],
+        1,
+    ),
 )
 def test_no_text_of_a_bundle_becomes_code_of_the_header(tmp_path, before, after):
     files = files_of("attention-h200.zip")

@@ -161,6 +161,7 @@ def test_a_time_of_a_slower_gpu_counts_as_on_the_baselines(machine, search):
         assert contender.time_us == pytest.approx(ratio * baseline_us, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_gpu_whose_child_dies_again_and_again_drops_out_and_nothing_is_lost(
     machine, search, monkeypatch
 ):

@@ -62,6 +62,7 @@ def checked(suite, checkout, target, folder):
     return {case.name: check_case(case, target, folder).row() for case in cases}
 
 
+@pytest.mark.slow
 def test_findings_are_compared_with_the_names_of_indigos_files(tmp_path, target):
     files = {
         "push_all": COUNTS_NEIGHBOURS % (GUARD, ADDS),
@@ -93,6 +94,7 @@ def test_findings_are_compared_with_the_names_of_indigos_files(tmp_path, target)
     assert lines[0].endswith("| race | 2 | 1 | 0 | 1 | 0 |")
 
 
+@pytest.mark.slow
 def test_scors_files_name_their_own_grid(tmp_path, target):
     fence = "__threadfence();"
     files = {

@@ -337,7 +337,7 @@ def test_the_emulator_finds_defects_in_the_part(parted, toolchain, emulator):
 
 @pytest.mark.parametrize(
     "entry",
-    quick_every([entry for entry in entries() if entry.kind == "patch"], 4),
+    quick_every([entry for entry in entries() if entry.kind == "patch"], 12),
     ids=lambda entry: entry.id,
 )
 def test_a_patch_changes_the_file_that_holds_its_text(entry, tmp_path, catalogue):

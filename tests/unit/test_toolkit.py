@@ -110,6 +110,7 @@ def test_what_pytorch_brings_is_one_release(tmp_path):
     assert find_toolkit(Place(tmp_path, "a test")).nvrtc_version == "13.0.88"
 
 
+@pytest.mark.slow
 def test_a_library_on_the_search_path_is_not_loaded(tmp_path, monkeypatch):
     """Empty libraries of the same names on LD_LIBRARY_PATH do not replace the installed ones."""
     decoys = tmp_path / "decoys"

@@ -66,6 +66,7 @@ def data(tmp_path, monkeypatch) -> Path:
     return tmp_path / "data"
 
 
+@pytest.mark.slow
 def test_the_installed_toolkit_is_used_and_the_environment_keeps_its_packages(
     wheels, data, monkeypatch, capsys
 ):

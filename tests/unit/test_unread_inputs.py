@@ -87,6 +87,7 @@ def test_one_form_asks_for_what_it_reads(kernels, form, given, code, sentence):
     assert error.value.code == code
 
 
+@pytest.mark.slow
 def test_python_and_cpp_pass_null_pointers(kernels, tmp_path, monkeypatch):
     """The driver gets the same addresses from both; a form without a kernel is refused."""
     (tmp_path / "greenfast_gemm.h").write_text(header(kernels))
