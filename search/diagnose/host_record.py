@@ -371,7 +371,7 @@ def _in_cpp(value: str, name: str) -> str:
 
     def word(match: re.Match[str]) -> str:
         if match[0] in ("inf", "nan"):
-            return {"inf": "__builtin_inf()", "nan": '__builtin_nan("")'}[match[0]]
+            return {"inf": "INFINITY", "nan": "NAN"}[match[0]]
         if (match[0][0], len(match[0]) % 2) != ("x", 1):
             return match[0]
         content = bytes.fromhex(match[0][1:])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from greenfast.search.errors import UsageError
 
 _QUALIFIER = re.compile(
-    r"__(?:global|device|constant|managed|shared|grid_constant)__\b"
+    r"__(?:global|device|host|constant|managed|shared|grid_constant)__\b"
     r"|__(?:launch_bounds|cluster_dims|maxnreg|block_size)__\s*(?=\()"
 )
 _TAKES_VALUES = re.compile(r"__(?:launch_bounds|cluster_dims|maxnreg|block_size)__")

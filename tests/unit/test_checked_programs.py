@@ -17,6 +17,7 @@ ADD = r"""
 #include <cstdio>
 #include <vector>
 #include "bound.cuh"
+__host__ __device__ int up(int a, int b) { return (a + b - 1) / b; }
 __global__ void add(const float* a, const float* b, float* c, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (inside(i, n)) c[i] = a[i] + b[i];
@@ -29,7 +30,7 @@ int main(int argc, char** argv) {
     cudaMalloc((void**)&db, n * sizeof(float)); cudaMallocManaged(&dc, n * sizeof(float));
     cudaMemcpy(da, a.data(), n * sizeof(float), cudaMemcpyHostToDevice);
     cudaMemcpy(db, b.data(), n * sizeof(float), cudaMemcpyHostToDevice);
-    add<<<(n + 255) / 256, 256>>>(da, db, dc, n);
+    add<<<up(n, 256), 256>>>(da, db, dc, n);
     cudaMemcpy(c.data(), dc, n * sizeof(float), cudaMemcpyDeviceToHost);
     for (float x : c) if (x != 3.f) { printf("wrong\n"); return 1; }
 }

@@ -48,7 +48,7 @@ def test_a_kernel_writes_its_launch_down(text, expected):
     [
         ("static __device__ __forceinline__ float f(float x) { return __ldg(&x); }", "static __forceinline__ float f(float x) ;"),
         ("__device__ float f(float x);", "float f(float x);"),
-        ("__host__ __device__ int g(int x) { return x; }", "__host__ int g(int x) { return x; }"),
+        ("__host__ __device__ int g(int x) { return x; }", "int g(int x) { return x; }"),
         ("constexpr __device__ int h() { return 4; }", "constexpr int h() { return 4; }"),
         ("__constant__ float c[2] = {1, 2};", "float c[2] = {1, 2};"),
         ("__device__ int count = f();", "int count = f();"),
