@@ -66,7 +66,7 @@ def test_a_kernels_own_sentence_comes_before_what_follows_from_it(catalogue):
         ("B=8,H=16,D=64", "S_q is missing"),
         ("B=8,H=16,S_q=5,D=64,heads=3", "heads is unknown"),
         ("B=8,H=16,S_q=5,D=64,dtype=fp32", "dtype=fp32 is not one of fp16, bf16"),
-        ("B=8,H=16,S_q=5,D=65", "D=65 is not one of 32, 64"),
+        ("B=8,H=16,S_q=5,D=65", "D=65 is not one of 32, 48, 64"),
         ("B=0,H=-1,S_q=5,D=64", "B=0 is not between 1 and 2147483647; H=-1 is not"),
         ("B=8,H=16,S_q=2147483648,D=64", "S_q=2147483648 is not between"),
         ("B=8,H=16,S_q=1e3,D=64", "S_q=1e3 is not a whole number"),
