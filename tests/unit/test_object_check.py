@@ -137,8 +137,8 @@ def test_an_object_that_is_cut_or_changed_is_read_without_an_error(right):
     ("text", "words"),
     [
         (
-            'extern "C" int system(const char*);\n' + ENTRY % 'out[0] = system("true");',
-            "test.cu:1: `system` is not a CUDA function",
+            'extern "C" int __fork(const char*);\n' + ENTRY % 'out[0] = __fork("true");',
+            "test.cu:1: `__fork` is not a CUDA function",
         ),
         (
             "__device__ int value();\nint early = value();\n"
