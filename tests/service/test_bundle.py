@@ -116,6 +116,7 @@ def test_the_file_name_holds_nothing_that_a_user_wrote(service, search):
     )
 
 
+@pytest.mark.slow
 def test_a_candidate_that_is_not_right_is_not_bundled(service):
     row = service.submit(
         **axpy(templates=["broken"], workloads=["odd"], strategy="random", budget={"trials": 6})

@@ -46,6 +46,7 @@ def test_what_a_compiler_repeats_of_a_text_reaches_no_terminal_as_it_is(check, t
     assert harmless(ended.out) and harmless(ended.err)
 
 
+@pytest.mark.slow
 def test_lines_and_assertions_of_a_report_are_harmless_in_terminals_and_files(check, home):
     text = f'__global__ void k(float* x) {{ assert(x == 0 && "{HARM}"); }}  // {HARM}\n'
     for options in ((), ("--json",), ("--format", "sarif")):

@@ -160,6 +160,7 @@ def judge(artifacts, catalogue):
     target.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "changes"),
     quick_first(

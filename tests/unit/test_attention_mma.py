@@ -145,6 +145,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick_first(PLANTED, 1))
 def test_a_missing_order_is_found(emulator, name):
     parameters, change, reason = PLANTED[name]

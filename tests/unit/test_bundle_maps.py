@@ -80,6 +80,7 @@ def test_the_description_has_the_maps_last_and_as_numbers(workload):
     }
 
 
+@pytest.mark.slow
 def test_the_host_example_encodes_them(workload, tmp_path):
     compiler = shutil.which("g++")
     if compiler is None:

@@ -132,7 +132,7 @@ def test_a_program_s_own_data_are_checked(findings, sign, expected):
             ("", "0", {"race"}),
             ("__syncthreads();", "1", {"out_of_bounds"}),
         ],
-        2,
+        1,
     ),
 )
 def test_launches_in_a_row_get_each_other_s_results(findings, barrier, offset, expected):
@@ -140,6 +140,7 @@ def test_launches_in_a_row_get_each_other_s_results(findings, barrier, offset, e
     assert {kind for kind, _ in findings(text)} == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "expected"), quick_first([("0", []), ("1", ["out_of_bounds"])], 1)
 )
@@ -161,6 +162,7 @@ def test_results_reach_launches_after_the_host_has_written_in_between(findings, 
     assert {finding.kind for finding in report.findings} == set(expected) and not report.limits
 
 
+@pytest.mark.slow
 def test_a_large_launch_runs_in_part_and_that_is_said(findings):
     """Its first and last block; the next launch finds memory that was written."""
     text = """
@@ -212,7 +214,7 @@ def test_a_loop_that_waits_for_a_result_ends(findings):
                 "which greenfast does not have): program.cu:4: 'no_such_function'",
             ),
         ],
-        3,
+        1,
     ),
 )
 def test_a_program_that_cannot_be_checked_gets_one_sentence(findings, body, sentence):
@@ -319,6 +321,7 @@ def test_a_program_of_several_files_reads_a_file(
         assert "--file is for FILE.cu's main" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_file_that_is_missing_and_a_name_that_two_files_have_are_told(findings, tmp_path):
     file = tmp_path / "main.cu"
     file.write_text("__global__ void k() {}\nvoid other();\nint main() { k<<<1, 1>>>(); other(); }")
@@ -339,6 +342,7 @@ def test_a_main_or_a_launch_in_an_included_file_makes_a_program(command, tmp_pat
     assert "no findings" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_runtime_of_older_samples_is_known(findings):
     text = """
     __global__ void k(float* x, size_t pitch) { x[threadIdx.x + pitch / sizeof(float)] = 1; }
@@ -385,6 +389,7 @@ int main() {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shift", "expected"), quick_first([("1", ["out_of_bounds"]), ("0", [])], 1)
 )
@@ -402,6 +407,7 @@ KERNELS = (
 MEETINGS = (("", {"race", "uninitialised"}), ("cg::this_grid().sync();", set()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", quick_first(KERNELS, 1))
 @pytest.mark.parametrize(("barrier", "expected"), quick_first(MEETINGS, 1))
 def test_a_cooperative_launch_may_lose_the_type_of_its_kernel(findings, kernel, barrier, expected):
@@ -424,6 +430,7 @@ def test_a_cooperative_launch_may_lose_the_type_of_its_kernel(findings, kernel, 
     assert {kind for kind, _ in found} == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "head", quick_first(["int bins, class U = float", "int bins", "int bins, int... more"], 1)
 )
@@ -440,6 +447,7 @@ def test_an_alias_among_the_parameters_is_no_argument_of_the_template(findings, 
     assert findings(text.replace("HEAD", head).replace("(x, 21", "(x, 20")) == []
 
 
+@pytest.mark.slow
 def test_a_launch_with_a_lambda_is_told_and_the_others_are_checked(findings):
     text = """
     template <class F> __global__ void each(int n, F f) { if (threadIdx.x < n) f(threadIdx.x); }

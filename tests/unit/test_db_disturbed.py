@@ -106,6 +106,7 @@ except Fault as fault:
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_a_fault_and_leaves_no_half_trial(path):
     make(path)
     done = subprocess.run(

@@ -130,7 +130,7 @@ PLAIN = "partial[block * 32 + t]"
             (FENCE, "", "", "((volatile float*)partial)[block * 32 + t]", False),
             ("", "", "", "((volatile float*)partial)[block * 32 + t]", True),
         ],
-        4,
+        2,
     ),
 )
 def test_the_last_block_may_read_the_others_work_after_a_fence_on_either_side(

@@ -45,6 +45,7 @@ def result_of(kernel, mode):
     return kernel.run(job, workers=1, deadline_s=0.5)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mode, lines",
     [

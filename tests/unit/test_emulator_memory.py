@@ -414,15 +414,18 @@ def test_an_own_array_without_a_value_has_a_bad_one(emulator, flavour):
 
 @pytest.mark.parametrize(
     ("body", "kind"),
-    [
-        ("c[t] = a[t / 4 * 8 + t % 4];", ""),
-        ("*(float4*)(c + t * 4) = *(float4*)(a + t / 2 * 8);", ""),
-        ("c[t] = a[t];", "out_of_bounds"),
-        ("*(float2*)(c + t * 2) = *(float2*)(a + t / 4 * 8 + 3);", "misaligned"),
-        ("*(float4*)(c + t * 4) = *(float4*)(a + t / 2 * 8 + 4);", "out_of_bounds"),
-        ("memcpy(c + t * 4, a, 36); ", "out_of_bounds"),
-        ("((float*)a)[5] = 1; c[t] = 1;", "out_of_bounds"),
-    ],
+    quick_first(
+        [
+            ("c[t] = a[t / 4 * 8 + t % 4];", ""),
+            ("*(float4*)(c + t * 4) = *(float4*)(a + t / 2 * 8);", ""),
+            ("c[t] = a[t];", "out_of_bounds"),
+            ("*(float2*)(c + t * 2) = *(float2*)(a + t / 4 * 8 + 3);", "misaligned"),
+            ("*(float4*)(c + t * 4) = *(float4*)(a + t / 2 * 8 + 4);", "out_of_bounds"),
+            ("memcpy(c + t * 4, a, 36); ", "out_of_bounds"),
+            ("((float*)a)[5] = 1; c[t] = 1;", "out_of_bounds"),
+        ],
+        3,
+    ),
 )
 def test_a_gap_between_rows_belongs_to_nobody(emulator, body, kind):
     """Rows of 4 floats, 8 apart."""

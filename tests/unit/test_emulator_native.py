@@ -57,7 +57,7 @@ def test_block_reduction_through_shuffles_and_shared_memory(emulator, order):
 
 
 @pytest.mark.parametrize(
-    "a_rows, b_rows", quick_first([(True, False), (False, True), (True, True)], 2)
+    "a_rows, b_rows", quick_first([(True, False), (False, True), (True, True)], 1)
 )
 @pytest.mark.parametrize("m, n", [(16, 16), (32, 8), (8, 32)])
 @pytest.mark.parametrize(

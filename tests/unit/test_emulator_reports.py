@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 from emulator_harness import ADD, Kernel, kinds, prepared, values
+from slow_cases import quick_first
 
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.targets.emulator.evidence import failure_of
@@ -253,29 +254,32 @@ def test_two_workers_that_crash_at_once_are_one_report(emulator):
 
 @pytest.mark.parametrize(
     "statement, kind, words",
-    [
-        (
+    quick_first(
+        [
             (
-                "float local[40000]; for (int i = 0; i < n; i++) local[i * 7 % 40000] = i; "
-                "y[0] = local[n];"
+                (
+                    "float local[40000]; for (int i = 0; i < n; i++) local[i * 7 % 40000] = i; "
+                    "y[0] = local[n];"
+                ),
+                "device_fault",
+                "local memory exceeds",
             ),
-            "device_fault",
-            "local memory exceeds",
-        ),
-        ("if (n) __trap();", "device_fault", "__trap()"),
-        ("assert(n == 0);", "device_fault", "assert(n == 0)"),
-        (
-            "GF_DYNAMIC_SHARED(float, s); s[16 + n] = 1;",
-            "out_of_bounds",
-            "past the end of the 64 bytes of dynamic shared",
-        ),
-        (
-            "GF_DYNAMIC_SHARED(float, s); s[n - 1001] = 1;",
-            "out_of_bounds",
-            "just outside dynamic shared memory",
-        ),
-        ("*static_cast<volatile float*>(nullptr) = 1;", "device_fault", "null pointer"),
-    ],
+            ("if (n) __trap();", "device_fault", "__trap()"),
+            ("assert(n == 0);", "device_fault", "assert(n == 0)"),
+            (
+                "GF_DYNAMIC_SHARED(float, s); s[16 + n] = 1;",
+                "out_of_bounds",
+                "past the end of the 64 bytes of dynamic shared",
+            ),
+            (
+                "GF_DYNAMIC_SHARED(float, s); s[n - 1001] = 1;",
+                "out_of_bounds",
+                "just outside dynamic shared memory",
+            ),
+            ("*static_cast<volatile float*>(nullptr) = 1;", "device_fault", "null pointer"),
+        ],
+        3,
+    ),
 )
 def test_other_ways_to_die_are_named(emulator, statement, kind, words):
     kernel = Kernel(

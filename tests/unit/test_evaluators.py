@@ -70,6 +70,7 @@ class KillingSink(ListSink):
             os.kill(process.pid, self.number)
 
 
+@pytest.mark.slow
 def test_evaluators_judge_as_the_process_of_the_search_does(search):
     alone, shared = ListSink(), ListSink()
     search(alone, 0).run()

@@ -60,6 +60,7 @@ def test_scratch_memory_is_a_workspace_whose_size_depends_on_parameters(imported
     assert "(const float* x, float* out, int n, float* sums, unsigned* ticket)" in text
 
 
+@pytest.mark.slow
 def test_a_launch_finds_zeros_in_scratch_memory_only_where_they_are_declared(imported, run):  # noqa: F811
     imported()
     trial = ("trial", "total", "--template", "plain", "--target", "emulator:h200")

@@ -6,6 +6,7 @@ import json
 import os
 
 import pytest
+from slow_cases import quick_first
 
 from greenfast.app.cli import main
 from greenfast.app.cli.new import kernel_files_of
@@ -38,7 +39,7 @@ UNUSED = '[parameters.unused]\ntype = "bool"\ndefault = false\n\n# Values comput
 
 @pytest.mark.parametrize(
     ("changes", "codes", "sentence"),
-    [
+    quick_first([
         ([], [], ""),
         ([("block.toml", "# Values computed", UNUSED)], ["unused_parameter"], "parameter unused"),
         ([("block.toml", "{threads} threads", "{thread} threads")], ["unknown_name"], "is no val"),
@@ -113,7 +114,7 @@ UNUSED = '[parameters.unused]\ntype = "bool"\ndefault = false\n\n# Values comput
             ["weak_test"],
             "it accepts zeros as c",
         ),
-    ],
+    ], 10),
 )  # fmt: skip
 def test_a_problem_is_found_without_running_anything(linted, changes, codes, sentence):
     problems = linted(*changes)

@@ -260,6 +260,7 @@ PROMISES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("template", "preset", "changes"), PROMISES, ids=str)
 def test_a_shipped_template_keeps_its_promises(
     template, preset, changes, catalogue, emulator, toolchain

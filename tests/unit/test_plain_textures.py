@@ -77,6 +77,7 @@ def test_they_read_and_write_as_the_programming_guide_says(target, brought):
     assert (surface[:, :3] == 7).all() and np.array_equal(surface[:, 3], np.arange(64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bug, remark, kind, words",
     [

@@ -184,6 +184,7 @@ def test_a_gpu_on_which_no_child_starts_is_done_without(machine, search):
     assert "cuda:1 dropped out (gpu_quarantined)" in result.closing and len(remarks) == 1
 
 
+@pytest.mark.slow
 def test_without_any_gpu_that_starts_there_is_no_search(machine):
     with pytest.raises(Fault) as fault:
         machine({0: {"starts": False}, 1: {"starts": False}}).prepare()
