@@ -24,7 +24,7 @@ def torch_on_stub(library, folder, monkeypatch):
     monkeypatch.setattr(torch_front, "_stream", lambda device: 0)
     monkeypatch.setattr(torch_loaded, "current_stream", lambda device: 0)
     monkeypatch.setattr(tuned, "FOLDER", folder)
-    monkeypatch.setattr(tuned, "shipped", cache(tuned.shipped.__wrapped__))
+    monkeypatch.setattr(tuned, "_files", cache(tuned._files.__wrapped__))
     monkeypatch.setattr(frameworks, "HOST_DEVICE", 0)
     monkeypatch.setattr(torch_front, "DEVICES", ("cuda", "cpu"))
     front._attention_state.cache_clear()
