@@ -23,6 +23,7 @@ from greenfast.search.verdict import Outcome
 CATALOGUE = Catalogue([REPOSITORY_TEMPLATES])
 KERNEL = CATALOGUE.kernel("attention")
 MMA = {"tile_m": 16, "warps_m": 1, "tile_n": 32, "warps_n": 2}
+WMMA = {"tile_m": 32, "warps_m": 1, "warps_n": 2}
 ONE = {"consumers": 1, "tile_n": 64, "stages": 2}
 # A row of D elements is 2 D bytes: an odd multiple of 32 bytes, of 64 bytes, or of 128 bytes.
 CASES = (
@@ -36,7 +37,9 @@ CASES = (
     ("wgmma", 144, "none", {**ONE, "split_kv": 3}),
     ("wgmma", 208, "causal_bottom_right", {**ONE, "short_rest": True}),
     ("decode", 176, "causal_bottom_right", {"tile_n": 32, "warps_n": 1, "q_in": "shared"}),
-    ("wmma", 80, "causal_bottom_right", {"tile_m": 16, "warps_m": 1, "warps_n": 1}),
+    ("wmma", 80, "causal_bottom_right", {"tile_m": 32, "warps_m": 2, "warps_n": 2}),
+    ("wmma", 112, "none", {**WMMA, "softmax": "register", "o_in": "fragments"}),
+    ("wmma", 48, "none", {**WMMA, "warps_n": 4, "tile_n": 64, "pv_accumulate": "atomic"}),
     ("scalar", 240, "none", {"row_threads": 8}),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from greenfast.search.targets.emulator.build import EmulatorBuild, Module
 from greenfast.search.targets.emulator.unset_variables import unset_variables
 
 WORD, OTHER = -16843010, 0x7B7B7B7B  # 0xfefefefe as a signed number
@@ -70,3 +71,21 @@ def test_the_lines_that_use_it_are_named_also_through_a_constant():
     ]
     assert unset_variables(assembly, lambda: ["\tret\n"]).places == (("row.cu", 3), ("row.cu", 7))
     assert unset_variables(assembly[:5] + assembly[8:], list) is None
+
+
+ATOMICS = """
+extern "C" __global__ void k(int* i, float* f, double* d, unsigned* w) {
+    i[1] = atomicAdd(i, 1) + atomicCAS(i, 1, 2) + atomicExch(i, 4) + atomicAdd_block(i, 2);
+    f[1] = atomicAdd(f, 1.0f) + __shfl_xor_sync(~0u, f[3], 1);
+    d[1] = atomicAdd(d, 1.0);
+    w[0] = __ballot_sync(~0u, i[2]) + __match_any_sync(~0u, i[3]);
+}
+"""
+
+
+def test_our_headers_leave_no_number(artifacts, catalogue):
+    """Else every library with an atomic would be built twice, and its runs repeated."""
+    build = EmulatorBuild(artifacts, include_dirs=catalogue.include_dirs)
+    module = build.build_module(ATOMICS, ("k",), flavour="checked", deadline_s=60.0)
+    assert isinstance(module, Module), module
+    assert module.with_other_number is None

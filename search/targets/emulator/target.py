@@ -255,13 +255,17 @@ class EmulatorTarget(Runner):
             self._run(program, problem, order, str(number), check=True)
             for number, (problem, order, _) in enumerate(clean)
         ]
-        others = self._execute(other, runs, CHECKED_PATIENCE)
+        # With two workers, atomics of two blocks may come in another order each time.
+        others = self._execute(other, runs, CHECKED_PATIENCE, workers=1)
         # Elsewhere a library may prove to have no such number: then there are no results.
         for run, (problem, order, result), changed in zip(runs, clean, others, strict=False):
             if changed.status in ("not_run", "timeout") or end_alike((result, changed)):
                 continue
-            (again,) = self._execute(module, [run], CHECKED_PATIENCE)
-            if end_alike((result, again)):  # otherwise it differs by itself
+            own, again = (
+                self._execute(module, [run], CHECKED_PATIENCE, workers=1)[0] for _ in range(2)
+            )
+            differs_by_itself = not end_alike((own, again))
+            if not differs_by_itself and not end_alike((own, changed)):
                 finding = unset_finding(module.unset_places, program.source_lines)
                 yield Checked(problem, order, (finding,), ())
                 return
@@ -379,13 +383,18 @@ class EmulatorTarget(Runner):
                 )
 
     def _execute(
-        self, module: Module, runs: list[native.Run], patience: float = 1.0
+        self,
+        module: Module,
+        runs: list[native.Run],
+        patience: float = 1.0,
+        workers: int | None = None,
     ) -> tuple[native.RunResult, ...]:
+        workers = self._workers if workers is None else workers
         return native.execute(
             self._prepared(),
             module,
             runs,
-            workers=self._workers,
+            workers=workers,
             deadline_s=self._run_deadline_s * patience,
-            memory_bytes=MEMORY_BYTES + self._workers * WORKER_BYTES,
+            memory_bytes=MEMORY_BYTES + workers * WORKER_BYTES,
         )

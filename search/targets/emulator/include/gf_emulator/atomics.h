@@ -37,13 +37,13 @@ __forceinline__ T found(T before, [[maybe_unused]] AtomicOperation operation) {
 
 template <class T>
 __forceinline__ T atomic(T* address, T operand, AtomicOperation operation, T compared = T()) {
-    T before;
+    __attribute__((uninitialized)) T before;  // the call sets it
     gf_emulator_atomic(address, &operand, &compared, &before, operation, atomic_type<T>());
     return found(before, operation);
 }
 template <class T>
 __forceinline__ T block_atomic(T* address, T operand, AtomicOperation operation, T compared = T()) {
-    T before;
+    __attribute__((uninitialized)) T before;  // the call sets it
     gf_emulator_block_atomic(address, &operand, &compared, &before, operation, atomic_type<T>());
     return found(before, operation);
 }
@@ -51,7 +51,7 @@ __forceinline__ T block_atomic(T* address, T operand, AtomicOperation operation,
 // Of 16-bit floats and pairs of them.
 template <class T>
 __forceinline__ T atomic_add(T* address, T operand, AtomicType type) {
-    T before;
+    __attribute__((uninitialized)) T before;  // the call sets it
     gf_emulator_atomic(address, &operand, &operand, &before, AtomicOperation::add, type);
     return before;
 }
@@ -142,7 +142,7 @@ __forceinline__ T load_volatile(const T* address) {
                                                        std::conditional_t<sizeof(T) % 2 == 0, std::uint16_t,
                                                                           std::uint8_t>>>;
     const T& aligned = *address;  // is checked
-    T value;
+    __attribute__((uninitialized)) T value;
     for (std::size_t i = 0; i < sizeof(T) / sizeof(Word); i++) {
         const Word word = reinterpret_cast<const volatile Word*>(&aligned)[i];
         __builtin_memcpy(reinterpret_cast<char*>(&value) + i * sizeof word, &word, sizeof word);

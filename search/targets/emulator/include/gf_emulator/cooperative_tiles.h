@@ -18,7 +18,7 @@ __forceinline__ T shuffle_from(unsigned lanes, const T& value, unsigned lane) {
         std::uint64_t all[words] = {};
         __builtin_memcpy(all, &value, sizeof value);
         for (int i = 0; i < words; i++) all[i] = shuffle(lanes, all[i], Collective::shuffle_index, int(lane), 32);
-        T result;
+        __attribute__((uninitialized)) T result;
         __builtin_memcpy(&result, all, sizeof result);
         return result;
     }

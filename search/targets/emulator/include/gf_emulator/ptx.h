@@ -36,7 +36,7 @@ __forceinline__ Register operand(const T& value) {
 // What stands in a register that the statement only writes.
 template <class Register>
 __forceinline__ Register poison() {
-    Register value;
+    __attribute__((uninitialized)) Register value;
     __builtin_memset(&value, 0xff, sizeof value);
     return value;
 }

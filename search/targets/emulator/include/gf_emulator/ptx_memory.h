@@ -65,7 +65,7 @@ constexpr AtomicType type_of() {
 }
 template <class T, bool block_wide>
 __forceinline__ T update(char* address, T operand, AtomicOperation operation, T compared) {
-    T before;
+    __attribute__((uninitialized)) T before;  // the call sets it
     if constexpr (block_wide)
         gf_emulator_block_atomic(address, &operand, &compared, &before, operation, type_of<T>());
     else
