@@ -113,8 +113,13 @@ class RemoteEmulator(EmulatorTarget):
         return RemoteModule(Path(), source.digest, source.entries, flavour, 0.0, source=source)
 
     def _execute(
-        self, module: Module, runs: list[Run], patience: float = 1.0
+        self,
+        module: Module,
+        runs: list[Run],
+        patience: float = 1.0,
+        workers: int | None = None,
     ) -> tuple[RunResult, ...]:
+        """On a node, whose emulators have one worker each, whatever `workers` is."""
         if not runs:
             return ()
         assert isinstance(module, RemoteModule)
