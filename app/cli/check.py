@@ -199,24 +199,17 @@ def check(
     services = Services(Settings.from_environment())
     subject, *others = subjects
     try:
-        if (
-            launch is not None
-            or entry is not None
-            or others
-            or Path(subject).suffix in CUDA_ENDINGS
-        ):
+        flags = LaunchFlags(entry, grid, block, cluster, smem, arguments, data)
+        is_file = bool(others) or Path(subject).suffix in CUDA_ENDINGS
+        if is_file or launch is not None or entry is not None:
             _refuse_options(template, preset, settings, workload)
-            flags = LaunchFlags(entry, grid, block, cluster, smem, arguments, data)
+            _refuse_main_options(words, files, launch, flags)
             options = PlainOptions(
-                tuple(defines or ()),
-                tuple(include_dirs or ()),
-                seed or 0,
-                timeout,
+                *(tuple(defines or ()), tuple(include_dirs or ()), seed or 0, timeout),
                 words=tuple(shell_words(words or "")),
                 others=tuple(map(Path, others)),
                 input_files=tuple(files or ()),
             )
-            _refuse_main_options(words, files, launch, flags)
             given = _launch_of(subject, launch, flags, options)
             outcome = check_file(services, Path(subject), given, target, options, is_strict=strict)
         else:

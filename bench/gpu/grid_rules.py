@@ -18,7 +18,7 @@ from bench.gpu.estimated_times import GRID, times_of, with_estimates
 from bench.gpu.grid_shapes import (
     ALIGNED,
     FAMILIES,
-    OTHERS,
+    SELDOM_WIDTHS,
     Cell,
     Place,
     Side,
@@ -34,7 +34,7 @@ from bench.gpu.waves import Waves
 from bench.results import RESULTS, Row, find_result
 
 WON = 0.93  # of the library's time, at most
-WON_COARSELY = 0.88  # the same for heads that few models have, whose grids are coarser
+WON_SELDOM = 0.88  # the same for heads that few models have, whose grids are coarser
 NEVER_ABOVE = 0.98  # of the library's time, on the points beside
 MOST_CUTS = 1  # sides of a cell
 GIVEN_UP = 1.04  # for fewer kernels, of the score and of the time on the point itself
@@ -69,7 +69,7 @@ class Judged:
     @property
     def good(self) -> list[str]:
         """Labels with a score close to the best, and the fastest of those on the point itself."""
-        given_up = GIVEN_UP_SELDOM if self.cell.width in OTHERS else GIVEN_UP
+        given_up = GIVEN_UP_SELDOM if self.cell.width in SELDOM_WIDTHS else GIVEN_UP
         best = min(self.scores.values(), default=1.0)
         close = [name for name, score in self.scores.items() if score <= given_up * best]
         fastest = min((self.ratios[name] for name in close), default=1.0)
@@ -128,7 +128,7 @@ def ratios_of(row: Row) -> Ratios:
 
 def scores(place: Place, ratios: Mapping[Place, Ratios], drawn: Sequence[Ratios]) -> Ratios:
     """Of the labels that win on the point, those that lose on the fewest sides; none on two."""
-    won = WON_COARSELY if place[1] in OTHERS else WON
+    won = WON_SELDOM if place[1] in SELDOM_WIDTHS else WON
     sides_of = {
         name: lost_sides(name, place, ratios)
         for name, own in ratios[place].items()

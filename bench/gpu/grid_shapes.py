@@ -54,10 +54,10 @@ CROSS_128 = (96, 256, 512, 1024, 2048, 4096, 8192)
 BOTH, FEW = (64, 128), (8, 16, 32, 64, 128)
 SHARED, ROWS = (32, 64, 128, 256, 512, 1024, 2048), (4, 16, 32, 64, 128, 256, 1024, 4096)
 ROWS_128 = (16, 32, 64, 128, 256, 512, 1024)
-OTHERS = (80, 96, 256)  # elements of heads that fewer models have: coarser grids
-SELF_OTHERS = (64, 128, 197, 256, 384, 512, 768, 1024, 2048, 4096)
-UNEVEN_OTHERS = (100, 260, 400, 580, 1040)
-CAUSAL_OTHERS = (128, 256, 512, 1024, 2048, 4096, 8192)
+SELDOM_WIDTHS = (80, 96, 256)  # elements of heads that fewer models have: coarser grids
+SELF_SELDOM = (64, 128, 197, 256, 384, 512, 768, 1024, 2048, 4096)
+UNEVEN_SELDOM = (100, 260, 400, 580, 1040)
+CAUSAL_SELDOM = (128, 256, 512, 1024, 2048, 4096, 8192)
 FEW_TO_MANY = (*FEW, 256)
 MANY = (4, 8, 12, 16, 24, 32, 64, 96, 128, 192, 256, 384, 512)
 TOP_LEFT = "causal_top_left"
@@ -74,14 +74,14 @@ FAMILIES = (
     # Behind the others: their cells hold where none of the others' kernels wins.
     Family("encoder", (64,), "none", 1, (0, 1), MANY, (), UNEVEN, uneven=True),
     Family("encoder", (128,), "none", 1, (0, 1), FEW, (), UNEVEN_128, uneven=True),
-    Family("encoder", OTHERS, "none", 1, (0, 1), FEW_TO_MANY, (), SELF_OTHERS),
-    Family("prefill", OTHERS, TOP_LEFT, 4, (1, 8), (16, 32, 64, 128), (), CAUSAL_OTHERS),
-    Family("prefill", OTHERS, TOP_LEFT, 1, (0, 1), FEW, (), CAUSAL_OTHERS),
-    Family("decode", OTHERS, "none", 4, (1, 4), SHARED[:6], (1,), CACHE[:8]),
-    Family("decode", OTHERS, "none", 8, (4, 8), SHARED[:6], (1,), CACHE[:8]),
-    Family("decode", OTHERS, "none", 1, (0, 1), FEW_TO_MANY, (1,), SHORT_CACHE),
-    Family("cross", OTHERS, "none", 1, (0, 1), FEW, (16, 64, 256, 1024), CROSS_128[1:]),
-    Family("encoder", OTHERS, "none", 1, (0, 1), FEW, (), UNEVEN_OTHERS, uneven=True),
+    Family("encoder", SELDOM_WIDTHS, "none", 1, (0, 1), FEW_TO_MANY, (), SELF_SELDOM),
+    Family("prefill", SELDOM_WIDTHS, TOP_LEFT, 4, (1, 8), (16, 32, 64, 128), (), CAUSAL_SELDOM),
+    Family("prefill", SELDOM_WIDTHS, TOP_LEFT, 1, (0, 1), FEW, (), CAUSAL_SELDOM),
+    Family("decode", SELDOM_WIDTHS, "none", 4, (1, 4), SHARED[:6], (1,), CACHE[:8]),
+    Family("decode", SELDOM_WIDTHS, "none", 8, (4, 8), SHARED[:6], (1,), CACHE[:8]),
+    Family("decode", SELDOM_WIDTHS, "none", 1, (0, 1), FEW_TO_MANY, (1,), SHORT_CACHE),
+    Family("cross", SELDOM_WIDTHS, "none", 1, (0, 1), FEW, (16, 64, 256, 1024), CROSS_128[1:]),
+    Family("encoder", SELDOM_WIDTHS, "none", 1, (0, 1), FEW, (), UNEVEN_SELDOM, uneven=True),
 )
 
 

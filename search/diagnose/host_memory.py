@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from greenfast.search.diagnose.brought_buffers import contiguous_tensor
-from greenfast.search.diagnose.host_record import (
+from greenfast.search.diagnose.host_steps import (
     POINTER_BYTES,
     Allocation,
     Copy,

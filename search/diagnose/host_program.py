@@ -19,13 +19,8 @@ import numpy as np
 
 from greenfast.search.diagnose.check import CheckReport, is_stopped, merged
 from greenfast.search.diagnose.host_memory import DeviceMemory
-from greenfast.search.diagnose.host_record import (
-    Copy,
-    LaunchRun,
-    Recorded,
-    Write,
-    read_record,
-)
+from greenfast.search.diagnose.host_record import read_record
+from greenfast.search.diagnose.host_steps import Copy, LaunchRun, Recorded, Write
 from greenfast.search.diagnose.host_text import host_program
 from greenfast.search.diagnose.plain import PlainKernel, PlainOptions, check_plain, read_plain
 from greenfast.search.diagnose.plain_text import PlainText, read_plain_text

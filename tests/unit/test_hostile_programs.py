@@ -13,13 +13,8 @@ from slow_cases import quick_first
 from greenfast.search.diagnose.host_memory import DeviceMemory
 from greenfast.search.diagnose.host_names import entry_of
 from greenfast.search.diagnose.host_program import STOPPED, recorded
-from greenfast.search.diagnose.host_record import (
-    CUT_OFF,
-    MOST_LAUNCHES,
-    RECORD,
-    Write,
-    read_record,
-)
+from greenfast.search.diagnose.host_record import CUT_OFF, MOST_LAUNCHES, RECORD, read_record
+from greenfast.search.diagnose.host_steps import Write
 from greenfast.search.diagnose.launch_file import ENTRY
 from greenfast.search.diagnose.plain import PlainOptions
 from greenfast.search.errors import UsageError
