@@ -125,6 +125,23 @@ def test_an_infinite_value_makes_outputs_infinite(album):
     assert not _passes(kernel, case, "o", lambda got: np.negative(got, out=got))
 
 
+def test_an_infinity_times_a_probability_that_rounds_to_zero_is_open(album):
+    """In fp16, a probability below 2^-25 is 0, and 0 times infinity NaN."""
+    kernel = album.kernel("attention")
+    case = _case(kernel, "infinity_in_v")
+    case = replace(case, dims=tuple({**dict(case.dims), "scale": 2.0}.items()))
+    expected = case_data(kernel, case).outputs["o"]
+    assert np.isinf(expected.value).all(where=expected.undefined)
+    rows = np.isinf(expected.value)
+    assert 0 < expected.undefined.sum() < rows.sum(), "both kinds of rows"
+
+    def give(got, where):
+        got[where] = np.nan
+
+    assert _passes(kernel, case, "o", lambda got: give(got, expected.undefined))
+    assert not _passes(kernel, case, "o", lambda got: give(got, rows & ~expected.undefined))
+
+
 def test_a_finite_value_that_a_comparison_made_of_a_nan_is_open(album):
     """quantise's reference calls the scale of a row with a NaN 1; kernels need not."""
     kernel = album.kernel("quantise")
