@@ -33,9 +33,10 @@ again, and a champion needs a recheck.
 11 texts that ask for the name of a function, or for the type of an enum that has none
 12 functions of the C library, of mathematics and of headers that a text does not include are those
    that NVRTC declares, with its types; uses of bit-fields that compilers read differently
+13 coordinates of a thread have the types that they have on a GPU
 """
 
-CHECKS_VERSION = 12
+CHECKS_VERSION = 13
 CHECKS = "checks"  # the entry of an environment; one without it is from before version 1
 
 

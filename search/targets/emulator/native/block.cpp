@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "coordinates.h"
 #include "launch.h"
 #include "worker.h"
 
@@ -71,7 +72,10 @@ void Block::resume() {
         wake_yielded();
         if (!ready_warps_) return;
     }
-    current_ = next_ready();
+    running_block_index = block_index();
+    running_block_size = worker_.launch().block;
+    running_grid_size = worker_.launch().grid;
+    make_current(*next_ready());
     outside_.switch_to(current_->context);
     current_ = nullptr;
     worker_.counting().block_ended(warp_count());
@@ -115,8 +119,13 @@ void Block::run_next() {
         self->context.switch_to(outside_);
         return;  // another block of the cluster made this thread ready, or it yielded
     }
-    current_ = next;
+    make_current(*next);
     self->context.switch_to(next->context);
+}
+
+void Block::make_current(Fiber& next) {
+    current_ = &next;
+    running_thread_index = next.thread_index;
 }
 
 void Block::yield() {

@@ -35,8 +35,7 @@ __forceinline__ u32 lanes_in_order(int which) {
     }
 }
 __forceinline__ u32 warp_of_block() {
-    const uint3 thread = gf_emulator_thread_index(), block = gf_emulator_block_size();
-    return ((thread.z * block.y + thread.y) * block.x + thread.x) / 32;
+    return ((::threadIdx.z * ::blockDim.y + ::threadIdx.y) * ::blockDim.x + ::threadIdx.x) / 32;
 }
 
 // A place for each accumulator of a product: it is watched there while the product is under way.
