@@ -18,8 +18,8 @@ BOOKS = "bookkeeping"
 # searches of ours had 75 candidates, so half of their time was the start.
 TUNER_RATES = (
     "h200/kernel_tuner_rate",
-    "h200/kernel_tuner_rate_mma",
-    "h200/kernel_tuner_rate_wmma",
+    "h100/kernel_tuner_rate_mma_16_cores",
+    "h100/kernel_tuner_rate_wmma_16_cores",
     "h100/kernel_tuner_rate_mma",
     "h100/kernel_tuner_rate_wmma",
 )

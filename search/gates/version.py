@@ -33,7 +33,8 @@ again, and a champion needs a recheck.
 11 texts that ask for the name of a function, or for the type of an enum that has none
 12 functions of the C library, of mathematics and of headers that a text does not include are those
    that NVRTC declares, with its types; uses of bit-fields that compilers read differently
-13 coordinates of a thread have the types that they have on a GPU
+13 coordinates of a thread have the types that they have on a GPU; the shortest of the launches
+   that repeat another one
 """
 
 CHECKS_VERSION = 13

@@ -61,7 +61,8 @@ def test_work_that_repeated_launches_leave_out_shows(game, mode, bench_of):
     if game == "none":
         assert failure is None, failure
     elif (game, mode) != ("in_a_row_at_one_address", "cold"):  # a ring gives it nothing
-        assert failure is not None and failure.reason in GAMES[game], failure
+        times_us = context.target.repeated_us
+        assert failure is not None and failure.reason in GAMES[game], (failure, times_us)
 
 
 @pytest.mark.parametrize("mode", ["hot", "cold"])

@@ -7,7 +7,6 @@ for children only.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,42 +20,14 @@ from cupy.cuda import runtime
 from greenfast.search.targets.cuda.arena import Arena
 from greenfast.search.targets.cuda.device_memory import ON_DEVICE, Head
 from greenfast.search.targets.cuda.launches import Loaded, Stopwatch, wait
-from greenfast.search.timing import LOOKS, Interval, median, median_interval
+from greenfast.search.targets.cuda.work_left_out import CHANGED, SEPARATE, Ratio
+from greenfast.search.timing import LOOKS
 
 OWN_OUTPUTS = 8  # launches in a row, each with an output of its own
 MOST_BYTES = 2**28  # of these outputs' sets
 TURNS = 12  # of each comparison of times
-# Ratios of times, far above what caches and noise do to launches that differ in nothing else.
-CHANGED, SEPARATE = 1.5, 2.0
 WARM_UP_CALLS = 3
 FRESH_CALLS = 2 * LOOKS[-1]  # as many as a timing takes, for a module that was loaded again
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """Times in us of launches that must do all their work, and of those that repeat a launch."""
-
-    when: str
-    slow: Sequence[float]
-    fast: Sequence[float]
-    largest: float
-
-    @property
-    def interval(self) -> Interval:
-        return median_interval(
-            [math.log(long / short) for long, short in zip(self.slow, self.fast, strict=True)]
-        )
-
-    @property
-    def suspicion(self) -> str:
-        """Why the times are suspicious; empty if they are not."""
-        if not self.interval.low > math.log(self.largest):
-            return ""
-        return (
-            f"launches {self.when} take {math.exp(self.interval.median):.1f} times as long "
-            f"({median(self.slow):.2f} us) as those that repeat the launch before them, so timed "
-            "launches leave work out"
-        )
 
 
 @dataclass(frozen=True)
