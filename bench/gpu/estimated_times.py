@@ -19,13 +19,14 @@ from statistics import median, quantiles
 
 from bench.command_line import add_save, script_parser
 from bench.gpu.grid_times import FALLBACK
+from bench.gpu.lost_calls import lost_calls
 from bench.gpu.measured_gpu import result_of
 from bench.gpu.runtime_pool import Design, design, own_times, stored_points
 from bench.results import Row, find_result, read_result, write_result
 
 SOURCE = {"h200": "h100"}  # of estimates, by the GPU that they are for
 DTYPES = ("bf16", "fp16")
-GRID, POOL = "runtime_grid", "runtime_pool"
+GRID, POOL, DRAWN = "runtime_grid", "runtime_pool", "drawn_calls"
 LEAST_COMMON = 3  # times of a shape on both GPUs
 MARGIN = 1.02  # the best of several estimates is likely to be too good
 ESTIMATED = "estimated"  # times of a row, by label
@@ -68,6 +69,22 @@ def with_estimates(name: str, dtype: str, folder: Path, gpu: str) -> Row:
         if design(point) in label_of
     }
     return {**result, "rows": rows, "points": {**result["points"], **points}}
+
+
+def drawn_in_cells(dtype: str, folder: Path, gpu: str) -> list[Row]:
+    """Shapes drawn inside of cells, and calls of drawn_calls in which a kernel was too slow. The
+    time of such a call is measured, even where the kernel's other times are estimated."""
+    rows = list(find_result(result_of("runtime_between", dtype, gpu), folder).get("rows", ()))
+    drawn = find_result(f"{gpu}/{DRAWN}")
+    points = stored_points(read_result(result_of(GRID, dtype, gpu), folder))
+    rows += lost_calls(drawn, dtype, {design(each): name for name, each in points.items()}, gpu)
+    if gpu in SOURCE:
+        other = read_result(result_of(GRID, dtype, SOURCE[gpu]))
+        label_of = labels_of_new(other, timed_designs(gpu, folder), SOURCE[gpu])
+        for row in lost_calls(drawn, dtype, label_of, gpu):
+            times = dict(row["times"])
+            rows.append({**row, "times": {FALLBACK: times.pop(FALLBACK)}, ESTIMATED: times})
+    return rows
 
 
 def labels_of_new(other: Row, known: Container[Design], source: str) -> dict[Design, str]:

@@ -26,10 +26,9 @@ from tempfile import TemporaryDirectory
 
 from bench.command_line import script_parser
 from bench.gpu import grid_set
-from bench.gpu.drawn_calls import FALLBACK, ratio, undisturbed
-from bench.gpu.grid_rules import NEVER_ABOVE
 from bench.gpu.grid_shapes import cells, key, place_of
-from bench.gpu.measured_gpu import GPU_NAMES, add_gpu, kernel_of, result_of, set_name
+from bench.gpu.lost_calls import lost_calls
+from bench.gpu.measured_gpu import add_gpu, kernel_of, result_of, set_name
 from bench.gpu.rule_regret import DTYPES
 from bench.gpu.runtime_pool import Design, Point, design, stored_points
 from bench.gpu.runtime_set import stored_form
@@ -37,8 +36,6 @@ from bench.gpu.runtime_shapes import shapes
 from bench.gpu.set_files import sealed
 from bench.gpu.tuned_set import SETS, Part, moved, read_part, renumbered
 from bench.results import Row, find_result, read_result, write_result
-from greenfast.runtime.kernel_set import KernelSet
-from greenfast.runtime.tuned import set_for
 
 Time = float | dict[str, float]  # in microseconds, or with its interval
 BEFORE = " (before"  # behind a label that stands for another kernel in the newer run
@@ -114,24 +111,6 @@ def joined_times(dtype: str, folder: Path, gpu: str) -> dict[str, Row]:
             if label in used
         }
     return joined
-
-
-def lost_calls(drawn: Row, dtype: str, label_of: Mapping[Design, str], gpu: str) -> list[Row]:
-    """Calls of drawn_calls in which a kernel of the shipped set was slower than PyTorch."""
-    set_of_gpu = set_for("attention", GPU_NAMES[gpu])
-    programs = set_of_gpu.programs.values() if isinstance(set_of_gpu, KernelSet) else ()
-    designs = {
-        program.name: design(Point(program.template, dict(program.parameters)))
-        for program in programs
-    }
-    rows = []
-    for row in undisturbed(drawn.get("rows", ())):
-        label = label_of.get(designs.get(row["kernel"], ("", "")))
-        if row["dtype"] == dtype and label and "family" in row and ratio(row) > NEVER_ABOVE:
-            times = {FALLBACK: row["times"][FALLBACK], label: row["times"]["greenfast"]}
-            kept = {name: row[name] for name in ("family", "shape", "dims", "mask")}
-            rows.append({**kept, "times": times, "wrong": {}})
-    return rows
 
 
 def results_of(dtype: str, gpu: str) -> list[str]:

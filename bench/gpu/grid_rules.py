@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import ceil, exp, log
 from pathlib import Path
 
-from bench.gpu.estimated_times import GRID, times_of, with_estimates
+from bench.gpu.estimated_times import GRID, drawn_in_cells, times_of, with_estimates
 from bench.gpu.grid_shapes import (
     ALIGNED,
     FAMILIES,
@@ -28,14 +28,14 @@ from bench.gpu.grid_shapes import (
     sides,
 )
 from bench.gpu.grid_times import FALLBACK
-from bench.gpu.measured_gpu import DEFAULT, result_of
+from bench.gpu.lost_calls import NEVER_ABOVE
+from bench.gpu.measured_gpu import DEFAULT
 from bench.gpu.runtime_shapes import Shape
 from bench.gpu.waves import Waves
-from bench.results import RESULTS, Row, find_result
+from bench.results import RESULTS, Row
 
 WON = 0.93  # of the library's time, at most
 WON_SELDOM = 0.88  # the same for heads that few models have, whose grids are coarser
-NEVER_ABOVE = 0.98  # of the library's time, on the points beside
 MOST_CUTS = 1  # sides of a cell
 GIVEN_UP = 1.04  # for fewer kernels, of the score and of the time on the point itself
 GIVEN_UP_SELDOM = 1.08  # the same for heads that few models have
@@ -79,8 +79,7 @@ class Judged:
 def judged(dtype: str, folder: Path = RESULTS, gpu: str = DEFAULT) -> list[Judged]:
     """All cells with a measured point, by the results in a folder."""
     rows = with_estimates(GRID, dtype, folder, gpu)["rows"]
-    between = find_result(result_of("runtime_between", dtype, gpu), folder)
-    inside = between.get("rows", ())
+    inside = drawn_in_cells(dtype, folder, gpu)
     others = with_estimates(GRID, "bf16", folder, gpu)["rows"] if dtype != "bf16" else ()
     return judged_rows(rows, inside, others)
 

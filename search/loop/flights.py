@@ -136,9 +136,10 @@ class Flights:
         """The futures of the trials that are not recorded yet."""
         return tuple(flight.future for flight in self._queue)
 
-    def has_room(self, asked: int) -> bool:
-        """Whether another trial may begin beside `asked` whose proposals are to come."""
-        if len(self._queue) + asked >= self.most:
+    def has_room(self, asked: int, ending: int = 0) -> bool:
+        """Whether another trial may begin beside `asked` that are to begin, and `ending` that are
+        being recorded."""
+        if len(self._queue) + asked + ending >= self.most:
             return False
         if not self._is_measured:
             return True

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import Any
@@ -53,6 +53,7 @@ from greenfast.search.loop.memory import Memory, NoMemory
 from greenfast.search.loop.older_checks import failures_today
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
+from greenfast.search.loop.recorder import Recorder, Written
 from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
 from greenfast.search.loop.spending import BUDGET_SPENT, Meter, Spent, gpu_budget_spent
 from greenfast.search.loop.start import baseline_candidate, make_strategy
@@ -151,14 +152,15 @@ class SearchRun:
         use_judges()
         self.context.target.prepare()
         flights = Flights(self.plan.window, is_measured=self.context.target.measures)
-        with rare_collections(), LocalExecutor(flights.most) as executor, self.proposer:
+        recorder = Recorder(self.sink, is_apart=self.context.target.measures)
+        with rare_collections(), LocalExecutor(flights.most) as executor, recorder, self.proposer:
             try:
                 if self.evaluator_count:
                     self.running_evaluators = Evaluators(
                         self.context, flights.most, self.evaluator_count
                     )
                     self._tell_evaluators()
-                result = self._loop(executor, flights)
+                result = self._loop(executor, flights, recorder)
                 self._rest_evaluators()
                 if result.ended is Ended.COMPLETED:
                     result = self._closed(executor, result)
@@ -178,30 +180,40 @@ class SearchRun:
         if evaluators is not None:
             evaluators.rest()
 
-    def _loop(self, executor: LocalExecutor, flights: Flights) -> RunResult:
+    def _loop(self, executor: LocalExecutor, flights: Flights, recorder: Recorder) -> RunResult:
         asked: deque[Asked] = deque()  # proposals to come, each with room for it
+        beginning: Written[tuple[Asked, Proposed]] = Written()
+        ending: Written[tuple[Trial, Flight]] = Written()
         exhausted = False
         while True:
             control = self.sink.control(self._meter.spent())
             if control is Control.CANCEL:
                 return RunResult(Ended.CANCELLED, "cancelled")
             is_open = control is Control.RUN and not exhausted
-            while is_open and self._takes_another(flights, len(asked)):
+            while is_open and self._takes_another(flights, len(asked) + len(beginning), ending):
                 asked.append(self._ask())
                 flights.watch(asked[-1].future)
             if is_open:
                 came, exhausted = proposals_that_came(asked)
                 is_open = not exhausted
-                for flight in self._begin(executor, came):
+                if came:
+                    begun = [(each.number, proposed.proposal) for each, proposed in came]
+                    flights.watch(beginning.add(recorder.begin(begun), came))
+            for ready in beginning.written():
+                for flight in self._begin(executor, ready):
                     flights.add(flight)
-            if not flights and not (is_open and asked):
+            if not (flights or beginning or ending or (is_open and asked)):
                 return self._ended(control, exhausted)
             flights.wait(CONTROL_INTERVAL_S)
             for flight in flights.news():
                 self._tell(flight)
             if done := flights.done():
                 flights.wake()  # the next one may be done as well
-                self._record(done)
+                ended = [(self._judged(flight), flight) for flight in done]
+                records = [(trial, flight.source) for trial, flight in ended]
+                flights.watch(ending.add(recorder.record(records), ended))
+            for recorded in ending.written():
+                self._report(recorded)
                 self._hear_remarks()
                 if self.faults.failure:
                     return RunResult(Ended.FAILED, self.faults.failure)
@@ -315,9 +327,9 @@ class SearchRun:
                 raise Fault("interrupted while the baseline was evaluated", code="interrupted")
         return self.baseline
 
-    def _takes_another(self, flights: Flights, asked: int) -> bool:
+    def _takes_another(self, flights: Flights, asked: int, ending: Sized) -> bool:
         """Whether there is room and budget, and the trial would be over in time."""
-        if not flights.has_room(asked) or not self._budget_left():
+        if not flights.has_room(asked, len(ending)) or not self._budget_left():
             return False
         if self.plan.seconds is None or self.redo:
             return True
@@ -366,12 +378,10 @@ class SearchRun:
         return Asked(number, self.proposer.ask())
 
     def _begin(
-        self, executor: LocalExecutor, came: Sequence[tuple[Asked, Proposed]]
+        self, executor: LocalExecutor, ready: Sequence[tuple[Asked, Proposed]]
     ) -> Iterator[Flight]:
-        """Begin the trials whose proposals have come."""
-        if came:
-            self.sink.begin([(asked.number, proposed.proposal) for asked, proposed in came])
-        for asked, proposed in came:
+        """Begin trials whose proposals are stored."""
+        for asked, proposed in ready:
             if asked.attempts >= DEATHS:
                 evaluated = known(Evaluated(died(asked.attempts), None, 0.0))
                 yield Flight(asked.number, proposed.proposal, None, evaluated)
@@ -415,18 +425,15 @@ class SearchRun:
         flight.heard = Heard(told_of(trial, self.plan))
         self.proposer.tell(flight.proposal, digest, flight.heard.told)
 
-    def _record(self, done: Sequence[Flight]) -> None:
-        """Record trials, in order, and report them."""
-        trials = [self._judged(flight) for flight in done]
-        ended = tuple(zip(trials, done, strict=True))
-        self.sink.record([(trial, flight.source) for trial, flight in ended])
-        for trial, flight in ended:
+    def _report(self, recorded: Sequence[tuple[Trial, Flight]]) -> None:
+        """Report trials that are stored."""
+        for trial, flight in recorded:
             told = told_of(trial, self.plan)
             if flight.heard is None:
                 self.proposer.tell(flight.proposal, trial.source_digest, told)
             elif flight.heard.told != told:
                 self.proposer.correct(flight.proposal, trial.source_digest, told)
-        self.on_trials(trials)
+        self.on_trials([trial for trial, _ in recorded])
 
     def _judged(self, flight: Flight) -> Trial:
         """The trial of a flight that has ended, of which the search has learnt."""

@@ -93,5 +93,13 @@ def test_explain_tells_the_kernel_of_a_layer():
     dims = {"M": 1024, "N": 14336, "K": 4096}
     served = greenfast.explain("linear", gpu=H100, activation="silu", dtype="bf16", **dims)
     assert served.kernel and "M" in served.why
-    elsewhere = greenfast.explain("linear", gpu="NVIDIA H200", **dims)
+    elsewhere = greenfast.explain("linear", gpu="NVIDIA A100-SXM4-80GB", **dims)
     assert elsewhere.kernel is None and "no tuned set" in elsewhere.why
+
+
+@pytest.mark.parametrize("gpu", [H100, "NVIDIA H200"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_each_gpu_model_has_a_set_of_its_own(gpu, dtype):
+    layer = {"M": 1024, "N": 14336, "K": 4096, "activation": "silu", "dtype": dtype}
+    served = greenfast.explain("linear", gpu=gpu, **layer)
+    assert served.kernel and f"gemm-{gpu.split()[1].lower()}" in served.why
