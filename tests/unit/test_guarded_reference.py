@@ -68,6 +68,20 @@ def test_a_reference_that_ends_without_a_result_is_a_mistake(guard, authored, bo
     assert error.value.code == code and "rmsnorm/reference.py" in str(error.value)
 
 
+def test_a_reference_whose_process_is_killed_from_outside_is_computed_again(
+    guard, authored, tmp_path
+):
+    """Linux kills a process when memory runs out, whoever has taken it."""
+    begun = tmp_path / "begun"
+    kill = "getattr(__import__('signal'), 'raise' + '_signal')(9)"
+    once = f"import pathlib\nbegun = pathlib.Path({str(begun)!r})\nif not begun.exists():"
+    kernel = authored(f"{once}\n    begun.touch(); {kill}")
+    assert guard.computed(kernel, first_case(kernel)) is not None and begun.exists()
+    always = authored(kill)
+    with pytest.raises(SpecError, match=r"ended its process \(exit status -9\)"):
+        guard.computed(always, first_case(always))
+
+
 def test_a_reference_without_end_is_killed(guard, authored, monkeypatch):
     monkeypatch.setattr(guard, "deadline_s", SHORT_S)
     endless = authored("while True:\n    pass")
