@@ -100,7 +100,10 @@ class ReferenceChildren:
         deadline_s: float,
         work: Work = Work.ALL,
     ) -> list[tuple[Arrays | None, str]]:
-        """For each case its arrays, or None and the error. Raises as `Child.call` does."""
+        """For each case its arrays, or None and the error.
+
+        Raises as `Child.call` does, and Fault `disk_full`.
+        """
         path = self._file()
         request = {
             **described_kernel(kernel),
@@ -111,6 +114,13 @@ class ReferenceChildren:
         }
         try:
             reply = self.pool.call(request, deadline_s)
+            if "unwritten" in reply:
+                place, why = path.parent.parent, reply["unwritten"]
+                raise Fault(
+                    f"references cannot be written below {place}: {why}",
+                    code="disk_full",
+                    mend="free some space there, or set TMPDIR to another folder",
+                )
             with path.open("rb") as file:
                 contents = [
                     None if parts is None else _read(file, parts) for parts in reply["arrays"]

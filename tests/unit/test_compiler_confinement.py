@@ -254,6 +254,20 @@ def test_the_folders_of_a_compiler_that_is_killed_are_not_taken_for_none(tmp_pat
     assert lost.value.code == "child_lost"
 
 
+def test_a_program_under_the_launcher_keeps_a_lower_limit_of_its_caller(emulator, tmp_path):
+    shell = _allowing(emulator, "/usr/bin", "/bin")
+    command = shell.command(tmp_path, Deadline.of(5.0))
+    script = 'ulimit -v 1000000 -f 1000 -t 3; exec "$@"'
+    ended = subprocess.run(
+        ["/bin/bash", "-c", script, "sh", *command, "/bin/bash", "-c", "ulimit -v -f -t"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert [line.split()[-1] for line in ended.stdout.splitlines()] == ["1000000", "1000", "3"]
+
+
 def test_no_folder_of_users_is_the_compilers(emulator):
     folders = compiler_folders(emulator.compiler.path)
     assert any(path.endswith("cc1plus") for path in folders)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from greenfast.search.errors import SpecError
+from greenfast.search.errors import Fault, SpecError
 from greenfast.search.oracle import drawn, guarded_reference, reference
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.guarded_reference import GuardedReferences
@@ -80,6 +81,20 @@ def test_a_reference_whose_process_is_killed_from_outside_is_computed_again(
     always = authored(kill)
     with pytest.raises(SpecError, match=r"ended its process \(exit status -9\)"):
         guard.computed(always, first_case(always))
+
+
+def test_a_full_folder_for_temporary_files_is_a_fault_of_the_machine(
+    guard, authored, monkeypatch, tmp_path
+):
+    file = tmp_path / "folder" / "file"
+    file.parent.mkdir()
+    file.symlink_to("/dev/full")
+    monkeypatch.setattr(guard._children, "_file", lambda: file)
+    kernel = authored()
+    sentence = f"references cannot be written below {tmp_path}: No space left on device"
+    with pytest.raises(Fault, match=re.escape(sentence)) as full:
+        guard.computed(kernel, first_case(kernel))
+    assert full.value.code == "disk_full"
 
 
 def test_a_reference_without_end_is_killed(guard, authored, monkeypatch):
