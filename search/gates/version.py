@@ -35,7 +35,8 @@ again, and a champion needs a recheck.
    that NVRTC declares, with its types; uses of bit-fields that compilers read differently
 13 coordinates of a thread have the types that they have on a GPU; the shortest of the launches
    that repeat another one
-14 work left out of long rows of launches, and until a pause
+14 work left out of long rows of launches, and until a pause; answers kept in the device's heap;
+   results that depend on the place of a warp in its multiprocessor
 """
 
 CHECKS_VERSION = 14

@@ -51,7 +51,7 @@ from greenfast.search.targets.emulator.far_buffers import whole_outputs
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.targets.emulator.host_run import HostRun, run_host_program
 from greenfast.search.targets.emulator.model import BAND
-from greenfast.search.targets.emulator.problem_run import emulated_run, no_room
+from greenfast.search.targets.emulator.problem_run import emulated_run, no_room, with_heap
 from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.undefined_lanes import (
     UNDEFINED,
@@ -390,6 +390,8 @@ class EmulatorTarget(Runner):
         workers: int | None = None,
     ) -> tuple[native.RunResult, ...]:
         workers = self._workers if workers is None else workers
+        if module.uses_heap:
+            runs = list(map(with_heap, runs))
         return native.execute(
             self._prepared(),
             module,

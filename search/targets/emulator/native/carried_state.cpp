@@ -1,5 +1,6 @@
 #include "carried_state.h"
 
+#include "device_heap.h"
 #include "report.h"
 
 namespace gf_emulator {
@@ -52,7 +53,9 @@ void CarriedState::report_counters(const ModuleMemory& module) const {
             counter_bytes++;
         }
     }
-    if (!counter || (!other_bytes && counter_bytes <= most_counter_bytes)) return;
+    // A counter may hold the address of a piece of the heap, which stays as long as the module.
+    const bool keeps_more = other_bytes || device_heap().is_in_use() || counter_bytes > most_counter_bytes;
+    if (!counter || !keeps_more) return;
     const Reads& reads = reads_.at(counter);
     findings().add({"carried_state", "device:" + counter->name, long(offset), 1,
                     reads.readers[reads.reader[offset / 4] - 1u], {}, ""});

@@ -17,8 +17,8 @@ public:
     // an atomic's or a volatile one's.
     void read(const ModuleMemory::Object& object, std::size_t word, unsigned bytes, const Party& reader);
     // At the end of the run: a finding for each reader of a byte that has changed. Counters and flags that synchronise
-    // may go on from call to call, while nothing else does: beside other bytes that stay, or where they are many, they
-    // tell a call whether an earlier one has left its answer.
+    // may go on from call to call, while nothing else does: beside other bytes that stay, or pieces of the heap, or
+    // where they are many, they tell a call whether an earlier one has left its answer.
     void report(const ModuleMemory& module) const;
 
 private:
