@@ -134,7 +134,7 @@ def _require_clean(
     """SpecError for NaN in `name` after an access that the checks of `greenfast check` find."""
     tensors, passed = _laid_out(kernel, inputs, outputs, arguments, None)
     program, problem = _program(kernel), _problem(kernel, tuple(tensors.values()), passed)
-    for run in _target().check(program, [problem]) or ():
+    for run in _target().check(program, [problem], is_called_once=True) or ():
         for finding in run.findings:
             raise SpecError(
                 f"the plain kernel {kernel.entry} computes NaN for {name} at these sizes: "

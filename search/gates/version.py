@@ -36,7 +36,8 @@ again, and a champion needs a recheck.
 13 coordinates of a thread have the types that they have on a GPU; the shortest of the launches
    that repeat another one
 14 work left out of long rows of launches, and until a pause; answers kept in the device's heap;
-   results that depend on the place of a warp in its multiprocessor
+   results that depend on the place of a warp in its multiprocessor; races in later calls of a
+   kernel that keeps something in `__device__` memory
 """
 
 CHECKS_VERSION = 14
