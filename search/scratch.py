@@ -19,9 +19,12 @@ PREFIX = "greenfast-scratch-"
 
 
 @contextmanager
-def scratch(kind: str) -> Iterator[Path]:
-    """A private folder for this block; `kind` is a part of its name."""
-    folder, lock = _made(kind)
+def scratch(kind: str, place: Path | None = None) -> Iterator[Path]:
+    """A private folder for this block, among temporary files or hidden in the folder `place`.
+
+    `kind` is a part of its name.
+    """
+    folder, lock = _made(kind, place)
     try:
         yield folder
     finally:
@@ -34,11 +37,12 @@ def scratch_of(owner: object, kind: str) -> tuple[Path, Callable[[], object]]:
     return folder, weakref.finalize(owner, _remove, folder, lock)
 
 
-def _made(kind: str) -> tuple[Path, int]:
+def _made(kind: str, place: Path | None = None) -> tuple[Path, int]:
     """A new folder, and a descriptor that locks it."""
-    _remove_abandoned()
+    prefix = PREFIX if place is None else f".{PREFIX}"
+    _remove_abandoned(place or Path(tempfile.gettempdir()), prefix)
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-"))
+        folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{kind}-", dir=place))
         with suppress(FileNotFoundError):  # another process has taken it for an abandoned one
             lock = _opened(folder)
             with suppress(OSError):  # a file system without locks: then nobody removes it either
@@ -53,9 +57,9 @@ def _remove(folder: Path, lock: int) -> None:
     os.close(lock)
 
 
-def _remove_abandoned() -> None:
+def _remove_abandoned(place: Path, prefix: str) -> None:
     """Remove the folders of processes that have ended without removing them."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    for folder in place.glob(f"{prefix}*"):
         with suppress(OSError):  # another user's, or somebody else removes it
             lock = _opened(folder)
             try:

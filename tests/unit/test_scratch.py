@@ -77,3 +77,16 @@ def test_what_only_looks_like_an_abandoned_folder_stays(place):
     (place / "greenfast-scratch-file").write_text("kept")
     with scratch("own"):
         assert len([*place.iterdir()]) == 4
+
+
+def test_a_folder_beside_a_result_is_hidden_and_removed_like_the_others(place):
+    beside = place / "beside"
+    beside.mkdir()
+    abandoned = beside / ".greenfast-scratch-own-1"
+    abandoned.mkdir()
+    (place / "greenfast-scratch-own-1").mkdir()
+    with scratch("own", beside) as folder:
+        assert [*beside.iterdir()] == [folder] and folder.name.startswith(".")
+        folder.joinpath("new").mkdir()
+        folder.joinpath("new").rename(beside / "result")
+    assert [*beside.iterdir()] == [beside / "result"]
