@@ -114,7 +114,14 @@ def limit(pid: int, limits: Limits) -> None:
     ]
     for kind, value in values:
         if value is not None:
-            resource.prlimit(pid, kind, (value, value))
+            lower(kind, value, pid)
+
+
+def lower(kind: int, value: int, pid: int = 0) -> None:
+    """Set a limit of a process, of this one by default, unless it has a lower one already."""
+    hard = resource.prlimit(pid, kind)[1]
+    most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.prlimit(pid, kind, (most, most))
 
 
 def kill_group(process: subprocess.Popen[Any]) -> bool:

@@ -5,9 +5,6 @@ The folder is written beside its place and then takes it, so that no reader sees
 
 from __future__ import annotations
 
-import os
-import secrets
-import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +19,7 @@ from greenfast.app.views.report_schemas import SearchReportOut
 from greenfast.app.wiring import Services
 from greenfast.db.rows import ChampionRow, NegativeRow
 from greenfast.search.errors import UsageError
+from greenfast.search.scratch import scratch
 from greenfast.search.shipped import own_version
 from greenfast.search.text import shortened
 
@@ -42,20 +40,22 @@ class Publication:
 
 def publish(services: Services, folder: Path, search_ids: list[str]) -> Publication:
     """Write the pages; UsageError `folder_in_use` for a folder with other contents."""
-    draft = folder.parent / f".{folder.name}.new-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         _require_replaceable(folder)
-        draft.mkdir(parents=True)
-        done = _write(services, draft, search_ids)
-        _replace(draft, folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with scratch("publish", folder.parent) as work:
+            draft = work / "new"
+            draft.mkdir()
+            done = _write(services, draft, search_ids)
+            if folder.exists():
+                folder.rename(work / "old")
+            draft.rename(folder)
     except OSError as error:
         raise UsageError(
             f"{shortened(str(folder))} cannot be written: {error.strerror}",
             code="unwritable_output",
             mend="name another folder",
         ) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return done
 
 
@@ -70,14 +70,6 @@ def _require_replaceable(folder: Path) -> None:
             code="folder_in_use",
             mend="name a new or an empty folder",
         )
-
-
-def _replace(draft: Path, folder: Path) -> None:
-    old = folder.parent / f".{folder.name}.old-{os.getpid()}-{secrets.token_hex(4)}"
-    if folder.exists():
-        folder.rename(old)
-    draft.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write(services: Services, draft: Path, search_ids: list[str]) -> Publication:

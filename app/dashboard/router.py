@@ -55,7 +55,11 @@ async def static_file(request: Request, name: str) -> Response:
     if name not in known:
         return error_page("unknown_file", f"there is no file {name!r} here")
     path = known[name]
-    response = await StaticFiles(directory=path.parent).get_response(path.name, request.scope)
+    # The whole file, also where a part is wanted: Starlette's refusals of parts have no code.
+    scope = request.scope
+    scope["headers"] = [(key, value) for key, value in scope["headers"] if key != b"range"]
+    response = await StaticFiles(directory=path.parent).get_response(path.name, scope)
+    response.headers["Accept-Ranges"] = "none"
     response.headers["Cache-Control"] = KEPT if request.query_params.get("v") else "no-cache"
     return response
 

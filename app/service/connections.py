@@ -13,24 +13,60 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections import OrderedDict
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 import h11
 from h11._connection import DEFAULT_MAX_INCOMPLETE_EVENT_SIZE
+from starlette.responses import Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from greenfast.app.routes.auth import BODY_DEADLINE_S
+from greenfast.app.views.problems import problem_response
 
 WANTED_DESCRIPTORS = 8192
 RESERVED_DESCRIPTORS = 256  # database, event loop, files, pipes of the workers
 BODY_SLACK_S = 5.0  # the application refuses a late body first, with a problem document
 READ_BYTES = 4096  # of a connection, in one turn of the event loop
 CHUNKS_OF_ANY_SIZE, SMALLEST_MEAN_CHUNK_BYTES = 1000, 16
-SMALL_CHUNKS = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-REQUEST_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-FULL = (
-    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n"
-    b"content-length: 0\r\n\r\n"
+
+
+def last_answer(response: Response) -> bytes:
+    """A response as it travels, for a connection that is closed after it."""
+    head = [f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}".encode()]
+    head += [name + b": " + value for name, value in response.raw_headers]
+    return b"\r\n".join((*head, b"connection: close", b"", bytes(response.body)))
+
+
+MALFORMED = last_answer(
+    problem_response(
+        400,
+        "bad_request",
+        "this is no HTTP request, or one with a head that is too long, or a body of two lengths",
+    )
+)
+SMALL_CHUNKS = last_answer(
+    problem_response(
+        400,
+        "small_chunks",
+        f"chunks of a body may have {SMALLEST_MEAN_CHUNK_BYTES} bytes each or more, on average",
+    )
+)
+REQUEST_TIMEOUT = last_answer(
+    problem_response(
+        408,
+        "request_timeout",
+        "the request did not arrive in time",
+        "send it at once; GREENFAST_REQUEST_TIMEOUT_S is the limit for its headers",
+    )
+)
+FULL = last_answer(
+    problem_response(
+        503,
+        "connections_full",
+        "too many connections are open",
+        "close some, try again, or raise GREENFAST_CONNECTIONS",
+    )
 )
 
 
@@ -130,6 +166,15 @@ class DeadlineProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse bytes that are no request, in the form of all our refusals."""
+        answers = self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE)
+        self.give_up(MALFORMED if answers else b"")
+
+    def _should_upgrade(self) -> bool:
+        """A request to change to another protocol gets its answer over HTTP, and needs no line."""
+        return False
 
     def give_up(self, answer: bytes = b"") -> None:
         """Close at once, after sending `answer`."""

@@ -16,7 +16,7 @@ from starlette.routing import Match
 from greenfast.app.views.base_schemas import Problem, WrongField
 from greenfast.app.views.log_pauses import LogPauses
 from greenfast.app.views.request_schemas import request_field
-from greenfast.app.views.validation import refusals_of
+from greenfast.app.views.validation import FORM, FORM_PATH, refusals_of
 from greenfast.search.errors import Fault, GreenfastError
 from greenfast.search.text import one_line, shortened, visible
 
@@ -182,5 +182,6 @@ def http_words(request: Request, error: HTTPException) -> tuple[str, str]:
             allowed = ", ".join(allowed_methods(request))
             return f"{request.method[:20]} is not possible at {path}", f"allowed: {allowed}"
         case 400:  # FastAPI hides why: bytes that are not UTF-8, or too many brackets
-            return "the body cannot be read", "send one JSON object in UTF-8, nested a few levels"
+            wanted = "one JSON object in UTF-8, nested a few levels"
+            return "the body cannot be read", f"send {FORM if path == FORM_PATH else wanted}"
     return str(error.detail), ""

@@ -41,6 +41,8 @@ VALUE_WORDS = {
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
 }
+FORM_PATH = "/login"
+FORM = "a form with the field token"
 JSON_TYPE = "send it with the header `content-type: application/json`"
 WORKLOAD = (
     'a workload is a name, a text such as "B=8,S_q=577", or an object with dims and, as needed, '
@@ -93,6 +95,8 @@ def _refusal(first: Mapping[str, Any], body: object, route: object) -> Refusal:
         )
     if field == "body":
         code = "missing_field" if kind == "missing" else "bad_value"
+        if getattr(route, "path", "") == FORM_PATH:
+            return Refusal(422, code, f"the body must be {FORM}")
         hint = JSON_TYPE if isinstance(body, bytes) else ""
         return Refusal(422, code, "the body must be a JSON object", hint)
     if kind == "missing":

@@ -62,7 +62,7 @@ def check_program(
 
     UsageError when the target has no checks.
     """
-    checked = target.check(program, problems)
+    checked = target.check(program, problems, is_called_once=is_called_once)
     if checked is None:
         raise UsageError(
             f"{target.name} has no safety checks",

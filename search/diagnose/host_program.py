@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from greenfast.search.diagnose.plain_text import PlainText, read_plain_text
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.plain_file import open_plain
 from greenfast.search.render import with_markers
+from greenfast.search.scratch import scratch
 from greenfast.search.targets.emulator.compiler_process import LOG, CompilerFailed
 from greenfast.search.targets.emulator.host_run import (
     MOST_FILES,
@@ -153,8 +153,8 @@ def check_host_program(
     """Every launch of the program under the checks."""
     reports: list[CheckReport] = []
     files: dict[str, Path] = {}
-    with TemporaryDirectory(prefix="greenfast-host-", ignore_cleanup_errors=True) as work:
-        program = recorded(cuda_file, options, target, Path(work))
+    with scratch("host") as work:
+        program = recorded(cuda_file, options, target, work)
         limits = list(program.limits)
         memory = DeviceMemory(program.allocations)
         kinds = set()

@@ -47,16 +47,12 @@ from greenfast.search.oracle.problem import (
     LaunchPlan,
     Problem,
     Tensor,
-    WorkspaceMemory,
 )
 from greenfast.search.render import assemble, with_markers
 from greenfast.search.targets.base import SourceRefused
-from greenfast.search.targets.emulator.findings import HEAP_NAME
 from greenfast.search.targets.emulator.target import CannotCompile, EmulatorTarget
 from greenfast.search.verdict import SafetyFinding
 
-HEAP_BYTES = 8 * 2**20  # the device's default
-_ALLOCATION = re.compile(r"\b(?:new|malloc)\b")
 _GF_INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]gf/', re.MULTILINE)
 
 
@@ -137,7 +133,7 @@ def read_plain(
         entry.alias: [code.unaliased(entry.bound(each)) for each in entry.kernel.parameters]
         for entry in entries
     }
-    problem = _with_heap(with_read_only_parameters(problem, parameters), source.text)
+    problem = with_read_only_parameters(problem, parameters)
     expected: tuple[ExpectedOutput, ...] = launches.expected if launches else ()
     return PlainKernel(BroughtKernel(source, problem, expected, text.files), entries, text.missing)
 
@@ -167,14 +163,6 @@ def with_entry_names(report: CheckReport, entries: Sequence[Entry]) -> CheckRepo
         return replace(finding, sentence=sentence)
 
     return replace(report, findings=tuple(map(named, report.findings)))
-
-
-def _with_heap(problem: Problem, text: str) -> Problem:
-    """With memory for `new` and `malloc` where the code has such a word."""
-    if not _ALLOCATION.search(text):
-        return problem
-    heap = WorkspaceMemory(HEAP_NAME, HEAP_BYTES, zero_fill=False)
-    return replace(problem, workspaces=(*problem.workspaces, heap))
 
 
 def _expanded(text: PlainText, target: EmulatorTarget) -> str:

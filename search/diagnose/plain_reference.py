@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -34,6 +33,7 @@ from greenfast.search.oracle.problem import (
 )
 from greenfast.search.oracle.storage import DTYPES
 from greenfast.search.render import assemble
+from greenfast.search.scratch import scratch_of
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Execution, Runner, runner
 from greenfast.search.targets.emulator.target import CannotCompile
@@ -134,7 +134,7 @@ def _require_clean(
     """SpecError for NaN in `name` after an access that the checks of `greenfast check` find."""
     tensors, passed = _laid_out(kernel, inputs, outputs, arguments, None)
     program, problem = _program(kernel), _problem(kernel, tuple(tensors.values()), passed)
-    for run in _target().check(program, [problem]) or ():
+    for run in _target().check(program, [problem], is_called_once=True) or ():
         for finding in run.findings:
             raise SpecError(
                 f"the plain kernel {kernel.entry} computes NaN for {name} at these sizes: "
@@ -304,7 +304,7 @@ def _target() -> Runner:
     """An emulator of its own: the one that runs candidates may be in use."""
     folder = Path(os.environ.get("GREENFAST_DATA", "greenfast-data")) / "cache"
     if not folder.is_dir():  # this is not a command of greenfast
-        folder = Path(tempfile.mkdtemp(prefix="greenfast-plain-"))
+        folder, _ = scratch_of(Catalogue, "plain")  # until this process ends
     target = runner(
         open_target(TARGET, TargetSettings(folder, Catalogue.from_environment().include_dirs, 1))
     )

@@ -15,10 +15,7 @@ import base64
 import hashlib
 import os
 import pickle
-import shutil
-import tempfile
 import threading
-import weakref
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +27,7 @@ from greenfast.search.errors import Fault
 from greenfast.search.gates.base import Subject
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items, Workload
+from greenfast.search.scratch import scratch_of
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.verdict import CorrectnessEvidence, Failed, Passed
 
@@ -69,8 +67,7 @@ class Judges:
     """Up to `count` workers, each started when it is first needed. They end with this process."""
 
     def __init__(self, count: int) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="greenfast-judges-"))
-        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._folder, self._remove = scratch_of(self, "judges")
         limits = Limits(memory_bytes=MEMORY_BYTES, file_bytes=None)
         self.pool = Children(count, MODULE, limits, (str(self._folder),))
         self._lock = threading.Lock()

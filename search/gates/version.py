@@ -35,9 +35,12 @@ again, and a champion needs a recheck.
    that NVRTC declares, with its types; uses of bit-fields that compilers read differently
 13 coordinates of a thread have the types that they have on a GPU; the shortest of the launches
    that repeat another one
+14 work left out of long rows of launches, and until a pause; answers kept in the device's heap;
+   results that depend on the place of a warp in its multiprocessor; races in later calls of a
+   kernel that keeps something in `__device__` memory
 """
 
-CHECKS_VERSION = 13
+CHECKS_VERSION = 14
 CHECKS = "checks"  # the entry of an environment; one without it is from before version 1
 
 

@@ -12,7 +12,6 @@ that hangs as a whole is silent; it is killed, and lost as any other.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
-from pathlib import Path
 from queue import SimpleQueue
 from typing import BinaryIO, ClassVar
 
@@ -44,6 +42,7 @@ from greenfast.search.loop.assignment import (
 from greenfast.search.loop.evaluate import Evaluated, EvaluationContext
 from greenfast.search.oracle.reference import guard_deadline_s
 from greenfast.search.render import RenderedSource
+from greenfast.search.scratch import scratch_of
 from greenfast.search.targets.base import Runner, Target
 from greenfast.search.targets.emulator.host_compiler import OVERRIDE
 from greenfast.search.text import last_line
@@ -246,7 +245,7 @@ class _Process:
         self._changing = threading.Lock()  # of the two
         self._messages: SimpleQueue[object] = SimpleQueue()
         self._errors: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  `_receive` closes it
-        self._folder = Path(tempfile.mkdtemp(prefix="greenfast-evaluator-"))
+        self._folder, self._remove_folder = scratch_of(self, "evaluator")
         self._connection, other = Pipe()
         self._why = ""  # it was ended for a reason of ours
         self._missing = 0  # signs of life since it was last heard
@@ -326,7 +325,7 @@ class _Process:
         self._errors.seek(0)
         tail = self._errors.read()[-4000:].decode(errors="replace")
         self._errors.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._remove_folder()
         ended = f"it ended with {self._process.returncode}"
         with self._changing:
             self._has_ended, owner = True, self._owner

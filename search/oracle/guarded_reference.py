@@ -101,7 +101,7 @@ class GuardedReferences:
         self, kernel: KernelSpec, cases: list[Case], doing: str, work: Work = Work.ALL
     ) -> list[tuple[Arrays | None, str]]:
         try:
-            return self._children.asked(kernel, cases, self.deadline_s, work)
+            return self._twice(kernel, cases, work)
         except ChildTimeout:
             sentence = f"{doing} takes more than {self.deadline_s:g} s"
             mend = f"end its loop, make the case smaller, or set {DEADLINE_VARIABLE}"
@@ -115,6 +115,17 @@ class GuardedReferences:
             status = f"{doing} ended its process (exit status {died.returncode})"
             sentence = f"{status}: {tail}" if tail else status
             raise _mistake(kernel, sentence, "reference_failed") from None
+
+    def _twice(
+        self, kernel: KernelSpec, cases: list[Case], work: Work
+    ) -> list[tuple[Arrays | None, str]]:
+        """The reply; from another child when the first was ended from outside."""
+        try:
+            return self._children.asked(kernel, cases, self.deadline_s, work)
+        except ChildDied as died:
+            if not died.signal_number or died.has_crashed:
+                raise
+        return self._children.asked(kernel, cases, self.deadline_s, work)
 
 
 def _mistake(kernel: KernelSpec, sentence: str, code: str, mend: str = "") -> SpecError:

@@ -29,7 +29,8 @@ def compute(request: Mapping[str, Any]) -> dict[str, Any]:
     The arrays go to `file`.
 
     Returns {"arrays": for each case the arrays in the file, in order; None after an error,
-    "errors": for each case the error, with its line, or ""}.
+    "errors": for each case the error, with its line, or ""}, or {"unwritten": why `file` could not
+    be written}.
     """
     # The parent keeps the deadline; this ends an endless reference whose parent was killed.
     signal.alarm(int(request["deadline_s"]) + GRACE_S)
@@ -45,9 +46,12 @@ def _computed_all(request: Mapping[str, Any]) -> dict[str, Any]:
         module = described_module(request)
     except SpecError as error:  # the parent loads it too, and reports the error
         return {"arrays": [None] * len(cases), "errors": [str(error)] * len(cases)}
-    with Path(request["file"]).open("wb") as file:
-        work = Work(request["work"])
-        contents = [_content(module, case, work, file, place) for case in cases]
+    try:
+        with Path(request["file"]).open("wb") as file:
+            work = Work(request["work"])
+            contents = [_content(module, case, work, file, place) for case in cases]
+    except OSError as error:  # one of the author's code is among the errors below
+        return {"unwritten": error.strerror}
     return {
         "arrays": [parts for parts, _ in contents],
         "errors": [error for _, error in contents],

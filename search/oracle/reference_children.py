@@ -6,10 +6,8 @@ everything else needs (search/compute_turns.py).
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import threading
-import weakref
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -22,6 +20,7 @@ from greenfast.search.children import ChildDied, Children, ChildTimeout, Limits
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
+from greenfast.search.scratch import scratch_of
 
 DEADLINE_S = 60.0  # for all cases of a candidate
 MEMORY_BYTES = 8 * 2**30
@@ -101,7 +100,10 @@ class ReferenceChildren:
         deadline_s: float,
         work: Work = Work.ALL,
     ) -> list[tuple[Arrays | None, str]]:
-        """For each case its arrays, or None and the error. Raises as `Child.call` does."""
+        """For each case its arrays, or None and the error.
+
+        Raises as `Child.call` does, and Fault `disk_full`.
+        """
         path = self._file()
         request = {
             **described_kernel(kernel),
@@ -112,6 +114,13 @@ class ReferenceChildren:
         }
         try:
             reply = self.pool.call(request, deadline_s)
+            if "unwritten" in reply:
+                place, why = path.parent.parent, reply["unwritten"]
+                raise Fault(
+                    f"references cannot be written below {place}: {why}",
+                    code="disk_full",
+                    mend="free some space there, or set TMPDIR to another folder",
+                )
             with path.open("rb") as file:
                 contents = [
                     None if parts is None else _read(file, parts) for parts in reply["arrays"]
@@ -123,8 +132,7 @@ class ReferenceChildren:
     def _file(self) -> Path:
         with self._lock:
             if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="greenfast-references-"))
-                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+                self._folder, _ = scratch_of(self, "references")
         handle, name = tempfile.mkstemp(dir=self._folder)
         with open(handle, "wb"):
             return Path(name)

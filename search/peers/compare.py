@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from greenfast.search.peers.process import (
     run_child,
 )
 from greenfast.search.peers.results import Round, peers_of
+from greenfast.search.scratch import scratch
 from greenfast.search.targets.base import Execution
 from greenfast.search.targets.cuda.arena import describe
 from greenfast.search.targets.cuda.target import CudaTarget
@@ -70,8 +70,8 @@ def _rounds(
 ) -> list[Round]:
     """All peers in a fresh process. After a crash the rest run in another one, on the same seed."""
     problems = timed_problems(winner)
-    with tempfile.TemporaryDirectory(prefix="greenfast-peers-") as name:
-        request = _request(winner, target, problems, peers_file, Path(name))
+    with scratch("peers") as folder:
+        request = _request(winner, target, problems, peers_file, folder)
         rows: list[dict[str, Any]] = []
         while True:
             skip = [(row["peer"], row["workload"]) for row in rows]

@@ -23,7 +23,7 @@ import jinja2.debug  # imported now, since Jinja imports it only at an error
 import jinja2.parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from greenfast.search.children import serve_requests
+from greenfast.search.children import lower, serve_requests
 from greenfast.search.confinement import confine
 from greenfast.search.rendering import LARGEST_SOURCE_CHARACTERS
 
@@ -226,7 +226,7 @@ def _prepare() -> None:
     """Load what Jinja loads late, and give up all rights to files."""
     for text in ("{{ missing }}", "{% if %}", "{{ (1, 'é')|join }}", "{{ '<b>'|striptags }}"):
         render_request({"text": text, "values": {}})
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    lower(resource.RLIMIT_AS, MEMORY_BYTES)
     confine()
 
 

@@ -229,8 +229,13 @@ class Runner(Target):
         """
         raise NotImplementedError
 
-    def check(self, program: Any, problems: Sequence[Problem]) -> Iterator[Checked] | None:
+    def check(
+        self, program: Any, problems: Sequence[Problem], *, is_called_once: bool = False
+    ) -> Iterator[Checked] | None:
         """Run the problems under the safety checks, one run each.
+
+        If the program keeps something from call to call, one of them runs again, called repeatedly;
+        not where it `is_called_once`, and its host may set all that it keeps before each call.
 
         None if the target has no checks.
         """

@@ -72,6 +72,29 @@ def test_a_body_without_the_type_of_json_is_told_the_header(service):
     assert problem["code"] == "bad_value" and "application/json" in problem["mend"]
 
 
+@pytest.mark.parametrize("part", ["bytes=0-9", "bytes=9-1", "bytes=99999999-", "bytes=a-b"])
+def test_a_part_of_a_static_file_is_answered_with_the_whole(service, part):
+    whole = request(service, "GET", "/static/live.js")
+    answer = request(service, "GET", "/static/live.js", headers={"range": part})
+    assert answer.status_code == 200 and answer.content == whole.content
+    assert answer.headers["accept-ranges"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"json": {"token": TOKEN}}, 422),
+        ({"files": {"token": b"x"}}, 422),
+        ({"content": b"--x", "headers": {"content-type": "multipart/form-data"}}, 400),
+    ],
+)
+def test_a_login_that_is_no_form_is_told_so(service, body, status):
+    answer = request(service, "POST", "/login", **body)
+    problem = answer.json()
+    assert answer.status_code == status
+    assert "a form with the field token" in problem["detail"] + problem["mend"]
+
+
 @pytest.mark.parametrize(
     "path, allowed",
     [

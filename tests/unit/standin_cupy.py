@@ -123,6 +123,20 @@ def in_a_row_at_one_address(call: Call) -> float:
     return call.skip() if same and call.gap_us < DENSE_US else call.work()
 
 
+def late_in_a_row_at_one_address(call: Call) -> float:
+    """Works in the first launches of each row."""
+    same = call.memory.get("last") == call.address and call.gap_us < 10
+    call.memory["last"] = call.address
+    call.memory["row"] = call.memory.get("row", 0) + 1 if same else 0
+    return call.skip() if call.memory["row"] > 10 else call.work()
+
+
+def until_a_pause(call: Call) -> float:
+    """Works until it has been launched often without a pause."""
+    call.memory["row"] = call.memory.get("row", 0) + 1 if call.gap_us < 1500 else 0
+    return call.skip() if call.memory["row"] > 100 else call.work()
+
+
 def known_in_a_row(call: Call) -> float:
     if call.gap_us > DENSE_US:
         call.memory["known"] = set()
@@ -247,6 +261,7 @@ class Health:
         return {}
 
     def now(self) -> dict[str, float]:
+        Clock.now_us += 2000.0  # a pause that launches could notice
         return {}
 
 

@@ -24,6 +24,7 @@ SEARCH = (
     "children",
     "confinement",
     "cores",
+    "scratch",
     "compute_turns",
     "shipped",
     "verdict",

@@ -111,3 +111,17 @@ def test_nothing_is_said_of_an_order_where_threads_race(checked):
     arguments = ("count:int[1]=zeros", "list:int[64]=zeros", "x:float[64]")
     code, report = checked(race, *arguments)
     assert code == 1 and not report["notes"] and not report["remarks"]
+
+
+# A host sets the count back before each call.
+KEPT_LIST = """
+__device__ int count;
+__global__ void k(int* list, const float* x) {
+    list[atomicAdd(&count, 1)] = x[threadIdx.x] > 0 || true;
+}
+"""
+
+
+def test_what_a_host_resets_between_two_calls_is_not_called_twice(checked):
+    code, report = checked(KEPT_LIST, "list:int[64]:out", "x:float[64]")
+    assert code == 0 and report["findings"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -150,3 +151,35 @@ def test_warm_children_are_there_before_they_are_needed():
             assert set(pool.all) == before
     finally:
         pool.close()
+
+
+BOUNDED = """
+import resource, sys
+from greenfast.search.children import Child, Limits
+kind, most = int(sys.argv[1]), int(sys.argv[2])
+resource.setrlimit(kind, (most, most))
+child = Child("limits_child", Limits(cpu_s=10**6, memory_bytes=2**43, file_bytes=2**43))
+print(child.call({"kind": kind}, 60.0)["limit"], flush=True)
+"""
+OWN_LIMITS = """
+import resource, sys
+from greenfast.search.children import serve_requests
+def answer(request):
+    return {"limit": resource.getrlimit(request["kind"])}
+serve_requests(answer, int(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("name", ["RLIMIT_AS", "RLIMIT_FSIZE", "RLIMIT_CPU"])
+def test_a_child_starts_under_lower_limits_than_its_own(tmp_path, name):
+    """`ulimit -v` of a batch system, for example; nobody but root may raise it again."""
+    (tmp_path / "limits_child.py").write_text(OWN_LIMITS)
+    most = {"RLIMIT_AS": 2**40, "RLIMIT_FSIZE": 2**40, "RLIMIT_CPU": 10**5}[name]
+    done = subprocess.run(
+        [sys.executable, "-c", BOUNDED, str(getattr(resource, name)), str(most)],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == (f"[{most}, {most}]\n", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -213,6 +214,58 @@ def test_the_launcher_returns_the_status_or_signal_of_its_program(emulator, tmp_
     for script, reason in (("exit 3", "compile"), ("kill -SEGV $$", "crash"), ("exit 0", None)):
         failed = run_compiler(["/bin/sh", "-c", script], tmp_path, Deadline.of(5.0), shell)
         assert (failed and failed.reason) == reason
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "kill -KILL $$",
+        "kill -TERM $$",
+        "echo 'g++: fatal error: Killed signal terminated program cc1plus'; exit 1",
+        "echo 'collect2: fatal error: ld terminated with signal 9 [Killed]'; exit 1",
+        "echo 'clang++: error: unable to execute command: Killed'; exit 254",
+    ],
+)
+def test_a_compiler_that_is_killed_from_outside_runs_again(emulator, tmp_path, end):
+    shell = _allowing(emulator, "/usr/bin", "/bin")
+    once = f"test -e begun && exit 0; true > begun; {end}"
+    assert run_compiler(["/bin/sh", "-c", once], tmp_path, Deadline.of(5.0), shell) is None
+    failed = run_compiler(["/bin/sh", "-c", end], tmp_path, Deadline.of(5.0), shell)
+    assert failed is not None and failed.reason == "crash"
+    assert failed.log.startswith("error: the compiler was killed twice")
+    quoted = f"echo 'kernel.cu:1:2: error: Killed signal terminated program x'; {once}; exit 1"
+    quoted = quoted.replace(end, "exit 1")
+    (tmp_path / "begun").unlink()
+    failed = run_compiler(["/bin/sh", "-c", quoted], tmp_path, Deadline.of(5.0), shell)
+    assert failed is not None and failed.reason == "crash" and "twice" not in failed.log
+
+
+def test_the_folders_of_a_compiler_that_is_killed_are_not_taken_for_none(tmp_path):
+    """They are kept; without its headers, every later text would fail to compile."""
+    compiler, real = tmp_path / "compiler", shutil.which("g++") or "clang++"
+    kill = f"test -e {tmp_path}/begun$2 || {{ true > {tmp_path}/begun$2; kill -KILL $$; }}"
+    compiler.write_text(f'#!/bin/sh\n{kill}\nexec {real} "$@"\n')
+    compiler.chmod(0o755)
+    assert {*compiler_folders(real)} <= {*compiler_folders(str(compiler)), real}
+    compiler.write_text("#!/bin/sh\nkill -KILL $$\n")
+    compiler_folders.cache_clear()
+    with pytest.raises(Fault, match="was killed before it answered") as lost:
+        compiler_folders(str(compiler))
+    assert lost.value.code == "child_lost"
+
+
+def test_a_program_under_the_launcher_keeps_a_lower_limit_of_its_caller(emulator, tmp_path):
+    shell = _allowing(emulator, "/usr/bin", "/bin")
+    command = shell.command(tmp_path, Deadline.of(5.0))
+    script = 'ulimit -v 1000000 -f 1000 -t 3; exec "$@"'
+    ended = subprocess.run(
+        ["/bin/bash", "-c", script, "sh", *command, "/bin/bash", "-c", "ulimit -v -f -t"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert [line.split()[-1] for line in ended.stdout.splitlines()] == ["1000000", "1000", "3"]
 
 
 def test_no_folder_of_users_is_the_compilers(emulator):

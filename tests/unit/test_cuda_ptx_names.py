@@ -25,7 +25,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) k(const int* x, int* y) {
     }
     cluster.sync();
     int* there = cluster.map_shared_rank(&inbox, rank ^ 1);
-    if (ptx::elect_sync(~0u) && ptx::get_sreg_warpid() == 1) {
+    if (ptx::elect_sync(~0u) && t / 32 == 1 && ptx::get_sreg_warpid() < ptx::get_sreg_nwarpid()) {
         *there = x[rank] + 100 * int(ptx::getctarank(ptx::space_cluster, there));
         auto* barrier = cluster.map_shared_rank(&all, rank ^ 1);
         ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cluster, ptx::space_cluster, barrier, 2u);

@@ -30,7 +30,7 @@ def target(monkeypatch, tmp_path, album):
     yield opened
     opened.close()
     end_resting()
-    assert not list(Path(tempfile.gettempdir()).glob("greenfast-evaluator-*"))
+    assert not list(Path(tempfile.gettempdir()).glob("greenfast-scratch-evaluator-*"))
 
 
 @pytest.fixture

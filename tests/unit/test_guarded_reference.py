@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from greenfast.search.errors import SpecError
+from greenfast.search.errors import Fault, SpecError
 from greenfast.search.oracle import drawn, guarded_reference, reference
 from greenfast.search.oracle.cases import derived_cases
 from greenfast.search.oracle.guarded_reference import GuardedReferences
@@ -66,6 +67,34 @@ def test_a_reference_that_ends_without_a_result_is_a_mistake(guard, authored, bo
     with pytest.raises(SpecError, match=sentence) as error:
         guard.computed(kernel, first_case(kernel))
     assert error.value.code == code and "rmsnorm/reference.py" in str(error.value)
+
+
+def test_a_reference_whose_process_is_killed_from_outside_is_computed_again(
+    guard, authored, tmp_path
+):
+    """Linux kills a process when memory runs out, whoever has taken it."""
+    begun = tmp_path / "begun"
+    kill = "getattr(__import__('signal'), 'raise' + '_signal')(9)"
+    once = f"import pathlib\nbegun = pathlib.Path({str(begun)!r})\nif not begun.exists():"
+    kernel = authored(f"{once}\n    begun.touch(); {kill}")
+    assert guard.computed(kernel, first_case(kernel)) is not None and begun.exists()
+    always = authored(kill)
+    with pytest.raises(SpecError, match=r"ended its process \(exit status -9\)"):
+        guard.computed(always, first_case(always))
+
+
+def test_a_full_folder_for_temporary_files_is_a_fault_of_the_machine(
+    guard, authored, monkeypatch, tmp_path
+):
+    file = tmp_path / "folder" / "file"
+    file.parent.mkdir()
+    file.symlink_to("/dev/full")
+    monkeypatch.setattr(guard._children, "_file", lambda: file)
+    kernel = authored()
+    sentence = f"references cannot be written below {tmp_path}: No space left on device"
+    with pytest.raises(Fault, match=re.escape(sentence)) as full:
+        guard.computed(kernel, first_case(kernel))
+    assert full.value.code == "disk_full"
 
 
 def test_a_reference_without_end_is_killed(guard, authored, monkeypatch):

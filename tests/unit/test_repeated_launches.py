@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from greenfast.search.oracle.problem import (
     Tensor,
     WorkspaceMemory,
 )
+from greenfast.search.targets.base import Failure
 from greenfast.search.targets.cuda import driver
 from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.verdict import Reason
@@ -27,9 +29,9 @@ from greenfast.search.verdict import Reason
 HERE = Path(__file__).parent
 COUNT = 256
 RIGHT = ("honest", "honest_in_steps")
-# Each game, and what the launches that are repeated show of it.
+# Each game, and what shows it: what the timed launches leave, or those that are repeated.
 GAMES = {
-    "first_launches": "outputs",
+    "first_launches": "timed",
     "every_other": "outputs",
     "known_address": "outputs",
     "first_address": "outputs",
@@ -39,8 +41,10 @@ GAMES = {
     "there_already": "times",
     "in_a_row": "outputs",
     "in_a_row_at_one_address": "times",
+    "late_in_a_row_at_one_address": "times",
     "known_in_a_row": "times",
-    "sampled": "outputs",
+    "until_a_pause": "timed",
+    "sampled": "timed",
 }
 
 
@@ -69,7 +73,7 @@ def problem(seed: int, mode: str) -> Problem:
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE.parents[1]), str(HERE)]))
+        patch.setenv("PYTHONPATH", os.pathsep.join([*sys.path, str(HERE)]))
         small_l2 = replace(device("h200"), l2_bytes=2**15)
         patch.setattr(driver, "device_of", lambda number: small_l2)
         patch.setattr(driver, "gpu_uuid", lambda number: "0123")
@@ -83,16 +87,23 @@ def outcome(target: CudaTarget, kernel: str, mode: str) -> str:
     """The first thing that is wrong with a kernel after its timing."""
     program = target.load(None, SimpleNamespace(code=kernel.encode()))
     timed, fresh = problem(1, mode), problem(2, mode)
-    (timing,) = target.measure(program, None, (timed,))
-    assert timing.time_median_us > 0
-    expected = 2 * fresh.tensors[0].image.view(np.float32)
+
+    def wrong(execution):
+        expected = 2 * execution.problem.tensors[0].image.view(np.float32)
+        is_right = np.array_equal(execution.outputs["y"].view(np.float32), expected)
+        return None if is_right else Failure(Reason.UNWRITTEN, "after its timing")
+
+    timings = target.measure(program, None, (timed,), inspect=wrong)
+    if isinstance(timings, Failure):
+        return "timed"
+    assert timings[0].time_median_us > 0
     for execution in target.after_timing(program, timed, fresh):
         assert execution.problem is fresh
         if execution.failure is not None:
             assert execution.failure.reason is Reason.IMPLAUSIBLE, execution.failure
             assert "times as long" in execution.failure.sentence
             return "times"
-        if not np.array_equal(execution.outputs["y"].view(np.float32), expected):
+        if wrong(execution):
             return "outputs"
     return ""
 

@@ -206,11 +206,13 @@ class Measurer:
             foreign = self.health.quiet(request["quiet_s"])
         with self._clock("race"):
             samples, others = self._race(watches, request)
+            # At once: a candidate could tell the repetition from the timing by a pause.
+            self._once_more(request, base, heads[0], watches[0])
             self.idle_since = time.monotonic()
         with self._clock("health"):
             health = {**self.health.now(), **foreign}
         with self._clock("look"):
-            left = self._look(request, base, heads[0], watches[0])
+            left = self._look(request, base, heads[0])
         return {
             "samples": samples,
             "others": others,
@@ -282,17 +284,15 @@ class Measurer:
             request["screen"],
         )
 
-    def _look(
-        self, request: dict[str, Any], base: int, head: Head, watch: Stopwatch
-    ) -> tuple[str, str] | None:
-        """Repeat the timed launches, write their outputs and return the damage that they did.
-
-        The memory is poisoned first, so that an output which they do not write shows.
-        """
-        described, arena = request["problem"], lay_out(request["problem"])
-        start(base, head, arena, self.stream.ptr)
+    def _once_more(self, request: dict[str, Any], base: int, head: Head, watch: Stopwatch) -> None:
+        """Repeat the timed launches, on poisoned memory: an output that they do not write shows."""
+        start(base, head, lay_out(request["problem"]), self.stream.ptr)
         watch.again()
         wait(self.stream, request["deadline_s"])
+
+    def _look(self, request: dict[str, Any], base: int, head: Head) -> tuple[str, str] | None:
+        """Write the outputs of the repeated launches and return the damage that they did."""
+        described, arena = request["problem"], lay_out(request["problem"])
         after = self.landing.fetch(base, arena.total_bytes, self.stream)
         with Path(request["outputs"]).open("wb") as file:
             for output in outputs(described, arena, after):

@@ -23,7 +23,8 @@ from greenfast.search.targets.cuda.launches import Loaded, Stopwatch, wait
 from greenfast.search.targets.cuda.work_left_out import CHANGED, SEPARATE, Ratio
 from greenfast.search.timing import LOOKS
 
-OWN_OUTPUTS = 8  # launches in a row, each with an output of its own
+OWN_OUTPUTS = 8  # that launches in a row write in turn
+ROWS = 6  # as long as a timing's rows: twice in turn, N launches and 2 N
 MOST_BYTES = 2**28  # of these outputs' sets
 TURNS = 12  # of each comparison of times
 WARM_UP_CALLS = 3
@@ -98,14 +99,21 @@ class Repetition:
         runtime.memcpyAsync(place, source, size, ON_DEVICE, self.stream.ptr)
 
     def _own(self, watch: Stopwatch) -> Ratio:
-        """Times of launches in a row that write different outputs, against one output."""
-        separate = self._graph(self.own)
-        again = self._graph([self.ring[0]] * len(self.own))
-        rows: tuple[list[float], list[float]] = ([], [])
+        """Times of launches in a row that write different outputs, against one output.
+
+        The end of a row that is as long as a timing's is timed: a candidate could work in the first
+        launches of each row.
+        """
+        count = max(watch.nodes, len(self.own))
+        separate = self._graph(self.own[number % len(self.own)] for number in range(count))
+        again = self._graph([self.ring[0]] * count)
+        times: tuple[list[float], list[float]] = ([], [])
         for _ in range(TURNS + 1):
-            rows[0].append(watch.elapsed_us(partial(separate.launch, self.stream)))
-            rows[1].append(watch.elapsed_us(partial(again.launch, self.stream)))
-        return Ratio("with outputs of their own", rows[0][1:], rows[1][1:], SEPARATE)
+            for graph, kept in zip((separate, again), times, strict=True):
+                for _ in range(ROWS - 1 if watch.nodes else 0):
+                    graph.launch(self.stream)
+                kept.append(watch.elapsed_us(partial(graph.launch, self.stream)))
+        return Ratio("with outputs of their own", times[0][1:], times[1][1:], SEPARATE)
 
     def _graph(self, launches: Iterable[Loaded]) -> cupy.cuda.Graph:
         self.stream.begin_capture()

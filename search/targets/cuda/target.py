@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-import shutil
-import tempfile
 import threading
 import weakref
 from collections import defaultdict
@@ -25,6 +23,7 @@ from greenfast.search.oracle.expected import Arrays, CaseData
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.oracle.reference import case_data
 from greenfast.search.render import RenderedSource
+from greenfast.search.scratch import scratch_of
 from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Runner
 from greenfast.search.targets.bound import bound_us, mode_of
 from greenfast.search.targets.cuda import driver
@@ -77,8 +76,7 @@ class Place:
 
 def new_place(requests: Requests, owner: object) -> Place:
     """A place in a new folder, which goes with `owner` at the latest."""
-    folder = Path(tempfile.mkdtemp(prefix="greenfast-cuda-"))
-    remove = weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    folder, remove = scratch_of(owner, "cuda")
     return Place(requests, ImageFiles(folder), folder, remove)
 
 

@@ -21,6 +21,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from greenfast.search.cpu_time import Deadline, beside_others
@@ -60,6 +61,7 @@ from greenfast.search.targets.emulator.device_preprocessor import (
 )
 from greenfast.search.targets.emulator.early_macros import refused_macro
 from greenfast.search.targets.emulator.flags import (
+    ALLOCATIONS,
     HEAP_CALLS,
     WRAPPED_CALLS,
     flags_text,
@@ -141,6 +143,13 @@ class Module:
     flavour: str  # one of FLAVOURS
     build_s: float  # 0.0: it was in the cache
     clusters: tuple[tuple[str, Index3], ...] = ()  # by entry, where it has __cluster_dims__
+
+    @cached_property
+    def uses_heap(self) -> bool:
+        """Whether its code can call `new` or `malloc`."""
+        self.require()
+        library = self.path.read_bytes()
+        return any(b"%s\0" % name in library for name in ALLOCATIONS)
 
     @property
     def with_other_number(self) -> Module | None:

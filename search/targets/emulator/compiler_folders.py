@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from greenfast.search.children import child_environment
+from greenfast.search.errors import Fault
+from greenfast.search.targets.emulator.compiler_process import PASS_ENDED
 
 PROGRAMS = ("cc1plus", "as", "collect2", "ld", "ld.lld", "ld.bfd", "ld.gold")
 # A folder of libraries belongs to the compiler when it has one of these.
@@ -34,7 +36,18 @@ def compiler_folders(compiler: str) -> tuple[str, ...]:
 
 
 def _answer(command: list[str], *, errors: bool = False) -> str:
-    """The output of the command; empty if it does not run."""
+    """The output of the command; empty if it does not run.
+
+    Fault if something ends it twice before it has answered: what is found here is kept.
+    """
+    ended = _ended(command) or _ended(command)
+    if ended is None:
+        raise Fault(f"`{' '.join(command)}` was killed before it answered", code="child_lost")
+    return ended.stderr if errors else ended.stdout
+
+
+def _ended(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """The command at its own end; None if something ended it or one of its passes."""
     try:
         ended = subprocess.run(
             command,
@@ -46,9 +59,11 @@ def _answer(command: list[str], *, errors: bool = False) -> str:
             check=False,
             env=child_environment({"LC_ALL": "C"}),
         )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return ended.stderr if errors else ended.stdout
+    except subprocess.TimeoutExpired:
+        return None
+    except OSError:
+        return subprocess.CompletedProcess(command, 1, "", "")
+    return None if ended.returncode < 0 or PASS_ENDED.search(ended.stderr) else ended
 
 
 def _programs(compiler: str) -> Iterator[Path]:

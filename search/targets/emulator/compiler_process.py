@@ -36,6 +36,16 @@ OUT_OF_MEMORY = re.compile(
     re.MULTILINE,
 )
 CRASH = ("internal compiler error", "terminated signal", "Killed signal")
+# Signals that other processes send, and Linux when memory runs out: they tell nothing of a source.
+OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM)
+_NAMES, _NUMBERS = "Hangup|Interrupt|Quit|Killed|Terminated", "|".join(map(str, map(int, OUTSIDE)))
+# How g++, collect2 and clang++ report that such a signal ended one of their programs.
+PASS_ENDED = re.compile(
+    rf"^[^\s:]+: (?:fatal )?error: (?:(?:{_NAMES}) signal terminated program "
+    rf"|\S+ terminated with signal (?:{_NUMBERS})\b|unable to execute command: (?:{_NAMES})$)",
+    re.MULTILINE,
+)
+KILLED = "killed"  # the reason of a run that is repeated
 
 
 Compiler = subprocess.Popen[str] | subprocess.Popen[bytes]
@@ -103,8 +113,20 @@ def run_compiler(
 ) -> CompilerFailed | None:
     """Run the command in the folder `work`; None when it succeeded.
 
-    What it wrote is in LOG there. Starved when it got too little of the processor.
+    It runs twice if another process ends it or one of its passes, as Linux does when memory runs
+    out. What it wrote is in LOG there. Starved when it got too little of the processor.
     """
+    failed = _run_once(command, work, deadline, confinement)
+    if failed is not None and failed.reason == KILLED:
+        failed = _run_once(command, work, deadline, confinement)
+    if failed is not None and failed.reason == KILLED:
+        return CompilerFailed("crash", f"error: the compiler was killed twice\n{failed.log}")
+    return failed
+
+
+def _run_once(
+    command: Sequence[str], work: Path, deadline: Deadline, confinement: Confinement
+) -> CompilerFailed | None:
     log_path = work / LOG
     with open(log_path, "wb") as log:
         process = subprocess.Popen(
@@ -177,6 +199,8 @@ def _failure_reason(returncode: int, log: str) -> str:
         return "timeout"
     if OUT_OF_MEMORY.search(log):
         return "memory"
+    if -returncode in OUTSIDE or PASS_ENDED.search(log):
+        return KILLED
     if returncode < 0 or any(words in log for words in CRASH):
         return "crash"
     return "compile"

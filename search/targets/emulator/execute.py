@@ -74,6 +74,7 @@ EXIT_TWICE = 82
 # Events that are written while candidate code runs.
 DURING_A_RUN = ("fault", "finding", "waiting_finding", "explained")
 WITH_TAG = (*DURING_A_RUN, "ours")
+MORE_MEMORY = "use a machine with more free memory, or a higher limit (`ulimit -v`)"
 TOO_MUCH_MEMORY = {"event": "memory"}  # of this process's own, which no line gives
 STACK_BYTES = 128 * 1024  # of a thread: StackPool::stack_bytes of native/context.h
 LOADING_GRACE_S = 20.0
@@ -254,7 +255,7 @@ class _Batch:
                 raise Fault(
                     f"the emulator could not run {run.name!r}: {event['why']}",
                     code="emulator_failed",
-                    mend="a larger memory_bytes" if event["why"] == "memory" else "",
+                    mend=MORE_MEMORY if event["why"] == "memory" else "",
                 )
             if event["event"] in ("load", "begin"):
                 begun = True

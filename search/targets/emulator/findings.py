@@ -152,9 +152,9 @@ def _sentence(event: Event, thread: str, place: str, other_thread: str, other_pl
     if event["kind"] == "carried_state":
         return (
             f"{thread} reads {name} at {event['offset']:+d} ({place}), which the call leaves "
-            "changed together with other bytes of `__device__` memory: a later call can tell that "
-            "an earlier one has left its answer; keep results in outputs or workspaces, or reset "
-            f"{name} at the end"
+            "changed together with other bytes of `__device__` memory, or of the heap of `malloc`: "
+            "a later call can tell that an earlier one has left its answer; keep results in "
+            f"outputs or workspaces, free what was allocated, or reset {name} at the end"
         )
     if event["kind"] == "uninitialised":
         is_heap = name == f"'{HEAP_NAME}'"

@@ -132,6 +132,8 @@ HEAP_CALLS = tuple(
     f"-Wl,--wrap={name}"
     for name in ("_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm", "__cxa_pure_virtual")
 )
+# The names by which a kernel library imports `malloc`, `new` and `new[]`.
+ALLOCATIONS = (b"gf_emulator_device_malloc", b"__wrap__Znwm", b"__wrap__Znam")
 FLAVOURS = ("plain", "counted", "checked")  # of a kernel library: the purpose of its hooks
 ERROR_LIMIT_FLAGS = {"g++": ("-fmax-errors=20",), "clang++": ("-ferror-limit=20",)}
 

@@ -21,6 +21,7 @@ from greenfast.search.oracle.problem import (
 )
 from greenfast.search.targets.base import Failure
 from greenfast.search.targets.emulator.far_buffers import ALIGNMENT, tensor_buffers
+from greenfast.search.targets.emulator.findings import HEAP_NAME
 from greenfast.search.targets.emulator.runs import (
     Argument,
     Buffer,
@@ -38,6 +39,7 @@ from greenfast.search.targets.emulator.work import ends_of, sample_of
 from greenfast.search.toolchain.ptxas import EntryFigures
 from greenfast.search.verdict import Reason
 
+HEAP_BYTES = 8 * 2**20  # the device's default
 WORKSPACE_BYTES = 2**30  # of a run, at most: this process lays them out and keeps them, too
 
 
@@ -51,6 +53,12 @@ def no_room(problem: Problem) -> Failure | None:
         f"its workspaces need {needed:,} bytes; a run on the emulator has "
         f"{WORKSPACE_BYTES:,} for them",
     )
+
+
+def with_heap(run: Run) -> Run:
+    """The run with the memory that `new` and `malloc` give out, for a library that calls them."""
+    heap = Buffer(HEAP_NAME, "workspace", np.zeros(HEAP_BYTES, np.uint8))
+    return replace(run, buffers=(*run.buffers, heap))
 
 
 def _workspace_buffers(problem: Problem) -> list[Buffer]:

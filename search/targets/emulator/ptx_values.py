@@ -58,8 +58,8 @@ _BLOCK = {
 SPECIAL = {
     **{f"%{name}.{axis}": f"{text}.{axis}" for name, text in _BLOCK.items() for axis in "xyz"},
     "%laneid": "gf_emulator_lane()",
-    "%warpid": "gf_emulator::ptx::warp_of_block()",
-    "%nwarpid": "32u",
+    "%warpid": "gf_emulator_warp_slot()",
+    "%nwarpid": "64u",
     "%smid": "gf_emulator_multiprocessor()",
     "%nsmid": "132u",
     "%lanemask_eq": "gf_emulator::ptx::lanes_in_order(0)",

@@ -76,6 +76,7 @@ def run_result(
         counters=_counters(run, end, frames) if run.count else None,
         smem_static_bytes=end["smem_static_bytes"],
         printf_calls=end["printfs"],
+        keeps_state=end["keeps_state"],
         cpu_s=end["cpu_s"],
         wall_s=end["wall_s"],
     )

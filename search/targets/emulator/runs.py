@@ -231,5 +231,6 @@ class RunResult:
     counters: Counters | None = None
     smem_static_bytes: int = 0
     printf_calls: int = 0
+    keeps_state: bool = False  # of a checked run: it leaves `__device__` memory changed
     cpu_s: float = 0.0
     wall_s: float = 0.0

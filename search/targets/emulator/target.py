@@ -51,7 +51,7 @@ from greenfast.search.targets.emulator.far_buffers import whole_outputs
 from greenfast.search.targets.emulator.host_compiler import find_host_compiler
 from greenfast.search.targets.emulator.host_run import HostRun, run_host_program
 from greenfast.search.targets.emulator.model import BAND
-from greenfast.search.targets.emulator.problem_run import emulated_run, no_room
+from greenfast.search.targets.emulator.problem_run import emulated_run, no_room, with_heap
 from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.undefined_lanes import (
     UNDEFINED,
@@ -71,6 +71,7 @@ CHECKED_PATIENCE = 4.0
 MEMORY_BYTES = 4 * 2**30
 WORKER_BYTES = 256 * 2**20  # of address space for the heap and stacks of each worker thread
 LONGEST_MESSAGE = 300  # characters, of a compiler's
+CALLS_IN_A_ROW = 4
 # A source that may wait for another block in a loop of loads.
 _WATCHED = re.compile(r"\bvolatile\b|\b__ldcv\b")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")  # must not appear in messages
@@ -218,7 +219,9 @@ class EmulatorTarget(Runner):
             timings.append(modelled_timing(self.device, problem, cubin, result, lines))
         return tuple(timings)
 
-    def check(self, program: Program, problems: Sequence[Problem]) -> Iterator[Checked]:
+    def check(
+        self, program: Program, problems: Sequence[Problem], *, is_called_once: bool = False
+    ) -> Iterator[Checked]:
         clean: list[tuple[Problem, str, native.RunResult]] = []
         timed_out = False
         runs = self._run_all(program, problems, "checked")
@@ -242,6 +245,8 @@ class EmulatorTarget(Runner):
                     outputs = whole_outputs(problem, result.outputs)
             yield Checked(problem, order, findings, tolerated, outputs)
         yield from self._unset(program, clean)
+        if not is_called_once:
+            yield from self._in_a_row(program, clean)
 
     def _unset(
         self, program: Program, clean: Sequence[tuple[Problem, str, native.RunResult]]
@@ -269,6 +274,26 @@ class EmulatorTarget(Runner):
                 finding = unset_finding(module.unset_places, program.source_lines)
                 yield Checked(problem, order, (finding,), ())
                 return
+
+    def _in_a_row(
+        self, program: Program, clean: Sequence[tuple[Problem, str, native.RunResult]]
+    ) -> Iterator[Checked]:
+        """A run that keeps something in `__device__` memory, with its launches in a row."""
+        for problem, order, result in reversed(clean):
+            # A zeroed workspace is zeroed before each call.
+            if not result.keeps_state or any(each.zero_fill for each in problem.workspaces):
+                continue
+            run = self._run(program, problem, order, "row", check=True)
+            row = replace(run, launches=run.launches * CALLS_IN_A_ROW)
+            (repeated,) = self._execute(
+                self._module(program, "checked"), [row], CHECKED_PATIENCE * CALLS_IN_A_ROW
+            )
+            findings = findings_of(repeated, program.source_lines)
+            if findings and not only_undefined_lanes(findings):
+                where = f"in one of {CALLS_IN_A_ROW} calls in a row, "
+                named = (replace(each, sentence=where + each.sentence) for each in findings)
+                yield Checked(problem, order, tuple(named), ())
+            return
 
     def _run_all(
         self, program: Program, problems: Sequence[Problem], flavour: str
@@ -390,6 +415,8 @@ class EmulatorTarget(Runner):
         workers: int | None = None,
     ) -> tuple[native.RunResult, ...]:
         workers = self._workers if workers is None else workers
+        if module.uses_heap:
+            runs = list(map(with_heap, runs))
         return native.execute(
             self._prepared(),
             module,

@@ -1,5 +1,6 @@
 #include "carried_state.h"
 
+#include "device_heap.h"
 #include "report.h"
 
 namespace gf_emulator {
@@ -21,7 +22,7 @@ void CarriedState::read(const ModuleMemory::Object& object, std::size_t word, un
     reads.reader[word] = std::uint8_t(number < kept_readers ? number + 1 : kept_readers);
 }
 
-void CarriedState::report(const ModuleMemory& module) const {
+bool CarriedState::report(const ModuleMemory& module) const {
     for (const auto& [object, reads] : reads_) {
         std::vector<bool> reported(reads.readers.size() + 1);
         for (std::size_t byte = 0; byte < object->bytes; byte++) {
@@ -33,10 +34,10 @@ void CarriedState::report(const ModuleMemory& module) const {
                             reads.readers[reads.reader[word] - 1u], {}, carried_from_call_to_call});
         }
     }
-    report_counters(module);
+    return report_counters(module);
 }
 
-void CarriedState::report_counters(const ModuleMemory& module) const {
+bool CarriedState::report_counters(const ModuleMemory& module) const {
     std::size_t counter_bytes = 0, other_bytes = 0, offset = 0;
     const ModuleMemory::Object* counter = nullptr;
     for (const ModuleMemory::Object& object : module.objects()) {
@@ -52,10 +53,14 @@ void CarriedState::report_counters(const ModuleMemory& module) const {
             counter_bytes++;
         }
     }
-    if (!counter || (!other_bytes && counter_bytes <= most_counter_bytes)) return;
+    // A counter may hold the address of a piece of the heap, which stays as long as the module.
+    const bool keeps_more = other_bytes || device_heap().is_in_use() || counter_bytes > most_counter_bytes;
+    const bool changed = counter || other_bytes;
+    if (!counter || !keeps_more) return changed;
     const Reads& reads = reads_.at(counter);
     findings().add({"carried_state", "device:" + counter->name, long(offset), 1,
                     reads.readers[reads.reader[offset / 4] - 1u], {}, ""});
+    return changed;
 }
 
 }  // namespace gf_emulator

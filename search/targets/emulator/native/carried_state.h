@@ -17,9 +17,10 @@ public:
     // an atomic's or a volatile one's.
     void read(const ModuleMemory::Object& object, std::size_t word, unsigned bytes, const Party& reader);
     // At the end of the run: a finding for each reader of a byte that has changed. Counters and flags that synchronise
-    // may go on from call to call, while nothing else does: beside other bytes that stay, or where they are many, they
-    // tell a call whether an earlier one has left its answer.
-    void report(const ModuleMemory& module) const;
+    // may go on from call to call, while nothing else does: beside other bytes that stay, or pieces of the heap, or
+    // where they are many, they tell a call whether an earlier one has left its answer.
+    // Whether anything has changed.
+    bool report(const ModuleMemory& module) const;
 
 private:
     static constexpr std::size_t most_counter_bytes = 256;
@@ -30,7 +31,7 @@ private:
         std::vector<std::uint8_t> reader;  // by word: the first, counted from 1
         std::vector<Party> readers;
     };
-    void report_counters(const ModuleMemory& module) const;
+    bool report_counters(const ModuleMemory& module) const;
     std::mutex mutex_;
     std::map<const ModuleMemory::Object*, Reads> reads_;
 };

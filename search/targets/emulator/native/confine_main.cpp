@@ -8,6 +8,7 @@
 //
 // With --alone the program is not trusted at all. It may make only the calls of program_calls.h, so it starts no
 // process, and it removes and renames no file: a file without a name would count in no quota.
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -353,9 +354,12 @@ int received_descriptor(int socket) {
     return descriptor;
 }
 
+// A lower limit of the caller's stays.
 void limit(int kind, const char* text) {
-    const rlim_t value = std::strtoull(text, nullptr, 10);
-    const struct rlimit both{value, value};
+    rlim_t value = std::strtoull(text, nullptr, 10);
+    struct rlimit both{value, value};
+    if (getrlimit(static_cast<__rlimit_resource>(kind), &both) == 0) value = std::min(value, both.rlim_max);
+    both = {value, value};
     if (setrlimit(static_cast<__rlimit_resource>(kind), &both) != 0) stop("a limit");
 }
 

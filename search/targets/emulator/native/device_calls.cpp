@@ -16,6 +16,11 @@ unsigned gf_emulator_multiprocessor() {
     return worker.launch().order.multiprocessor((std::uint64_t(at.z) * grid.y + at.y) * grid.x + at.x);
 }
 
+unsigned gf_emulator_warp_slot() {
+    Worker& worker = Worker::current();
+    return worker.launch().order.warp_slot(worker.fiber().thread / 32);
+}
+
 int gf_emulator_block_barrier(BarrierOperation operation, int predicate, int line) {
     Block& block = Worker::current().block();
     return block.barrier().meet(block, block.current(), operation, predicate != 0, line, SITE);

@@ -10,7 +10,7 @@ namespace gf_emulator {
 
 namespace {
 
-constexpr const char* heap_name = "device-heap";  // search/diagnose/plain.py names it, too
+constexpr const char* heap_name = "device-heap";  // findings.py names it, too
 constexpr std::size_t piece_alignment = 16;
 constexpr std::size_t gap_bytes = 16;
 
@@ -52,6 +52,11 @@ std::size_t DeviceHeap::release(void* address) {
     const std::size_t size = piece->second;
     pieces_.erase(piece);
     return size ? size : piece_alignment;
+}
+
+bool DeviceHeap::is_in_use() {
+    const std::lock_guard lock(mutex_);
+    return !pieces_.empty();
 }
 
 }  // namespace gf_emulator

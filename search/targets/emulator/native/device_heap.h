@@ -16,6 +16,7 @@ public:
     void* allocate(const GlobalMemory& memory, std::size_t bytes);
     // The bytes that the piece had; 0: it is none.
     std::size_t release(void* piece);
+    bool is_in_use();
 
 private:
     std::mutex mutex_;

@@ -44,6 +44,13 @@ public:
         return unsigned((block * 5 + seed_ * 7 + count / 2) % count);
     }
 
+    // Which of an SM's places a warp of a block has: unique in the block, and results may not depend on it.
+    unsigned warp_slot(unsigned warp) const {
+        constexpr unsigned count = 48;  // of the smallest SM
+        if (kind_ == Kind::forward) return warp;
+        return kind_ == Kind::reverse ? count - 1 - warp : (warp + count / 2) % count;
+    }
+
     bool is_seeded() const { return kind_ == Kind::seeded; }
 
     // The position-th block to start, out of `total`.

@@ -203,12 +203,12 @@ void execute(WorkerPool& pool, void* module, const RunSpec& run, const JobFiles&
             run_launch(pool, module, run, launch, launch.own_arguments ? own : shared_arguments, memory, watch.get(),
                        blocks);
         }
-    if (watch && !Worker::any_fault()) watch->carried_state.report(objects);
+    const bool keeps_state = watch && !Worker::any_fault() && watch->carried_state.report(objects);
     hand_over_outputs(run, memory, files.outputs + run.outputs);
     findings().end_run();
-    report().end(format("\"faulted\":%s,\"wall_s\":%.6f,\"cpu_s\":%.6f,",
-                        Worker::any_fault() ? "true" : "false", seconds(CLOCK_MONOTONIC) - wall,
-                        seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) +
+    report().end(format("\"faulted\":%s,\"keeps_state\":%s,\"wall_s\":%.6f,\"cpu_s\":%.6f,",
+                        Worker::any_fault() ? "true" : "false", keeps_state ? "true" : "false",
+                        seconds(CLOCK_MONOTONIC) - wall, seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) +
                  "\"findings\":[" + findings().counts() + "]," + memory_json(memory) + "," + counters_json(pool, blocks));
 }
 

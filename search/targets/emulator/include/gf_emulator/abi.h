@@ -84,6 +84,7 @@ extern "C" {
 unsigned gf_emulator_lane() __attribute__((const));
 // Another one of 132 in each order of threads.
 unsigned gf_emulator_multiprocessor() __attribute__((const));
+unsigned gf_emulator_warp_slot() __attribute__((const));
 
 // `line` keeps calls of different source lines apart: compilers merge and copy calls.
 int gf_emulator_block_barrier(gf_emulator::BarrierOperation operation, int predicate, int line);

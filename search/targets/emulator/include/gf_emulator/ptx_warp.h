@@ -34,9 +34,6 @@ __forceinline__ u32 lanes_in_order(int which) {
         default: return ~(own - 1);
     }
 }
-__forceinline__ u32 warp_of_block() {
-    return ((::threadIdx.z * ::blockDim.y + ::threadIdx.y) * ::blockDim.x + ::threadIdx.x) / 32;
-}
 
 // A place for each accumulator of a product: it is watched there while the product is under way.
 template <class... Places>
