@@ -34,7 +34,7 @@ _FLOAT_LIMITS = {
     "DBL_MIN": "2.2250738585072014e-308",
     "DBL_EPSILON": "2.2204460492503131e-16",
 }
-_INTEGER_LIMITS = {
+INTEGER_LIMITS = {
     "INT_MAX": "2147483647",
     "INT_MIN": "(-2147483647 - 1)",
     "UINT_MAX": "4294967295U",
@@ -42,8 +42,8 @@ _INTEGER_LIMITS = {
 _LIMITS = {
     "float.h": _FLOAT_LIMITS,
     "cfloat": _FLOAT_LIMITS,
-    "limits.h": _INTEGER_LIMITS,
-    "climits": _INTEGER_LIMITS,
+    "limits.h": INTEGER_LIMITS,
+    "climits": INTEGER_LIMITS,
 }
 # Device code needs these headers, so a missing one is an error.
 _OF_DEVICES = re.compile(r"cu(?!blas|dnn|fft|solver|sparse|tensor)|thrust/|nvcomp|nvshmem")

@@ -24,6 +24,7 @@ from greenfast.app.cli.import_options import (
     EntryName,
     GivenArguments,
     Grid,
+    Multiple,
     Name,
     Restrict,
     SharedMemory,
@@ -89,6 +90,7 @@ class Given:
     block: list[str]
     smem: str | None
     tolerance: float | None
+    multiples: list[str]
 
 
 def import_(
@@ -101,6 +103,7 @@ def import_(
     grid: Grid = None,
     block: Block = None,
     smem: SharedMemory = None,
+    multiple: Multiple = None,
     entry: EntryName = None,
     tolerance: Tolerance = None,
     folder: Folder = None,
@@ -117,7 +120,7 @@ def import_(
     from greenfast.app.cli.import_host_names import with_host_names
 
     new_name = checked_kernel_name(name or cuda_file.stem.lower())
-    given = Given(grid or [], block or [], smem, tolerance)
+    given = Given(grid or [], block or [], smem, tolerance, multiple or [])
     kernel, script = _read(cuda_file, tune_file, entry)
     source, file, wanted = kernel.source, kernel.file, kernel.entry
     entry = wanted
@@ -228,7 +231,30 @@ def _imported(
         cluster=cluster_sizes(text, entry.name, defines),
         smem=checked("--smem", tuning.smem if smem is None else smem, known),
         tolerance=given.tolerance,
+        multiples=_multiples(given.multiples, arguments),
     )
+
+
+def _multiples(texts: Iterable[str], arguments: Iterable[ImportedArgument]) -> dict[str, int]:
+    """What each size is a multiple of, from texts such as n=64."""
+    sizes = {each.name: int(each.value) for each in arguments if each.is_size}
+    multiples = {}
+    for text in texts:
+        name, _, step = (part.strip() for part in text.partition("="))
+        if name not in sizes:
+            raise UsageError(
+                f"--multiple {text}: there is no size {visible(name)!r}",
+                code="bad_multiple",
+                mend="sizes: " + (", ".join(sizes) or "none"),
+            )
+        if not (step.isdecimal() and 0 < int(step) <= sizes[name]) or sizes[name] % int(step):
+            raise UsageError(
+                f"--multiple {text}: the import has {name} = {sizes[name]}",
+                code="bad_multiple",
+                mend="give a whole number that divides it",
+            )
+        multiples[name] = int(step)
+    return multiples
 
 
 def _tuning(

@@ -74,6 +74,15 @@ SharedMemory = Annotated[
         help="Bytes of dynamic shared memory. [default: the tune file's smem_args, else 0]",
     ),
 ]
+Multiple = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--multiple",
+        metavar="NAME=STEP",
+        help="A size of which the kernel takes multiples of STEP only, such as n=64; may be "
+        "repeated. Checks then have such sizes. [default: 1, any size]",
+    ),
+]
 EntryName = Annotated[
     str | None,
     typer.Option(

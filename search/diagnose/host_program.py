@@ -228,6 +228,8 @@ def _refused(
             "the files are compiled as one text, in the order of the command, so two of them "
             "cannot define one name: rename it in one; or "
         )
+    elif re.match(r"[^:]+\.c:", first):
+        hint = "C files are compiled as C++, so correct it for C++, too; or "
     return UsageError(
         f"the host code of {cuda_file.name} does not compile{without}: {shortened(first, 300)}",
         code="host_does_not_compile",
