@@ -18,6 +18,7 @@ from greenfast.app.cli.import_in_out import split_in_out
 from greenfast.app.cli.import_instance import instantiated
 from greenfast.app.cli.import_launch import default_grid, in_small_letters
 from greenfast.app.cli.import_launch_names import Known, checked, three
+from greenfast.app.cli.import_notebook import SUFFIX as NOTEBOOK
 from greenfast.app.cli.import_options import (
     Block,
     CudaFile,
@@ -75,6 +76,7 @@ from greenfast.search.kernels.argument_specs import SCALAR_DTYPES
 from greenfast.search.kernels.expressions import Value, expression
 from greenfast.search.text import visible
 
+SCRIPTS = (".py", NOTEBOOK)
 _ROLES = {"in": "input", "out": "output"}  # as `greenfast check` spells them
 _ARGUMENT = re.compile(
     r"(?P<name>\w+):(?P<dtype>\w+)(?:\[(?P<shape>[\w\s,+*/()-]+)\])?"
@@ -136,7 +138,7 @@ def import_(
     _check_tuned_types(function, source, tuning)
     told = _told_by(script, wanted, function, text, argument, constants)
     place, unread = file, ""
-    if cuda_file.suffix == ".py":
+    if cuda_file.suffix in SCRIPTS:
         place, unread = script_place(script, wanted), ", which only running the script would tell"
     arguments = _arguments([*argument, *told], function, place, unread)
     imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given, macros)
@@ -145,7 +147,7 @@ def import_(
     notes = Notes(told, host_functions, constants)
     report(imported, written, notes, root, check_elements(imported), as_json)
     others = [each for each in script.entries() if each != wanted] if script is not None else []
-    if others and cuda_file.suffix == ".py" and not as_json:
+    if others and cuda_file.suffix in SCRIPTS and not as_json:
         print(
             f"\nThe script also tunes {', '.join(others)}. To import it, give --entry and --name."
         )
@@ -164,7 +166,7 @@ def _read(
             mend=f"greenfast import-space {file} reads another tuner's measurements",
         )
     script = read_script(tune_file) if tune_file is not None else None
-    if cuda_file.suffix == ".py":
+    if cuda_file.suffix in SCRIPTS:
         tuned = read_script(cuda_file)
         return script_kernel(tuned, entry), script or tuned
     source = read_cuda(cuda_file)

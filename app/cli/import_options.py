@@ -9,7 +9,9 @@ import typer
 
 CudaFile = Annotated[
     Path,
-    typer.Argument(metavar="FILE.cu", help="The plain kernel, or a Kernel Tuner script (.py)."),
+    typer.Argument(
+        metavar="FILE.cu", help="The plain kernel, or a Kernel Tuner script (.py, .ipynb)."
+    ),
 ]
 Name = Annotated[
     str | None,
@@ -28,8 +30,8 @@ TuneFile = Annotated[
     typer.Option(
         "--tune-file",
         metavar="FILE.py",
-        help="A script as for Kernel Tuner: tune_params, restrictions, and the grid of its "
-        "tune_kernel call. It is parsed, never run.",
+        help="A script or notebook as for Kernel Tuner: tune_params, restrictions, and the grid of "
+        "its tune_kernel call. It is parsed, never run.",
     ),
 ]
 Restrict = Annotated[
