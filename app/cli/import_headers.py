@@ -14,7 +14,9 @@ from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.toolchain.includes import STANDARD_HEADERS, is_allowed
 
 PlacedLine = tuple[str, str]  # a line, and `FILE:LINE` of the file that it is from
-HOST_CODE = re.compile(r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free)\w*\s*\(")
+HOST_CODE = re.compile(
+    r"(?<!operator)<<\s*<(?!<)|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free)\w*\s*\("
+)
 _INCLUDE = re.compile(r"\s*#\s*include\s*<([\w./+-]+)>")
 _OF_CUDA = {
     "stdint.h": "cuda/std/cstdint",
@@ -102,7 +104,7 @@ def refuse_host_code(bare: str, places: Sequence[str]) -> None:
     `places` are `FILE:LINE` of its lines.
     """
     match = HOST_CODE.search(bare)
-    if match is not None and match[0] == "<<<":
+    if match is not None and match[0].startswith("<<"):
         place = places[bare.count("\n", 0, match.start())]
         raise UsageError(
             f"{place}: a kernel is launched here, but a template holds neither dynamic parallelism "

@@ -22,8 +22,13 @@ _DECLARED = re.compile(
 )
 _DEFINE = re.compile(r"(?m)^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)(?:[^\\\n]|\\\n|\\.)*$")
 _TYPE = re.compile(r"\b(?:struct|class|union|enum)\s+(?P<name>\w+)[^()]*\Z")
-_OF_HOSTS = re.compile(r"<<<|\bcuda[A-Z]\w*\s*\(|\bstd::(?:vector|string|chrono|cout)\b")
-_OF_HOST_MACROS = r"<<<|\b(?:torch|at|c10)::|\bstd::(?:vector|string|cout|cerr|runtime_error)\b"
+_OF_HOSTS = re.compile(
+    r"(?<!operator)<<\s*<(?!<)|\bcuda[A-Z]\w*\s*\(|\bstd::(?:vector|string|chrono|cout)\b"
+)
+_OF_HOST_MACROS = (
+    r"(?<!operator)<<\s*<(?!<)|\b(?:torch|at|c10)::"
+    r"|\bstd::(?:vector|string|cout|cerr|runtime_error)\b"
+)
 _THRUST = re.compile(r"(?m)^([ \t]*)(#[ \t]*include[ \t]*<thrust/[^>\n]*>)")
 _USING_STD = re.compile(r"(?m)^([ \t]*)using[ \t]+namespace[ \t]+std[ \t]*;")
 

@@ -38,7 +38,10 @@ _UNTYPED = re.compile(
     r"(?:\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)\s*(?P<bare>&?)"
     r"|reinterpret_cast\s*<\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*>\s*(?=\())"
 )
-_LAUNCH_BEGIN, _LAUNCH_END = "<<<", ">>>"
+_LAUNCH_BEGIN, _LAUNCH_END = (
+    re.compile(r"(?<!operator)<<\s*<(?!<)"),
+    re.compile(r">>\s*>"),
+)  # nvcc takes both
 
 
 def host_program(text: str) -> str:
@@ -272,11 +275,11 @@ def _with_calls(text: str) -> str:
     bare = _blanked(text)
     pieces: list[str] = []
     end = 0
-    for match in re.finditer(_LAUNCH_BEGIN, bare):
+    for match in _LAUNCH_BEGIN.finditer(bare):
         if match.start() < end:
             continue
         begin = _kernel_begin(bare, match.start())
-        behind = _launch_end(bare, match.end())
+        sizes_end, behind = _launch_end(bare, match.end())
         call = re.compile(r"\s*\(").match(bare, behind)
         if begin is None or call is None or begin < end:
             raise UsageError(
@@ -286,7 +289,7 @@ def _with_calls(text: str) -> str:
                 ">>>",
             )
         close = _behind(bare, call.end() - 1)
-        sizes = text[match.end() : behind - len(_LAUNCH_END)]
+        sizes = text[match.end() : sizes_end]
         kernel = text[begin : match.start()]
         arguments = text[call.end() - 1 : close]
         pieces += [
@@ -306,15 +309,16 @@ def _place(text: str, at: int) -> str:
     return f"line {len(lines)}"
 
 
-def _launch_end(bare: str, at: int) -> int:
+def _launch_end(bare: str, at: int) -> tuple[int, int]:
+    """Where the `>>>` of a launch begins and ends."""
     while at < len(bare):
         if bare[at] in _OPEN:
             at = _behind(bare, at)
-        elif bare.startswith(_LAUNCH_END, at):
-            return at + len(_LAUNCH_END)
+        elif end := _LAUNCH_END.match(bare, at):
+            return at, end.end()
         else:
             at += 1
-    return at
+    return at, at
 
 
 def _kernel_begin(bare: str, at: int) -> int | None:

@@ -7,7 +7,7 @@ from program_checks import ProgramChecks
 from slow_cases import quick_first
 
 from greenfast.app.cli import main
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.targets.emulator.target import EmulatorTarget
 
 
@@ -203,6 +203,30 @@ int main() {
 @pytest.mark.parametrize(("less", "expected"), [("<", set()), ("<=", {"out_of_bounds"})])
 def test_kernels_may_be_specialised_and_launched_from_a_table(findings, less, expected):
     assert {kind for kind, _ in findings(SPECIALISED.replace("LESS", less))} == expected
+
+
+def test_a_program_may_change_its_device_variables_and_use_openmp_and_spaced_brackets(findings):
+    text = """
+    #include <omp.h>
+    __device__ float total; __device__ int calls = 1;
+    __global__ void k(float* x) { total += x[threadIdx.x]; calls = calls + 1; }
+    int main() {
+        float *x, one = 1; cudaMalloc(&x, 4); cudaMemcpyToSymbol(total, &one, 4);
+        omp_set_num_threads(2);
+        #pragma omp parallel
+        if (omp_get_thread_num() == 0) cudaMemcpy(x, &one, 4, cudaMemcpyHostToDevice);
+        k << <1, 1 >> > (x);
+    }
+    """
+    assert findings(text) == []
+
+
+def test_a_function_of_warps_that_cuda_has_no_more_is_told_with_its_successor(findings):
+    with pytest.raises(GreenfastError, match=r"CUDA has __shfl_xor_sync in its place"):
+        findings("""
+        __global__ void k(int* x) { x[threadIdx.x] = __shfl_xor(x[threadIdx.x], 1); }
+        int main() { int* x; cudaMalloc(&x, 128); k<<<1, 32>>>(x); }
+        """)
 
 
 @pytest.mark.slow
