@@ -207,12 +207,13 @@ def test_kernels_may_be_specialised_and_launched_from_a_table(findings, less, ex
 
 def test_a_program_may_change_its_device_variables_and_use_openmp_and_spaced_brackets(findings):
     text = """
+    #include <nvtx3/nvToolsExt.h>
     #include <omp.h>
     __device__ float total; __device__ int calls = 1;
     __global__ void k(float* x) { total += x[threadIdx.x]; calls = calls + 1; }
     int main() {
         float *x, one = 1; cudaMalloc(&x, 4); cudaMemcpyToSymbol(total, &one, 4);
-        omp_set_num_threads(2);
+        nvtxRangePush("copy"); nvtxRangePop(); omp_set_num_threads(2);
         #pragma omp parallel
         if (omp_get_thread_num() == 0) cudaMemcpy(x, &one, 4, cudaMemcpyHostToDevice);
         k << <1, 1 >> > (x);
