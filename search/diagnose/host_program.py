@@ -228,6 +228,8 @@ def _refused(
             "the files are compiled as one text, in the order of the command, so two of them "
             "cannot define one name: rename it in one; or "
         )
+    elif missing and re.search(r"not (?:been )?declared|does not name a type", first):
+        hint = "name the folder of such a header with -I FOLDER; or "
     elif re.match(r"[^:]+\.c:", first):
         hint = "C files are compiled as C++, so correct it for C++, too; or "
     return UsageError(

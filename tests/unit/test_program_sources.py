@@ -222,6 +222,13 @@ def test_a_program_may_change_its_device_variables_and_use_openmp_and_spaced_bra
     assert findings(text) == []
 
 
+def test_c_is_told_from_cpp(findings, tmp_path):
+    (tmp_path / "old.c").write_text("int f(); int g() { return f(1); }\n")
+    (tmp_path / "p.cu").write_text("__global__ void k() {}\nint main() { k<<<1, 1>>>(); }\n")
+    with pytest.raises(UsageError, match=r"old\.c:1: .*C files are compiled as C\+\+"):
+        findings.program(tmp_path / "p.cu", tmp_path / "old.c")
+
+
 def test_a_function_of_warps_that_cuda_has_no_more_is_told_with_its_successor(findings):
     with pytest.raises(GreenfastError, match=r"CUDA has __shfl_xor_sync in its place"):
         findings("""
