@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from greenfast.search.diagnose.plain import GivenLaunch, PlainOptions
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
-CUDA_ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".cpp")
+CUDA_ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".hh", ".cpp", ".cc", ".cxx", ".c", ".inl")
 LINES_AROUND = 1
 MOST_LINES = 12  # of costs in the text report
 LONGEST_SOURCE_LINE = 70  # characters

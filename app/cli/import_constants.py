@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from greenfast.app.cli.import_file_scope import blank
 from greenfast.app.cli.import_source import CudaText, without_comments
 from greenfast.search.errors import UsageError
 
@@ -17,6 +18,8 @@ _KINDS = r"(?:(?:static|inline|__device__|const|constexpr)[ \t]+)"
 _TYPE = r"(?:(?:unsigned|signed|short|long|int|bool|char|auto|(?:std::)?\w+_t|uint)[ \t]+)+"
 _LITERAL = r"(?P<value>[+-]?\d+|true|false)[uUlLzZ]*"
 _PIECE = re.compile(r"[^{};]+|[{};]")
+# Its parameters may have default values, but are no constants of the file.
+_TEMPLATE = re.compile(r"\btemplate\s*<(?:[^<>]|<[^<>]*>)*>")
 _CONST = re.compile(r"\b(?:const|constexpr)\b")
 
 
@@ -28,7 +31,7 @@ def constants_as_defines(source: CudaText, names: Collection[str]) -> CudaText:
     text = source.text
     for name in names:
         text = _as_define(text, name)
-    bare = without_comments(text)
+    bare = _TEMPLATE.sub(blank, without_comments(text))
     for begin, piece, is_enum in _declarations(bare):
         for name in names:
             if _declares(piece, name, is_enum):

@@ -115,14 +115,16 @@ def _cases_toml(imported: Imported) -> list[str]:
     may_grow = not _has_large_number(imported)
     for check, change in (("one_less", -1), ("one_more", 1))[: 1 + may_grow]:
         if free:
-            changed = ", ".join(
-                f"{name} = {max(size + change, 1) if name in free else size}"
+            changed = {
+                name: max(size + change * step, step)
                 for name, size in dims.items()
-            )
-            lines += ["", "[[checks]]", f'name = "{check}"', f"dims = {{ {changed} }}"]
+                if name in free and (step := imported.multiples.get(name, 1))
+            }
+            lines += ["", "[[checks]]", f'name = "{check}"']
+            lines += [f"dims = {{ {_given({**dims, **changed})} }}"]
             lines += ['inputs = "normal"', "seeds = 1"]
     if _tiles(imported):
-        beyond = {name: f'"2 * tile_of_{name} + 1"' for name in free}
+        beyond = {name: f'"{_beyond_a_tile(imported, name)}"' for name in free}
         lines += ["", "[[checks]]", 'name = "beyond_a_tile"']
         lines += [f"dims = {{ {_given({**dims, **beyond})} }}", 'inputs = "normal"', "seeds = 1"]
     if any(each.role == "input" and not each.fill for each in imported.arguments):
@@ -130,6 +132,12 @@ def _cases_toml(imported: Imported) -> list[str]:
         lines += ["[[checks]]", 'name = "ends"', f"dims = {{ {_given(dims)} }}"]
         lines += ['inputs = "ends"', "seeds = 1"]
     return [*lines, *_other_constants_toml(imported, dims)]
+
+
+def _beyond_a_tile(imported: Imported, name: str) -> str:
+    size = f"2 * tile_of_{name} + 1"
+    step = imported.multiples.get(name, 1)
+    return size if step == 1 else f"round_up({size}, {step})"
 
 
 def _free_dims(imported: Imported) -> list[str]:
@@ -210,12 +218,19 @@ def _check_dims(imported: Imported) -> dict[str, int]:
         return run_dims
     for unit in (2**power for power in range(15, 4, -1)):
         dims = {
-            name: size if _is_fixed(name) or size < 2 * unit else size % unit + unit
+            name: size
+            if _is_fixed(name) or size < 2 * unit
+            else _at_least(size % unit + unit, step)
             for name, size in run_dims.items()
+            if (step := imported.multiples.get(name, 1))
         }
         if _elements(imported, dims) <= MOST_ELEMENTS:
             return dims
     return run_dims
+
+
+def _at_least(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
 
 
 def _elements(imported: Imported, dims: Mapping[str, int]) -> int:

@@ -14,7 +14,9 @@ from greenfast.search.targets.emulator.word_set import word_set
 from greenfast.search.toolchain.includes import STANDARD_HEADERS, is_allowed
 
 PlacedLine = tuple[str, str]  # a line, and `FILE:LINE` of the file that it is from
-HOST_CODE = re.compile(r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free)\w*\s*\(")
+HOST_CODE = re.compile(
+    r"(?<!operator)<<\s*<(?!<)|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free)\w*\s*\("
+)
 _INCLUDE = re.compile(r"\s*#\s*include\s*<([\w./+-]+)>")
 _OF_CUDA = {
     "stdint.h": "cuda/std/cstdint",
@@ -34,7 +36,7 @@ _FLOAT_LIMITS = {
     "DBL_MIN": "2.2250738585072014e-308",
     "DBL_EPSILON": "2.2204460492503131e-16",
 }
-_INTEGER_LIMITS = {
+INTEGER_LIMITS = {
     "INT_MAX": "2147483647",
     "INT_MIN": "(-2147483647 - 1)",
     "UINT_MAX": "4294967295U",
@@ -42,8 +44,8 @@ _INTEGER_LIMITS = {
 _LIMITS = {
     "float.h": _FLOAT_LIMITS,
     "cfloat": _FLOAT_LIMITS,
-    "limits.h": _INTEGER_LIMITS,
-    "climits": _INTEGER_LIMITS,
+    "limits.h": INTEGER_LIMITS,
+    "climits": INTEGER_LIMITS,
 }
 # Device code needs these headers, so a missing one is an error.
 _OF_DEVICES = re.compile(r"cu(?!blas|dnn|fft|solver|sparse|tensor)|thrust/|nvcomp|nvshmem")
@@ -102,7 +104,7 @@ def refuse_host_code(bare: str, places: Sequence[str]) -> None:
     `places` are `FILE:LINE` of its lines.
     """
     match = HOST_CODE.search(bare)
-    if match is not None and match[0] == "<<<":
+    if match is not None and match[0].startswith("<<"):
         place = places[bare.count("\n", 0, match.start())]
         raise UsageError(
             f"{place}: a kernel is launched here, but a template holds neither dynamic parallelism "

@@ -18,12 +18,14 @@ from greenfast.app.cli.import_in_out import split_in_out
 from greenfast.app.cli.import_instance import instantiated
 from greenfast.app.cli.import_launch import default_grid, in_small_letters
 from greenfast.app.cli.import_launch_names import Known, checked, three
+from greenfast.app.cli.import_notebook import SUFFIX as NOTEBOOK
 from greenfast.app.cli.import_options import (
     Block,
     CudaFile,
     EntryName,
     GivenArguments,
     Grid,
+    Multiple,
     Name,
     Restrict,
     SharedMemory,
@@ -74,6 +76,7 @@ from greenfast.search.kernels.argument_specs import SCALAR_DTYPES
 from greenfast.search.kernels.expressions import Value, expression
 from greenfast.search.text import visible
 
+SCRIPTS = (".py", NOTEBOOK)
 _ROLES = {"in": "input", "out": "output"}  # as `greenfast check` spells them
 _ARGUMENT = re.compile(
     r"(?P<name>\w+):(?P<dtype>\w+)(?:\[(?P<shape>[\w\s,+*/()-]+)\])?"
@@ -89,6 +92,7 @@ class Given:
     block: list[str]
     smem: str | None
     tolerance: float | None
+    multiples: list[str]
 
 
 def import_(
@@ -101,6 +105,7 @@ def import_(
     grid: Grid = None,
     block: Block = None,
     smem: SharedMemory = None,
+    multiple: Multiple = None,
     entry: EntryName = None,
     tolerance: Tolerance = None,
     folder: Folder = None,
@@ -117,7 +122,7 @@ def import_(
     from greenfast.app.cli.import_host_names import with_host_names
 
     new_name = checked_kernel_name(name or cuda_file.stem.lower())
-    given = Given(grid or [], block or [], smem, tolerance)
+    given = Given(grid or [], block or [], smem, tolerance, multiple or [])
     kernel, script = _read(cuda_file, tune_file, entry)
     source, file, wanted = kernel.source, kernel.file, kernel.entry
     entry = wanted
@@ -133,7 +138,7 @@ def import_(
     _check_tuned_types(function, source, tuning)
     told = _told_by(script, wanted, function, text, argument, constants)
     place, unread = file, ""
-    if cuda_file.suffix == ".py":
+    if cuda_file.suffix in SCRIPTS:
         place, unread = script_place(script, wanted), ", which only running the script would tell"
     arguments = _arguments([*argument, *told], function, place, unread)
     imported = _imported(new_name, cuda_file.name, text, function, arguments, tuning, given, macros)
@@ -142,7 +147,7 @@ def import_(
     notes = Notes(told, host_functions, constants)
     report(imported, written, notes, root, check_elements(imported), as_json)
     others = [each for each in script.entries() if each != wanted] if script is not None else []
-    if others and cuda_file.suffix == ".py" and not as_json:
+    if others and cuda_file.suffix in SCRIPTS and not as_json:
         print(
             f"\nThe script also tunes {', '.join(others)}. To import it, give --entry and --name."
         )
@@ -161,7 +166,7 @@ def _read(
             mend=f"greenfast import-space {file} reads another tuner's measurements",
         )
     script = read_script(tune_file) if tune_file is not None else None
-    if cuda_file.suffix == ".py":
+    if cuda_file.suffix in SCRIPTS:
         tuned = read_script(cuda_file)
         return script_kernel(tuned, entry), script or tuned
     source = read_cuda(cuda_file)
@@ -228,7 +233,30 @@ def _imported(
         cluster=cluster_sizes(text, entry.name, defines),
         smem=checked("--smem", tuning.smem if smem is None else smem, known),
         tolerance=given.tolerance,
+        multiples=_multiples(given.multiples, arguments),
     )
+
+
+def _multiples(texts: Iterable[str], arguments: Iterable[ImportedArgument]) -> dict[str, int]:
+    """What each size is a multiple of, from texts such as n=64."""
+    sizes = {each.name: int(each.value) for each in arguments if each.is_size}
+    multiples = {}
+    for text in texts:
+        name, _, step = (part.strip() for part in text.partition("="))
+        if name not in sizes:
+            raise UsageError(
+                f"--multiple {text}: there is no size {visible(name)!r}",
+                code="bad_multiple",
+                mend="sizes: " + (", ".join(sizes) or "none"),
+            )
+        if not (step.isdecimal() and 0 < int(step) <= sizes[name]) or sizes[name] % int(step):
+            raise UsageError(
+                f"--multiple {text}: the import has {name} = {sizes[name]}",
+                code="bad_multiple",
+                mend="give a whole number that divides it",
+            )
+        multiples[name] = int(step)
+    return multiples
 
 
 def _tuning(

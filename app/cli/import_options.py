@@ -9,7 +9,9 @@ import typer
 
 CudaFile = Annotated[
     Path,
-    typer.Argument(metavar="FILE.cu", help="The plain kernel, or a Kernel Tuner script (.py)."),
+    typer.Argument(
+        metavar="FILE.cu", help="The plain kernel, or a Kernel Tuner script (.py, .ipynb)."
+    ),
 ]
 Name = Annotated[
     str | None,
@@ -28,8 +30,8 @@ TuneFile = Annotated[
     typer.Option(
         "--tune-file",
         metavar="FILE.py",
-        help="A script as for Kernel Tuner: tune_params, restrictions, and the grid of its "
-        "tune_kernel call. It is parsed, never run.",
+        help="A script or notebook as for Kernel Tuner: tune_params, restrictions, and the grid of "
+        "its tune_kernel call. It is parsed, never run.",
     ),
 ]
 Restrict = Annotated[
@@ -72,6 +74,15 @@ SharedMemory = Annotated[
         "--smem",
         metavar="EXPR",
         help="Bytes of dynamic shared memory. [default: the tune file's smem_args, else 0]",
+    ),
+]
+Multiple = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--multiple",
+        metavar="NAME=STEP",
+        help="A size of which the kernel takes multiples of STEP only, such as n=64; may be "
+        "repeated. Checks then have such sizes. [default: 1, any size]",
     ),
 ]
 EntryName = Annotated[

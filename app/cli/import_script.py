@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from greenfast.app.cli.import_notebook import ScriptText, script_text
 from greenfast.app.cli.import_source import SOURCE_SUFFIXES, CudaText, read_cuda_text
 from greenfast.app.cli.script.functions import is_file_name
 from greenfast.app.cli.script.interpreter import Interpreter, TuningCall
@@ -41,6 +42,7 @@ class Script:
     """A script, as far as it can be followed without running it."""
 
     path: Path
+    written: ScriptText
     read: Interpreter
     tree: ast.Module
 
@@ -72,10 +74,13 @@ class ScriptKernel:
 def read_script(path: Path) -> Script:
     """The script, followed; UsageError when it is no Python, or nested too deeply."""
     file = visible(path)
-    tree = _parsed(path)
+    written = script_text(path)
+    tree = _parsed(file, written.text)
     folder = path.parent.resolve()
 
     def read(name: str) -> Any:
+        if (own := written.files.get(os.path.normpath(name))) is not None:
+            return own
         try:
             inside = file_in_folder(name, path)
             return read_author_file(inside, visible(name))
@@ -93,7 +98,7 @@ def read_script(path: Path) -> Script:
             code="bad_tune_file",
             mend="leave the computation out of a copy of the script, and import the copy",
         )
-    return Script(path, interpreter, tree)
+    return Script(path, written, interpreter, tree)
 
 
 def file_in_folder(name: str, script: Path) -> Path:
@@ -138,7 +143,8 @@ def script_kernel(script: Script, entry: str | None = None) -> ScriptKernel:
     path, text = script.path, given
     if named is not None:
         path = file_in_folder(named, script.path)
-        text = read_author_file(path, visible(named))
+        own = script.written.files.get(os.path.normpath(named))
+        text = read_author_file(path, visible(named)) if own is None else own
         path = script.path.parent / path.relative_to(script.path.parent.resolve())
     if not isinstance(text, str):
         raise _unreadable_source(script, call, given)
@@ -152,7 +158,7 @@ def _lines_in_script(text: str, script: Script) -> list[int]:
 
     A line that the script has once is that one; others follow the line before.
     """
-    written = read_author_file(script.path, script.file).split("\n")
+    written = script.written.text.split("\n")
     plain = [line.strip().replace("{{", "{").replace("}}", "}") for line in written]
     once = Counter(plain)
     lines: list[int] = []
@@ -176,10 +182,8 @@ def short_name(entry: str | None) -> str:
     return (entry or "").partition("<")[0].rpartition("::")[2].strip()
 
 
-def _parsed(path: Path) -> ast.Module:
+def _parsed(file: str, text: str) -> ast.Module:
     """The script's statements; UsageError when it is no Python."""
-    file = visible(path)
-    text = read_author_file(path, file)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the script's text, such as "\\d" in it

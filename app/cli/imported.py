@@ -45,6 +45,7 @@ class Imported:
     cluster: list[str]  # empty: none is declared
     smem: str
     tolerance: float | None  # None: 0 for whole numbers, and a small one for others
+    multiples: Mapping[str, int]  # of sizes by name; of others any size is checked
 
     @cached_property
     def dims(self) -> dict[str, int]:

@@ -189,6 +189,8 @@ class _Head:
             if text != "[" or reader.text(index + 1) != "[":
                 self._declares(index)
             return reader.closing(index) + 1 if text == "[" else index + 1
+        if text == "," and self.has_value and self.parameters is None:
+            self._declares_another(index + 1)
         if text == "(":
             return self._parenthesis(index)
         if text == "<" and not self.has_value and self.words:
@@ -286,6 +288,14 @@ class _Head:
             at -= 1
         if self.reader._kind(at) == "name":
             self.names.append(self.reader.text(at))
+
+    def _declares_another(self, index: int) -> None:
+        """The name at `index` is declared, if a declarator is there: `, b[2] = ` but not `, b>`."""
+        at = index + 1
+        while self.reader.text(at) == "[":
+            at = self.reader.closing(at) + 1
+        if self.reader._kind(index) == "name" and self.reader.text(at) in ("=", "{", ",", ";"):
+            self.names.append(self.reader.text(index))
 
     def _finished(self, end: int) -> Declaration:
         reader = self.reader

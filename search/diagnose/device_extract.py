@@ -35,6 +35,9 @@ DEVICE_STANDARD = word_set("""
 CONSTANTS = word_set("cfloat climits float.h limits.h")  # macros, which no token of `std` shows
 
 
+_Edit = tuple[int, int, str]  # a range of the text, and what replaces it
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A `__global__` function of a text."""
@@ -180,18 +183,27 @@ class DeviceCode:
         return frozenset(names)
 
     def _host_members(self, declaration: Declaration) -> list[tuple[int, int]]:
-        """The member functions that device code cannot call, as ranges of tokens."""
+        """The member functions that device code cannot call, as ranges of tokens.
+
+        One without a body that the rest of the class names is for `sizeof` and `decltype`.
+        """
         if declaration.kind not in ("class", "alias") or declaration.body is None:
             return []
+        of_host: list[Declaration] = []
         dropped: list[tuple[int, int]] = []
         for member in self.reader.read(*declaration.body):
             if member.kind == "function":
                 usable = member.is_device or member.is_constant or member.is_defaulted
                 if not usable:
-                    dropped.append((member.first, member.end))
+                    of_host.append(member)
             elif member.kind == "class":
                 dropped += self._host_members(member)
-        return dropped
+        tokens, (first, end) = self.source.tokens, declaration.body
+        inside = {at for each in of_host for at in range(each.first, each.end)}
+        named = {tokens[at].text for at in range(first, end) if at not in inside}
+        named -= set(declaration.names)  # of its constructors
+        unevaluated = [each for each in of_host if each.body is None and named & set(each.names)]
+        return dropped + [(it.first, it.end) for it in of_host if it not in unevaluated]
 
     def needed(
         self, kernels: Iterable[Kernel], names: Collection[str] = ()
@@ -245,7 +257,8 @@ class DeviceCode:
         """
         values = self._initialisers(data)
         uses_standard = any("std" in self.mentions(each) for each in kept)
-        yield "#include <cmath>", Line("includes", 1)  # nvcc's own headers include it
+        for header in ("climits", "cmath"):  # nvcc's own headers include them
+            yield f"#include <{header}>", Line("includes", 1)
         for header in self.headers:
             is_brought = header in CONSTANTS or (uses_standard and header in DEVICE_STANDARD)
             if header in STANDARD_HEADERS and not is_brought:
@@ -270,7 +283,7 @@ class DeviceCode:
                     yield f"namespace {name} {{}}", origin
                 elif name.split("::")[0] not in _LIBRARIES and not self._is_alias(name):
                     continue
-            yield from self._declaration_lines(declaration, values.get(declaration.first, ""))
+            yield from self._declaration_lines(declaration, values.get(declaration.first, ()))
         yield from (("}", Line("includes", 1)) for _ in open_scopes)
 
     def _is_alias(self, name: str) -> bool:
@@ -280,14 +293,18 @@ class DeviceCode:
         tokens = self.source.tokens[declaration.first + 2 : declaration.end]
         return "".join(token.text for token in tokens if token.text != ";")
 
-    def _initialisers(self, data: Mapping[str, str]) -> dict[int, str]:
+    def _initialisers(self, data: Mapping[str, str]) -> dict[int, list[_Edit]]:
+        """The edits that give variables their values, by the first tokens of their declarations.
+
+        A value in the text is replaced: it is the one before the host wrote the variable.
+        """
         variables = {
             name: each
             for each in self.declarations
             if each.kind == "variable" and each.is_device
             for name in each.names
         }
-        values = {}
+        edits: dict[int, list[_Edit]] = {}
         for name, value in data.items():
             if name not in variables:
                 raise UsageError(
@@ -296,28 +313,38 @@ class DeviceCode:
                     mend="known: " + (", ".join(variables) or "none"),
                 )
             declaration = variables[name]
-            tokens = self.source.tokens[declaration.first : declaration.end]
-            if len(declaration.names) > 1 or any(token.text == "=" for token in tokens):
-                place = self.source.place(tokens[0].start)
-                raise UsageError(
-                    f"{place}: {name} has a value in the text, or is declared together with others",
-                    code="bad_data",
-                    mend="declare it alone and without a value, or leave out its --data",
-                )
-            values[declaration.first] = value
-        return values
+            start, end = self._initialiser(declaration, name)
+            edits.setdefault(declaration.first, []).append((start, end, f" = {value}"))
+        return edits
+
+    def _initialiser(self, declaration: Declaration, name: str) -> tuple[int, int]:
+        """Where the value of a variable stands, or would stand, in the text."""
+        tokens = self.source.tokens
+        for first, end in self._parts(declaration.first, declaration.end - 1):
+            index = next(
+                (at for at in range(first, end) if tokens[at].text in (name, "=", "{")), end
+            )
+            if index < end and tokens[index].text == name:
+                while self.reader.text(index + 1) == "[":
+                    index = self.reader.closing(index + 1)
+                return tokens[index].end, tokens[end].start
+        place = self.source.place(tokens[declaration.first].start)
+        raise UsageError(
+            f"{place}: {name} cannot be given a value here",
+            code="bad_data",
+            mend="declare it alone: its type, its name and its sizes",
+        )
 
     def _declaration_lines(
-        self, declaration: Declaration, value: str
+        self, declaration: Declaration, values: Sequence[_Edit]
     ) -> Iterator[tuple[str, Line]]:
         tokens, source = self.source.tokens, self.source
         start, end = tokens[declaration.first].start, tokens[declaration.end - 1].end
-        if value:
-            end = tokens[declaration.end - 1].start  # before the `;`
-        holes = [
-            (tokens[first].start, tokens[stop - 1].end)
+        edits = [
+            (tokens[first].start, tokens[stop - 1].end, "")
             for first, stop in self._host_members(declaration)
         ]
+        edits += values
         markers = {
             token.start
             for token in tokens[declaration.first : declaration.end]
@@ -328,22 +355,22 @@ class DeviceCode:
             newline = source.text.find("\n", position, end)
             stop = end if newline < 0 else newline
             if position not in markers:
-                text = _without(source.text, position, stop, holes)
+                text = _edited(source.text, position, stop, edits)
                 if text.strip():
                     place = source.place(position)
                     yield text, Line(place.file, place.line)
             position = stop + 1
-        if value:
-            place = source.place(end)
-            yield f" = {value};", Line(place.file, place.line)
 
 
-def _without(text: str, start: int, end: int, holes: Sequence[tuple[int, int]]) -> str:
+def _edited(text: str, start: int, end: int, edits: Sequence[_Edit]) -> str:
+    """A line with ranges replaced by texts; what is gone is blank."""
     line = text[start:end]
-    for first, after in holes:
+    for first, after, new in sorted(edits, reverse=True):
         begin, stop = max(first, start) - start, min(after, end) - start
         if begin < stop:
             line = line[:begin] + " " * (stop - begin) + line[stop:]
+        if start <= first <= end:
+            line = line[:begin] + new + line[begin:]
     return line
 
 

@@ -29,6 +29,7 @@ from greenfast.search.render import with_markers
 from greenfast.search.scratch import scratch
 from greenfast.search.targets.emulator.compiler_process import LOG, CompilerFailed
 from greenfast.search.targets.emulator.host_run import (
+    MEMORY_BYTES,
     MOST_FILES,
     MOST_WRITTEN_BYTES,
     RESERVED,
@@ -41,13 +42,15 @@ from greenfast.search.text import one_line, shortened, visible
 
 MOST_RUNS = 12
 LAST_PRINTED_BYTES = 64 * 2**10  # of which a message repeats one line
-STOPPED = (
-    "what the program does after it was stopped: it may take "
-    f"{RUN_S:.0f} s and write {MOST_FILES:,} files of {MOST_WRITTEN_BYTES >> 30} GiB in all"
+ALLOWANCE = (
+    f"it may take {RUN_S:.0f} s of processor time, {MEMORY_BYTES >> 30} GiB of memory and "
+    f"{MOST_WRITTEN_BYTES >> 30} GiB in {MOST_FILES:,} files, which hold the arrays of its "
+    "launches; smaller sizes may fit"
 )
+STOPPED = f"what the program does after it was stopped: {ALLOWANCE}"
 ELSEWHERE = "is in none of its files"
 INCLUDE = Path(__file__).resolve().parent / "host_include"
-_LAUNCHES = re.compile(r"<<<|\bcudaLaunch(?:Cooperative)?Kernel\b")
+_LAUNCHES = re.compile(r"(?<!operator)<<\s*<(?!<)|\bcudaLaunch(?:Cooperative)?Kernel\b")
 _MAIN = re.compile(r"\bmain\s*\(")
 _UNDEFINED = re.compile(r"undefined reference to [`']([^'\n]*)'")
 _ERROR = re.compile(r"(?m)^([^\s:]+):(\d+):\d+: (?:fatal )?error: (.*)$")
@@ -129,7 +132,7 @@ def _copy_inputs(files: Sequence[Path], work: Path) -> None:
 def _ending(ended: HostRun, work: Path) -> str:
     """How the program ended, with the last line that it printed."""
     if ended.was_stopped:
-        how = f"it was stopped after {ended.seconds:.0f} s"
+        how = f"it was stopped after {ended.seconds:.0f} s: {ALLOWANCE}"
     elif ended.status is not None and ended.status < 0:
         how = f"signal {-ended.status} ended it"
     else:
@@ -225,6 +228,10 @@ def _refused(
             "the files are compiled as one text, in the order of the command, so two of them "
             "cannot define one name: rename it in one; or "
         )
+    elif missing and re.search(r"not (?:been )?declared|does not name a type", first):
+        hint = "name the folder of such a header with -I FOLDER; or "
+    elif re.match(r"[^:]+\.c:", first):
+        hint = "C files are compiled as C++, so correct it for C++, too; or "
     return UsageError(
         f"the host code of {cuda_file.name} does not compile{without}: {shortened(first, 300)}",
         code="host_does_not_compile",

@@ -286,9 +286,11 @@ def _launch(reader: _Reader, event: Mapping[str, Any]) -> None:
     for name, argument in zip(names, event["arguments"], strict=False):
         if "host" in argument:
             raise UsageError(
-                f"the program passes {entry} an address of the host's memory for {name}",
+                f"the program passes {entry} an address of the host's memory for {name}, or of a "
+                "__device__ variable",
                 code="host_address",
-                mend="allocate it with cudaMalloc or cudaMallocManaged",
+                mend="allocate it with cudaMalloc or cudaMallocManaged; a kernel can use the "
+                "variable by its name",
             )
         for number in numbers_of(argument):
             kind = argument["type"] if "pointer" in argument else ""

@@ -27,8 +27,10 @@ _TYPE_WORDS = frozenset(
     """const volatile unsigned signed int char short long float double bool void auto struct class
     enum typename wchar_t""".split()  # noqa: SIM905
 )
-_PATH = re.compile(r"(?:[A-Za-z_]\w*\s*(?:::|\.|->)\s*)*(?:::)?[A-Za-z_]\w*\Z")
 LONGEST_NAME = 400
+_LAST_WORD = re.compile(r"[A-Za-z_]\w*\Z")
+_LAST_JOINT = re.compile(r"(::|\.|->)\s*\Z")
+_MARKER = re.compile(r'# (\d+) "([^"\n]*)".*\Z')  # of a preprocessor
 _OPEN, _CLOSE = "([{", ")]}"
 # The kernel of cudaLaunchKernel((void*)k, ...), whose type the record needs.
 _UNTYPED = re.compile(
@@ -36,7 +38,10 @@ _UNTYPED = re.compile(
     r"(?:\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)\s*(?P<bare>&?)"
     r"|reinterpret_cast\s*<\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*>\s*(?=\())"
 )
-_LAUNCH_BEGIN, _LAUNCH_END = "<<<", ">>>"
+_LAUNCH_BEGIN, _LAUNCH_END = (
+    re.compile(r"(?<!operator)<<\s*<(?!<)"),
+    re.compile(r">>\s*>"),
+)  # nvcc takes both
 
 
 def host_program(text: str) -> str:
@@ -100,7 +105,7 @@ def _body_edits(
     yield _Edit(begin, end, f"({', '.join(parameters)})")
     values = "".join(f", {name}" for name in names)
     listed = ", ".join(name.removesuffix("...") for name in names)
-    count = _template_parameters(bare, qualifier)
+    count = _template_parameters(bare, qualifier) or _of_primary(bare, qualifier, begin)
     call = f'{{ ::gf_recorder::launch(__PRETTY_FUNCTION__, {count}, "{listed}"{values}); }}'
     lines = "\n" * bare.count("\n", body, _behind(bare, body))
     yield _Edit(body, _behind(bare, body), call + lines)
@@ -121,6 +126,22 @@ def _template_parameters(bare: str, at: int) -> int:
     return count
 
 
+def _of_primary(bare: str, at: int, parameters: int) -> int:
+    """How many parameters the template has that the kernel at `at` specialises; 0 for none.
+
+    `template <> void k(int* x)` specialises a `k` that the text has before.
+    """
+    head = re.search(r"\btemplate\s*<\s*>[^;{}]*\Z", bare[:at])
+    end = _before_blanks(bare, parameters)
+    if bare[end - 1] == ">":
+        end = _before_blanks(bare, _opening(bare, end, "<>"))
+    name = _LAST_WORD.search(bare, max(0, end - LONGEST_NAME), end)
+    if head is None or name is None:
+        return 0
+    declared = re.finditer(rf"\b{name[0]}\s*\(", bare[: head.start()])
+    return next((n for each in declared if (n := _template_parameters(bare, each.start()))), 0)
+
+
 def _parameters_at(bare: str, at: int) -> int | None:
     """The parenthesis of a function's parameters; None where a variable is declared."""
     while at < len(bare):
@@ -130,7 +151,8 @@ def _parameters_at(bare: str, at: int) -> int | None:
                 return None
         elif character == "(":
             word = re.search(r"(\w+)\s*\Z", bare[max(0, at - 80) : at])
-            if word is None and not re.search(r"operator\s*\W+\Z", bare[max(0, at - 20) : at]):
+            is_named = re.search(r"operator\s*\W+\Z|>\s*\Z", bare[max(0, at - 20) : at])
+            if word is None and not is_named:
                 return None  # an extended lambda
             if word is None or not re.fullmatch(
                 r"__\w+__|alignas|decltype|operator|noexcept|explicit", word[1]
@@ -253,17 +275,21 @@ def _with_calls(text: str) -> str:
     bare = _blanked(text)
     pieces: list[str] = []
     end = 0
-    for match in re.finditer(_LAUNCH_BEGIN, bare):
+    for match in _LAUNCH_BEGIN.finditer(bare):
         if match.start() < end:
             continue
         begin = _kernel_begin(bare, match.start())
-        behind = _launch_end(bare, match.end())
+        sizes_end, behind = _launch_end(bare, match.end())
         call = re.compile(r"\s*\(").match(bare, behind)
         if begin is None or call is None or begin < end:
-            line = bare.count("\n", 0, match.start()) + 1
-            raise UsageError(f"the launch in line {line} cannot be read", code="unreadable_launch")
+            raise UsageError(
+                f"the launch in {_place(text, match.start())} cannot be read",
+                code="unreadable_launch",
+                mend="write the kernel's name before <<<, and its arguments in parentheses behind "
+                ">>>",
+            )
         close = _behind(bare, call.end() - 1)
-        sizes = text[match.end() : behind - len(_LAUNCH_END)]
+        sizes = text[match.end() : sizes_end]
         kernel = text[begin : match.start()]
         arguments = text[call.end() - 1 : close]
         pieces += [
@@ -274,39 +300,65 @@ def _with_calls(text: str) -> str:
     return "".join([*pieces, text[end:]])
 
 
-def _launch_end(bare: str, at: int) -> int:
+def _place(text: str, at: int) -> str:
+    """The file and line of a position, by the preprocessor's last marker before it."""
+    lines = text[:at].split("\n")
+    for above, line in enumerate(reversed(lines)):
+        if marker := _MARKER.match(line):
+            return f"{marker[2]}:{int(marker[1]) + above - 1}"
+    return f"line {len(lines)}"
+
+
+def _launch_end(bare: str, at: int) -> tuple[int, int]:
+    """Where the `>>>` of a launch begins and ends."""
     while at < len(bare):
         if bare[at] in _OPEN:
             at = _behind(bare, at)
-        elif bare.startswith(_LAUNCH_END, at):
-            return at + len(_LAUNCH_END)
+        elif end := _LAUNCH_END.match(bare, at):
+            return at, end.end()
         else:
             at += 1
-    return at
+    return at, at
 
 
 def _kernel_begin(bare: str, at: int) -> int | None:
-    """Where the kernel's name before a `<<<` begins."""
-    at = len(bare[:at].rstrip())
-    if bare[at - 1 : at] == ">":
-        depth = 0
-        while at > 0:
-            at -= 1
-            depth += (bare[at] in ">)") - (bare[at] in "<(")
-            if depth == 0:
-                break
-        at = len(bare[:at].rstrip())
-    elif bare[at - 1 : at] == ")":
-        depth = 0
-        while at > 0:
-            at -= 1
-            depth += (bare[at] == ")") - (bare[at] == "(")
-            if depth == 0:
-                return at
-    word = re.search(
-        r"(?:[A-Za-z_]\w*\s*(?:::|\.|->)\s*)*(?:::)?[A-Za-z_]\w*\Z", bare[max(0, at - 400) : at]
-    )
-    return None if word is None else max(0, at - 400) + word.start()
+    """Where the expression before a `<<<` begins: `k`, `ns::k<4>`, `a.table[i]`, `(*pointer)`."""
+    while True:
+        at = _before_blanks(bare, at)
+        last = bare[at - 1 : at]
+        if last == ")":
+            return _opening(bare, at, "()")
+        if last in (">", "]"):
+            at = _opening(bare, at, "<(>)" if last == ">" else "[]")
+            continue
+        word = _LAST_WORD.search(bare, max(0, at - LONGEST_NAME), at)
+        if word is None:
+            return None
+        at = word.start()
+        joint = _LAST_JOINT.search(bare, max(0, at - LONGEST_NAME), at)
+        if joint is None:
+            return at
+        at = joint.start()
+        if joint[1] == "::" and not re.search(r"[\w>]\Z", bare[max(0, at - 1) : at]):
+            return at  # of the global namespace
+
+
+def _before_blanks(bare: str, at: int) -> int:
+    while at > 0 and bare[at - 1].isspace():
+        at -= 1
+    return at
+
+
+def _opening(bare: str, at: int, brackets: str) -> int:
+    """The position of the bracket that the one before `at` closes."""
+    half = len(brackets) // 2
+    depth = 0
+    while at > 0:
+        at -= 1
+        depth += (bare[at] in brackets[half:]) - (bare[at] in brackets[:half])
+        if depth == 0:
+            break
+    return at
 
 
 def _blanked(text: str) -> str:

@@ -95,8 +95,8 @@ def _finding(tensor: Tensor, one: Checked, other: Checked) -> SafetyFinding:
     sentence = (
         f"{int((steps > 1).sum()):,} of {steps.size:,} elements of {tensor.name} differ between "
         f"orders of the threads: {tensor.name}{list(index)} is {first} in the order {_order(one)} "
-        f"and {second} in {_order(other)}; nothing races, so atomics decide which thread comes "
-        "first, and the kernel is correct only if it may leave either"
+        f"and {second} in {_order(other)}; nothing races, so atomics or volatile accesses decide "
+        "which thread comes first, and the kernel is correct only if it may leave either"
     )
     return SafetyFinding(KIND, sentence, memory=f"global:{tensor.name}")
 

@@ -76,6 +76,8 @@ def _clean(message: str) -> str:
 
 def _about(message: str, missing: Sequence[MissingInclude]) -> str:
     """What may help: files that were not found, and libraries that the emulator does not have."""
+    if removed := _REMOVED.search(message):
+        return f"CUDA has {removed[1]}_sync in its place, with the mask of the threads: 0xffffffff"
     local = [each for each in missing if each.is_local]
     if local:
         return f"these includes were not found: {_listed(local)}; name their folder with -I FOLDER"
@@ -90,6 +92,10 @@ def _about(message: str, missing: Sequence[MissingInclude]) -> str:
     if others and _UNKNOWN_NAME.search(message):
         return f"the emulator does not have {_listed(others[:4])}, which may declare it"
     return ""
+
+
+# Functions of a warp that CUDA no longer has for the GPUs of today.
+_REMOVED = re.compile(r"'(__(?:shfl(?:_up|_down|_xor)?|any|all|ballot))' was not declared")
 
 
 def _library(header: str) -> str:

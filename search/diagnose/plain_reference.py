@@ -42,7 +42,10 @@ from greenfast.search.verdict import Reason
 
 TARGET = "emulator:h200"
 _FIRST_INCLUDES = re.compile(r"(?:(?:[ \t]*(?://[^\n]*)?\n)*[ \t]*#[ \t]*include[ \t]*<[^\n]*\n)*")
-_FITTING = "correct the plain kernel, or remove the checks of such sizes from kernel.toml"
+_FITTING = (
+    "correct the plain kernel; or, where it does not take such a size, import again with "
+    "--multiple NAME=64, or remove the check from kernel.toml"
+)
 # Times what rounding explains: an imported kernel may be given a wide tolerance.
 STEPS_OF_ANOTHER_ANSWER = 16
 MENDS = {
@@ -50,8 +53,9 @@ MENDS = {
     Reason.LAUNCH_ERROR: _FITTING,
     Reason.TIMEOUT: "take smaller sizes, or compute the outputs with NumPy",
     Reason.OUT_OF_BOUNDS: "correct the plain kernel; or, where it uses an input as an index, let "
-    "make_inputs of reference.py draw valid ones; or, where it does not take such a size, remove "
-    "the check from kernel.toml, or import again with numbers for the sizes that do not change",
+    "make_inputs of reference.py draw valid ones; or, where it does not take such a size, import "
+    "again with --multiple NAME=64, or with numbers for the sizes that do not change, or remove "
+    "the check from kernel.toml",
 }
 
 

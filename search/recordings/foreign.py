@@ -22,6 +22,7 @@ from greenfast.search.recordings.foreign_forms import (
     holds_runs,
     merged_runs,
 )
+from greenfast.search.recordings.foreign_logs import converted_log
 from greenfast.search.recordings.foreign_objectives import (
     DEFAULT_UNIT,
     MICROSECONDS,
@@ -91,7 +92,7 @@ def read_space(path: Path, objective: str | None = None, wish: Wish | None = Non
     wish = wish or Wish(objective)
     text = text_of(path)
     try:
-        table = converted_table(text, wish.parameters)
+        table = converted_log(text) or converted_table(text, wish.parameters, wish.objective)
         if table is not None:
             return _converted(path, table, wish)
         if wish.parameters:
@@ -117,10 +118,10 @@ def read_space(path: Path, objective: str | None = None, wish: Wish | None = Non
             mend="give the file of results that a tuner wrote for it",
         )
     raise UsageError(
-        f"{path.name} is not a space: it has neither T4's results nor a Kernel Tuner cache",
+        f"{path.name} is not a space: it holds no configurations with times of a known form",
         code="not_a_space",
-        mend="give a T4 result file, a Kernel Tuner cache, KTT's JSON or a table of times, plain "
-        "or compressed",
+        mend="give a T4 result file, a cache of Kernel Tuner or Triton's autotuner, JSON of KTT or "
+        "CLTune, a log of AutoTVM, or a table of times, plain or compressed",
     )
 
 
@@ -136,6 +137,10 @@ def _parsed(path: Path, text: str) -> Any:
         closed = _closed(text)
         if closed is not None:
             return closed
+        if not text.lstrip().startswith(("{", "[")):
+            raise bad(
+                path, "it is neither JSON nor a table with commas, semicolons or tabs"
+            ) from None
         raise bad(path, f"it is not complete JSON ({not_parsed(error)})") from error
     except RecursionError as error:
         raise bad(path, "its JSON is nested too deeply") from error

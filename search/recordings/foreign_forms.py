@@ -1,6 +1,7 @@
 """JSON of other tuners that is neither T4 nor a Kernel Tuner cache, read as T4 documents.
 
-KTT's JSON, and that of CLTune and CLBlast; foreign_tables.py reads tables. A file may hold several
+KTT's JSON, that of CLTune and CLBlast, and Triton's cache; foreign_logs.py reads logs, and
+foreign_tables.py tables. A file may hold several
 runs of a configuration: the mean of its times counts, and a configuration that failed once has
 failed.
 """
@@ -8,6 +9,7 @@ failed.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +23,8 @@ KTT_STATUS = {
     "DeviceLimitsExceeded": "constraints",
 }
 KTT_OBJECTIVES = (["TotalDuration"], "TotalDuration")
-CLTUNE_UNIT = "ms"
+CLTUNE_UNIT = TRITON_UNIT = "ms"
+TRITON_SETTINGS = ("num_warps", "num_ctas", "num_stages", "maxnreg")  # beside the kernel's own
 
 
 class NotReadable(ValueError):
@@ -38,12 +41,14 @@ class Converted:
 
 
 def converted_json(content: Mapping[str, Any]) -> Converted | None:
-    """KTT's or CLTune's results; None for anything else."""
+    """KTT's, CLTune's or Triton's results; None for anything else."""
     if isinstance(content.get("Results"), list) and isinstance(content.get("Metadata"), dict):
         return _ktt(content["Metadata"], content["Results"])
     rows = content.get("results")
     if isinstance(rows, list) and rows and all(map(_is_cltune, rows)):
         return _cltune(content, rows)
+    if isinstance(content.get("configs_timings"), list):
+        return _triton(content["configs_timings"])
     return None
 
 
@@ -86,6 +91,42 @@ def _cltune(content: Mapping[str, Any], results: list[Any]) -> Converted:
     facts = {"kernel_name": single(kernels, "kernels"), "device": device}
     rows = [row_of(row["parameters"], row["time"], CLTUNE_UNIT, "") for row in results]
     return Converted("CLTune JSON", document_of(facts, rows))
+
+
+def _triton(pairs: list[Any]) -> Converted:
+    """What Triton's autotuner stores: configurations with the median and quantiles of their times.
+
+    A configuration that did not run has infinite ones. A setting that none has is left out.
+    """
+    rows: list[tuple[dict[str, Any], Any]] = []
+    for number, pair in enumerate(pairs):
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], dict):
+            raise NotReadable(f"entry {number} of configs_timings is no configuration with times")
+        settings, times = pair
+        own = settings.get("kwargs")
+        others = {name: settings.get(name) for name in TRITON_SETTINGS}
+        time = times[0] if isinstance(times, list) and times else times
+        rows.append(({**(own if isinstance(own, dict) else {}), **others}, time))
+    used = {name for values, _ in rows for name, value in values.items() if value is not None}
+    return Converted(
+        "Triton autotune cache",
+        document_of(
+            {},
+            [
+                row_of(
+                    {
+                        name: 0 if value is None else value
+                        for name, value in values.items()
+                        if name in used
+                    },
+                    time,
+                    TRITON_UNIT,
+                    "constraints" if time == math.inf else "",
+                )
+                for values, time in rows
+            ],
+        ),
+    )
 
 
 def single(names: Mapping[str, Any], what: str) -> str:

@@ -36,8 +36,14 @@ MICROSECONDS = {
 DEFAULT_UNIT = "ms"  # of Kernel Tuner
 TIMES = ("time", "runtime", "kernel_time", "time_ms", "gpu_time", "latency")
 IN_A_NAME = ("time", "duration", "latency")  # of a time whose unit is elsewhere
-# Kernel Tuner's objectives without a unit. They may be zero or negative.
-SIGNED = {"score": True, "fitness": True, "cost": False, "loss": False}  # is higher better?
+# Kernel Tuner's and Optuna's objectives without a unit. They may be zero or negative.
+SIGNED = {
+    "score": True,
+    "fitness": True,
+    "cost": False,
+    "loss": False,
+    "value": False,
+}  # is higher better?
 RATE_ENDINGS = (
     *("flops", "flop_s", "_per_second", "throughput", "bandwidth"),
     *("flops/w", "flop/j"),

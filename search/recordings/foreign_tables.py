@@ -1,7 +1,7 @@
 """Tables of other tuners, read as T4 documents: a column for each parameter and one for the time.
 
-CSV of KTT, BAT and ATF, tables of CLTune, and JSON records with the same names in each. A table may
-hold several runs of a configuration (foreign_forms.py).
+CSV of KTT, BAT, ATF, Optuna and Ray Tune, tables of CLTune, and JSON records with the same names in
+each. A table may hold several runs of a configuration (foreign_forms.py).
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ TIME_COLUMN = re.compile(
     r"(?P<unit>s|ms|us|ns|seconds|milliseconds|microseconds|nanoseconds)[\])]?)?\Z",
     re.IGNORECASE,
 )
-COST = "cost"  # ATF's column; of any unit, so it is no time
+COSTS = ("cost", "value")  # columns of ATF and Optuna; of any unit, so they are no times
 # A column with a physical unit holds measurements.
 UNIT = re.compile(
     r"[\[(](?:s|ms|us|ns|w|mw|j|mj|kj|mhz|ghz|hz|v|mv|°?c|[gmt]b/s|[gt]flops?(?:/s)?)[\])]\Z"
 )
-STATUS_COLUMNS = ("status", "validity", "invalidity", "valid", "is_valid", "feasible")
-CORRECT = ("", "ok", "correct", "valid", "true", "1", "success", "no error")
+STATUS_COLUMNS = ("status", "validity", "invalidity", "valid", "is_valid", "feasible", "state")
+CORRECT = ("", "ok", "correct", "valid", "true", "1", "success", "no error", "complete")
 INCORRECT = {"false": "invalid", "0": "invalid"}
 KERNEL_COLUMNS = ("kernel name", "kernel", "name")
-PREFIXES = ("config.", "configuration.", "param.", "parameter.")
+PREFIX = re.compile(
+    r"(?:(?:config|configuration|param|parameter|params)[./]|params_)", re.IGNORECASE
+)
 # Columns that describe a run. Others are parameters, unless --parameters names them.
 OF_THE_RUN = frozenset(
     (
@@ -93,18 +95,21 @@ DECIMAL = re.compile(r"-?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?\Z")
 LFS_POINTER = "version https://git-lfs."
 
 
-def converted_table(text: str, parameters: tuple[str, ...] = ()) -> Converted | None:
+def converted_table(
+    text: str, parameters: tuple[str, ...] = (), objective: str | None = None
+) -> Converted | None:
     """A table with a heading; None for any other text.
 
-    `parameters` names the columns of the configuration. Without it they are all columns that do not
-    describe the run, or those that begin with `config.`
+    `objective` names the column of the figures, and `parameters` those of the configuration.
+    Without it they are all columns that do not describe the run, or those that begin with
+    `config.`
     """
     if text.startswith(LFS_POINTER):
         raise NotReadable("it is the pointer of Git LFS, not the file: run `git lfs pull`")
     heading = text.partition("\n")[0].strip("\r\ufeff")
     if heading.lstrip()[:1] in ("{", "["):
         records = _records(text)
-        return None if records is None else _table("JSON records", records, parameters)
+        return None if records is None else _table("JSON records", records, parameters, objective)
     delimiter = next((each for each in DELIMITERS if each in heading), None)
     if delimiter is None or heading.lstrip()[:1] == "<":
         return None
@@ -114,7 +119,8 @@ def converted_table(text: str, parameters: tuple[str, ...] = ()) -> Converted | 
         raise NotReadable(f"its table is damaged ({error})") from error
     if not lines:
         raise NotReadable("its table has no titles")
-    return _table("CLTune table" if delimiter == ";" else "table", lines, parameters)
+    form = "CLTune table" if delimiter == ";" else "table"
+    return _table(form, lines, parameters, objective)
 
 
 def _records(text: str) -> list[list[str]] | None:
@@ -132,7 +138,13 @@ def _records(text: str) -> list[list[str]] | None:
     if len(records) < 2 or not all(isinstance(record, dict) for record in records):
         return None
     if all(isinstance(record.get("configuration"), dict) for record in records):
-        return None  # T4's results, without the object around them
+        if is_list:
+            return None  # T4's results, without the object around them
+        records = [
+            {f"config.{name}": value for name, value in record.pop("configuration").items()}
+            | record
+            for record in records
+        ]
     titles = list(dict.fromkeys(key for record in records for key in record))
     return [titles, *([_text(record.get(title)) for title in titles] for record in records)]
 
@@ -144,14 +156,17 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _table(form: str, lines: list[list[str]], parameters: tuple[str, ...]) -> Converted:
+def _table(
+    form: str, lines: list[list[str]], parameters: tuple[str, ...], asked: str | None
+) -> Converted:
     titles = [title.strip() for title in lines[0]]
-    time_column = _time_column(titles)
-    objective = "time" if TIME_COLUMN.match(titles[time_column]) else COST
+    time_column = titles.index(asked) if asked in titles else _time_column(titles, lines[1:])
+    title = titles[time_column]
+    objective = asked if asked == title else "time" if TIME_COLUMN.match(title) else title.lower()
     chosen = _columns(titles, time_column, parameters)
     if not parameters:
         chosen |= _undetermined(titles, lines[1:], chosen)
-    unit = _unit(titles[time_column]) if objective == "time" else ""
+    unit = _unit(title) if TIME_COLUMN.match(title) else ""
     status_column = next((i for i, t in enumerate(titles) if t.lower() in STATUS_COLUMNS), None)
     kernel_column = next((i for i, t in enumerate(titles) if t.lower() in KERNEL_COLUMNS), None)
     least = 1 + max(time_column, status_column or 0, kernel_column or 0, *chosen.values())
@@ -170,17 +185,26 @@ def _table(form: str, lines: list[list[str]], parameters: tuple[str, ...]) -> Co
         time = _time(line[time_column], number)
         rows.append(row_of(configuration, time, unit, failure, objective))
         kernels["" if kernel_column is None else line[kernel_column].strip()] = None
-    form = form if objective == "time" else "ATF table"
+    form = "ATF table" if objective == "cost" else form
     used = {time_column, status_column, kernel_column, *chosen.values()}
     left_out = tuple(title for i, title in enumerate(titles) if title and i not in used)
     document = document_of({"kernel_name": single(kernels, "kernels")}, rows)
     return Converted(form, document, left_out)
 
 
-def _time_column(titles: list[str]) -> int:
-    """The column of the time, or of ATF's cost if there is none."""
+def _time_column(titles: list[str], lines: list[list[str]]) -> int:
+    """The column of the time, or of a cost if there is none.
+
+    One without any number is none: Optuna's `duration` is a text.
+    """
     columns = [number for number, title in enumerate(titles) if TIME_COLUMN.match(title)]
-    columns += [number for number, title in enumerate(titles) if title.lower() == COST]
+    columns += [number for number, title in enumerate(titles) if title.lower() in COSTS]
+    with_numbers = [
+        column
+        for column in columns
+        if any(DECIMAL.match(line[column].strip()) for line in lines if column < len(line))
+    ]
+    columns = with_numbers or columns
     if not columns:
         raise NotReadable(
             "its table has no column for the time, such as time, time_ms or duration (us)"
@@ -198,9 +222,9 @@ def _columns(titles: list[str], time_column: int, asked: tuple[str, ...]) -> dic
             raise NotReadable(f"its table has no column {', '.join(unknown)}")
         return {name: titles.index(name) for name in asked}
     prefixed = {
-        title.partition(".")[2]: number
+        title[prefix.end() :]: number
         for number, title in enumerate(titles)
-        if title.lower().startswith(PREFIXES)
+        if (prefix := PREFIX.match(title))
     }
     plain = {
         title: number

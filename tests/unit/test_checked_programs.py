@@ -184,7 +184,7 @@ def test_a_loop_that_waits_for_a_result_ends(findings):
             ("float h[32]; k<<<1, 32>>>(h);", "passes k an address of the host's memory for x"),
             (
                 "no_such_function();",
-                "which greenfast does not have): program.cu:4: 'no_such_function'",
+                "was not declared in this scope (name the folder of such a header with -I FOLDER;",
             ),
         ],
         1,

@@ -122,7 +122,7 @@ DEFECTS = {
     "kept from call to call": (
         "__device__ int have; __device__ float kept[64];",
         "if (!have) kept[t] = 2 * a[t];\n__syncthreads(); if (t == 0) have = 1; c[t] = kept[t];",
-        "uninitialised",
+        "carried_state",
         "the next call will find another value",
     ),
     "an input restored": (

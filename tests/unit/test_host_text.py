@@ -17,8 +17,13 @@ from greenfast.search.errors import UsageError
         ("k<<<1, 2>>>(x);", "(::gf_recorder::configure(1, 2), k(x));"),
         ("k<<<g, b, 4 * (n >> 1), s>>>(x, y);", "(::gf_recorder::configure(g, b, 4 * (n >> 1), s), k(x, y));"),
         ("ns::k<float, 4> <<<g, b>>> (x);", "(::gf_recorder::configure(g, b), ns::k<float, 4> (x));"),
+        ("friend A& operator<< <T>(A&, T);", "friend A& operator<< <T>(A&, T);"),
+        ("out << ':' << e;", "out << ':' << e;"),
+        ("k <4><< <g, b >> >(x);", "(::gf_recorder::configure(g, b ), k <4>(x));"),
         ("k<A<B<int>>><<<1, 1>>>(f(a, g(b)));", "(::gf_recorder::configure(1, 1), k<A<B<int>>>(f(a, g(b))));"),
         ("this->k_<<<1, 1>>>();", "(::gf_recorder::configure(1, 1), this->k_());"),
+        ("a.table[i + 1]<<<1, 1>>>(x);", "(::gf_recorder::configure(1, 1), a.table[i + 1](x));"),
+        ("return ::ns::k<f(1)>[0]<<<1, 1>>>();", "return (::gf_recorder::configure(1, 1), ::ns::k<f(1)>[0]());"),
         ("(*table[i])<<<1, 1>>>(x);", "(::gf_recorder::configure(1, 1), (*table[i])(x));"),
         ('puts("k<<<1, 2>>>(x)");', 'puts("k<<<1, 2>>>(x)");'),
         ("vector<vector<vector<int>>> v; int c = '<';", "vector<vector<vector<int>>> v; int c = '<';"),
@@ -36,6 +41,8 @@ def test_a_launch_is_a_call_with_its_configuration(text, expected):
         ("void __global__ k(const int) {}", 'void k(const int gf_parameter_0) { ::gf_recorder::launch(__PRETTY_FUNCTION__, 0, "gf_parameter_0", gf_parameter_0); }'),
         ("__global__ void k(const __grid_constant__ P p, float (*m)[4]) {}", 'void k(const P p, float (*m)[4]) { ::gf_recorder::launch(__PRETTY_FUNCTION__, 0, "p, m", p, m); }'),
         ("template <class... T> __global__ void k(T... values) {}", 'template <class... T> void k(T... values) { ::gf_recorder::launch(__PRETTY_FUNCTION__, 1, "values", values...); }'),
+        ("template <class T> __global__ void k(T x); template <> __global__ void k(int x) {}", 'template <class T> void k(T x); template <> void k(int x) { ::gf_recorder::launch(__PRETTY_FUNCTION__, 1, "x", x); }'),
+        ("template <class T> __global__ void k(T x); template <> __global__ void k<A<int>>(A<int> x) {}", 'template <class T> void k(T x); template <> void k<A<int>>(A<int> x) { ::gf_recorder::launch(__PRETTY_FUNCTION__, 1, "x", x); }'),
         ("__global__ void k(float*, int n = f(1, 2));", "void k(float*, int n = f(1, 2));"),
     ],
 )  # fmt: skip
@@ -48,6 +55,7 @@ def test_a_kernel_writes_its_launch_down(text, expected):
     [
         ("static __device__ __forceinline__ float f(float x) { return __ldg(&x); }", "static __forceinline__ float f(float x) ;"),
         ("__device__ float f(float x);", "float f(float x);"),
+        ("template <> __device__ void f<half, 2>(P<half, 2>* p) { go(); }", "template <> void f<half, 2>(P<half, 2>* p) ;"),
         ("__host__ __device__ int g(int x) { return x; }", "int g(int x) { return x; }"),
         ("constexpr __device__ int h() { return 4; }", "constexpr int h() { return 4; }"),
         ("__constant__ float c[2] = {1, 2};", "float c[2] = {1, 2};"),
@@ -64,6 +72,8 @@ def test_code_for_the_device_alone_loses_its_bodies(text, expected):
 def test_a_launch_that_cannot_be_read_is_refused_with_its_line():
     with pytest.raises(UsageError, match="the launch in line 3 cannot be read"):
         host_program("int a;\nint b;\n+<<<1, 2>>>(x);")
+    with pytest.raises(UsageError, match=r"the launch in a\.cu:12 cannot be read"):
+        host_program('# 1 "b.cuh" 1\nint a;\n# 11 "a.cu" 2\nint b;\n+<<<1, 2>>>(x);')
 
 
 @pytest.mark.parametrize(

@@ -159,3 +159,52 @@ def test_a_kernel_that_writes_a_part_keeps_the_rest_and_a_candidate_has_to(run):
     assert run("trial", "scale", "--template", "plain", "--set", "threads=32")[0] == 0
     code, out, _ = run("trial", "scale", "--template", "plain", "--set", "first=0")
     assert code == 1 and "rejected" in out
+
+
+# As a PyTorch extension has it: macros define host functions and launch, headers of PyTorch bring
+# those of fp16 and <limits>, and defaults of template parameters are no constants.
+EXTENSION = r"""
+#include <torch/extension.h>
+#define CHECK_TYPE(T) if ((T).dtype() != torch::kHalf) throw std::runtime_error("wrong type");
+#define LAUNCH(threads) \
+  { const int TILE = threads; clamp<TILE><<<n / TILE + 1, TILE>>>((half*)x.data_ptr(), n); }
+#define BINDING(name) \
+  void name(torch::Tensor x) { CHECK_TYPE(x) int n = x.numel(); LAUNCH(256) }
+void elsewhere(torch::Tensor x);
+template <const int TILE = 128, typename T = half> __global__ void clamp(T* x, int n) {
+  int i = blockIdx.x * TILE + threadIdx.x;
+  int half = n / 2;
+  if (i < n && INT_MAX > half)
+    x[i] = __hmul(x[i], __float2half(-std::numeric_limits<float>::infinity() < 0 ? 2.0f : 1.0f));
+}
+BINDING(clamp_half)
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("clamp", &clamp_half); m.def("e", elsewhere); }
+"""
+
+
+def test_a_pytorch_extension_is_imported_without_its_host_code(run):  # noqa: F811
+    Path("clamp.cu").write_text(EXTENSION)
+    launch = ("--entry", "clamp<TILE>", "--tune", "TILE=128,64", "--grid", "ceil_div(n, TILE)")
+    arguments = ("--arg", "x:fp16[n]:inout", "--arg", "n:int32=300", "--block", "TILE")
+    code, out, err = run("import", "clamp.cu", *launch, *arguments)
+    assert code == 0, err
+    assert "left out, because they are host code: elsewhere, PYBIND11_MODULE" in out
+    code, out, err = run("lint", "clamp")
+    assert code == 0, out + err
+
+
+def test_checks_have_multiples_of_the_steps_that_a_kernel_takes(run):  # noqa: F811
+    steps = ("--multiple", "n=40")
+    assert run("import", "saxpy.cu", *TUNE, *ARGUMENTS, *steps)[0] == 0
+    kernel = load_kernel(Path("kernels/saxpy"))
+    checks = {check.name: dict(check.dims)["n"]({"tile_of_n": 96}) for check in kernel.checks}
+    imported = checks["imported"]
+    assert checks["one_less"] == imported - 40 and checks["one_more"] == imported + 40
+    assert checks["beyond_a_tile"] == 200  # of 2 * 96 + 1 = 193
+    for wrong, sentence in (
+        ("m=4", "there is no size 'm' (sizes: n)"),
+        ("n=77", f"the import has n = {imported} (give a whole number that divides it)"),
+        ("n=", f"the import has n = {imported} (give"),
+    ):
+        code, _, err = run("import", "saxpy.cu", *TUNE, *ARGUMENTS, "--multiple", wrong)
+        assert code == 2 and f"--multiple {wrong}: {sentence}" in err

@@ -7,7 +7,7 @@ from program_checks import ProgramChecks
 from slow_cases import quick_first
 
 from greenfast.app.cli import main
-from greenfast.search.errors import UsageError
+from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.targets.emulator.target import EmulatorTarget
 
 
@@ -147,6 +147,94 @@ int main() {
     apply<<<1, 64>>>(out);
 }
 """
+
+
+VALUES = """
+__device__ int count = 7, other[2] = {1, 2}, third;
+__constant__ float table[2][2], last
+    = 3;
+__device__ unsigned long long total{5};
+__device__ int kept = 6;
+__global__ void k(float* x) {
+    bool is_right = count == 0 && other[1] == 9 && third == 4 && table[1][0] == 2.5f && last == 4
+        && total == 11 && kept == 6;
+    x[is_right ? threadIdx.x : 1000] = 1;
+}
+int main() {
+    float* x; cudaMalloc(&x, 128);
+    int zero = 0, o[2] = {8, 9}, t = 4;
+    float f[4] = {1, 2, 2.5f, 3}, four = 4;
+    unsigned long long eleven = 11;
+    cudaMemcpyToSymbol(count, &zero, 4); cudaMemcpyToSymbol(other, o, 8);
+    cudaMemcpyToSymbol(third, &t, 4); cudaMemcpyToSymbol(table, f, 16);
+    cudaMemcpyToSymbol(last, &four, 4); cudaMemcpyToSymbol(total, &eleven, 8);
+    k<<<1, 32>>>(x);
+}
+"""
+
+
+def test_the_host_may_write_variables_that_have_values_or_are_declared_together(findings):
+    assert findings(VALUES) == []
+
+
+# Two instances, a table of kernels, a trait that asks for a member, and a name of <climits>.
+SPECIALISED = """
+#include <iostream>
+template <class F> struct has_twice {
+    template <class C> static char test(decltype(&C::twice));
+    template <class C> static long test(...);
+    void save(std::ostream& out) const;
+    enum { value = sizeof(test<F>(0)) == 1 };
+};
+struct One { __device__ int twice(int i) const { return 2 * i; } };
+template <class T> __global__ void k(T* x, int n) { x[threadIdx.x + 1000] = 1; }
+template <> __global__ void k(int* x, int n) { if (threadIdx.x LESS n) x[threadIdx.x] = INT_MAX; }
+template <> __global__ void k<short>(short* x, int n) { x[threadIdx.x] = has_twice<One>::value; }
+int main() {
+    int* x; short* y; cudaMalloc(&x, 80); cudaMalloc(&y, 64);
+    void (*table[1])(int*, int) = {k};
+    cudaDeviceSetSharedMemConfig(cudaSharedMemBankSizeEightByte);
+    table[0]<<<1, 32>>>(x, 20);
+    k<<<1, 32>>>(y, 32);
+}
+"""
+
+
+@pytest.mark.parametrize(("less", "expected"), [("<", set()), ("<=", {"out_of_bounds"})])
+def test_kernels_may_be_specialised_and_launched_from_a_table(findings, less, expected):
+    assert {kind for kind, _ in findings(SPECIALISED.replace("LESS", less))} == expected
+
+
+def test_a_program_may_change_its_device_variables_and_use_openmp_and_spaced_brackets(findings):
+    text = """
+    #include <nvtx3/nvToolsExt.h>
+    #include <omp.h>
+    __device__ float total; __device__ int calls = 1;
+    __global__ void k(float* x) { total += x[threadIdx.x]; calls = calls + 1; }
+    int main() {
+        float *x, one = 1; cudaMalloc(&x, 4); cudaMemcpyToSymbol(total, &one, 4);
+        nvtxRangePush("copy"); nvtxRangePop(); omp_set_num_threads(2);
+        #pragma omp parallel
+        if (omp_get_thread_num() == 0) cudaMemcpy(x, &one, 4, cudaMemcpyHostToDevice);
+        k << <1, 1 >> > (x);
+    }
+    """
+    assert findings(text) == []
+
+
+def test_c_is_told_from_cpp(findings, tmp_path):
+    (tmp_path / "old.c").write_text("int f(); int g() { return f(1); }\n")
+    (tmp_path / "p.cu").write_text("__global__ void k() {}\nint main() { k<<<1, 1>>>(); }\n")
+    with pytest.raises(UsageError, match=r"old\.c:1: .*C files are compiled as C\+\+"):
+        findings.program(tmp_path / "p.cu", tmp_path / "old.c")
+
+
+def test_a_function_of_warps_that_cuda_has_no_more_is_told_with_its_successor(findings):
+    with pytest.raises(GreenfastError, match=r"CUDA has __shfl_xor_sync in its place"):
+        findings("""
+        __global__ void k(int* x) { x[threadIdx.x] = __shfl_xor(x[threadIdx.x], 1); }
+        int main() { int* x; cudaMalloc(&x, 128); k<<<1, 32>>>(x); }
+        """)
 
 
 @pytest.mark.slow

@@ -113,7 +113,7 @@ def _finding(event: Event, count: int, frames: Frames) -> Finding:
         _place(other_where, frames.get(other["site"], ()) if other else ()),
     )
     return Finding(
-        event["kind"],
+        "carried_state" if event["detail"] == CARRIED else event["kind"],
         sentence,
         where,
         other_where,
