@@ -82,8 +82,8 @@ def run_on(store, search_id, plan, album, toolchain, stop_after=None, checker=No
 
     def on_trials(trials):
         seen.extend(trials)
-        if stop_after is not None and len(seen) >= stop_after:
-            stop.ask()
+        if stop_after is not None and len(seen) >= stop_after and not stop.requested:
+            stop.ask()  # a second time would force
 
     sink = StoppableSink(StoreSink(store, claim, 30.0), stop)
     result = SearchRun(plan, context, sink, store.history(claim), on_trials).run()
