@@ -131,3 +131,13 @@ def test_a_constant_is_no_function_of_its_name():
     head = ["\t.type\tLC0, @function\n", "LC0:\n", "\tret\n"]
     rest = ["\tmovl\t.LC0(%rip), %eax\n", "\tcall\t*%rax\n"]
     assert "leaq\tLC0(%rip), %r10" not in "".join(with_checked_edges([*head, *rest]))
+
+
+def test_a_call_leaves_no_value_in_a_register_that_a_checked_return_uses(emulator):
+    text = """
+__device__ int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+extern "C" __global__ void k(int* y) { y[threadIdx.x] = fib(threadIdx.x % 12); }
+"""
+    outputs = {"y": np.zeros(32, np.int32)}
+    result = Kernel(emulator, text, flavour="checked")({}, outputs, check=True)
+    assert values(result, "y", np.int32)[:12].tolist() == [0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89]

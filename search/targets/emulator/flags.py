@@ -73,6 +73,9 @@ CHECKED_FLAGS = {
         # elements in registers, without hooks.
         "-O3",
         "-fno-tree-sra",  # a vector stays whole: one hook, where its halves would have eight
+        # What is written into the assembly before a return (control_edges.py) uses two registers. A
+        # call may change them, which this optimisation would take back for functions of the text.
+        "-fno-ipa-ra",
         "-fno-sanitize-recover=bounds-strict,shift-exponent,float-cast-overflow",
         "-fsanitize-recover=object-size",
     ),
