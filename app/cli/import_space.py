@@ -210,6 +210,8 @@ def report(name: str, space: ForeignSpace, as_json: bool) -> None:
     if space.left_out:
         columns = shortened(one_line(", ".join(space.left_out)), 200)
         say(f"columns that are no parameters: {columns} (--parameters A,B chooses others)")
+    if space.scale:
+        say(f"searches show {space.scale}{space.objective} in the place of times: lower is better")
     say(f"greenfast search {name} --target replay:{name}")
 
 

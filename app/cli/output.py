@@ -19,6 +19,7 @@ from greenfast.search.text import visible
 
 WIDTH_WITHOUT_TERMINAL = 100_000  # no row is cut or folded for a program that reads it
 WIDEST_PANEL = 140
+SMALL_US = 0.1  # figures below it have significant digits
 
 
 class _Console(Console):
@@ -136,7 +137,8 @@ def microseconds(value: float | None, kind: object = None, mode: str | None = No
     if value is None:
         return "-"
     qualifier = ", ".join(str(word) for word in (kind, mode) if word)
-    return f"{value:.2f} us" + (f" ({qualifier})" if qualifier else "")
+    digits = f"{value:.2f}" if value >= SMALL_US else f"{value:.3g}"
+    return f"{digits} us" + (f" ({qualifier})" if qualifier else "")
 
 
 def ratio_in_band(ratio: float | None, kind: object, band: float | None) -> str:

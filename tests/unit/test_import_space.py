@@ -10,6 +10,7 @@ import pytest
 from test_run import ListSink
 
 from greenfast.app.cli.import_space import import_space, own_name
+from greenfast.app.cli.main import run
 from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.loop.evaluate import EvaluationContext
@@ -294,3 +295,13 @@ def test_a_name_that_leaves_the_folder_is_refused(tmp_path):
     with pytest.raises(UsageError) as error:
         own_name(tmp_path / "x.json", "../x")
     assert error.value.code == "bad_name"
+
+
+def test_a_rate_is_shown_as_what_it_is(home, capsys):
+    path = written(home, cache_space(), "gemm.json")
+    assert run(["import-space", str(path), "--objective", "GFLOP/s", "--name", "rates"]) == 0
+    said = capsys.readouterr()
+    assert "searches show 1 / GFLOP/s in the place of times: lower is better" in said.out + said.err
+    assert run(["search", "rates", "--target", "replay:rates", "--trials", "3"]) == 0
+    said = capsys.readouterr()
+    assert "0.00 us" not in said.out + said.err and "us (replayed" in said.out + said.err
