@@ -33,8 +33,7 @@ again, and a champion needs a recheck.
 11 texts that ask for the name of a function, or for the type of an enum that has none
 12 functions of the C library, of mathematics and of headers that a text does not include are those
    that NVRTC declares, with its types; uses of bit-fields that compilers read differently
-13 coordinates of a thread have the types that they have on a GPU; the shortest of the launches
-   that repeat another one
+13 the shortest of the launches that repeat another one
 14 work left out of long rows of launches, and until a pause; answers kept in the device's heap;
    results that depend on the place of a warp in its multiprocessor; races in later calls of a
    kernel that keeps something in `__device__` memory

@@ -138,6 +138,8 @@ REFUSED = {
     ),
     "a template too long to be read": f"template <int N = {'+ 1 ' * 1100}> int a;",
     "long double over many lines": KERNEL % f"long{GAP}double x;",
+    "a coordinate over many lines": KERNEL % f"dim3{GAP}blockDim;",
+    "a coordinate behind a pragma": KERNEL % "dim3\n#pragma unroll\nblockDim;",
     "computed goto over an attribute": KERNEL % "l: void* p = &&l; goto [[likely]] *p;",
     "deep nesting": "(" * 300,
     "a quote without end": "int a;\n'\nint b;",

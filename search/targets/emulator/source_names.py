@@ -9,12 +9,14 @@ from greenfast.search.targets.emulator.class_bodies import WIDEST_BYTES
 from greenfast.search.targets.emulator.source_rewriting import Rewriting
 from greenfast.search.targets.emulator.source_rules import (
     CALLS,
+    COORDINATES,
     STAMPS,
     STANDARD_COPIES,
     refused_name,
 )
 from greenfast.search.targets.emulator.source_scopes import (
     alias_of,
+    is_declared,
     opens_standard,
     specialised,
 )
@@ -47,6 +49,10 @@ def judge_name(rewriting: Rewriting, index: int) -> None:
         )
     if token.text == "goto" and text_at(tokens, index + 1) == "*":
         raise rewriting.refuse(token, "a computed goto does not exist on a GPU; use a switch")
+    if token.text in COORDINATES and is_declared(tokens, index):
+        raise rewriting.refuse(
+            token, f"`{token.text}` is CUDA's; a variable of the text needs another name"
+        )
     if _LITERAL_MACRO.match(token.text) and not (
         text_at(tokens, index + 1) == "(" and tokens[index + 2].kind == "number"
     ):

@@ -136,6 +136,12 @@ STANDARD_COPIES = word_set("""
 """)
 
 
+# Names that the stand-in headers replace by calls.
+COORDINATES = word_set("threadIdx blockIdx blockDim gridDim")
+# After them a name is read and not declared.
+EXPRESSION_WORDS = word_set("return co_return co_yield throw case else do sizeof and or not xor")
+
+
 def refused_name(name: str) -> str | None:
     """Why the text may not use this name; None: it may."""
     if name in _REFUSED_WORDS:

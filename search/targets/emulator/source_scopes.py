@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from greenfast.search.targets.emulator.source_tokens import Token, closing, text_at
+from greenfast.search.targets.emulator.source_rules import COORDINATES, EXPRESSION_WORDS
+from greenfast.search.targets.emulator.source_tokens import Token, closing, opening, text_at
 
 LONGEST_TEMPLATE = 2048
 _FIRST = frozenset(("[", "::", "goto", "namespace", "std", "template"))
@@ -23,12 +24,34 @@ def is_namespace(tokens: Sequence[Token], brace: int) -> bool:
     return False
 
 
+def is_declared(tokens: Sequence[Token], index: int) -> bool:
+    """Whether the text may declare the name at `index`, instead of reading it.
+
+    A GPU would read that variable, where the emulator reads the coordinate.
+    """
+    if text_at(tokens, index + 1) == ".":
+        return False
+    before = tokens[index - 1] if index else None
+    if before is None or before.text in EXPRESSION_WORDS:
+        return False
+    if before.text == ",":
+        opened = opening(tokens, index - 1)
+        return not (
+            opened >= 0
+            and (
+                tokens[opened].text == "("
+                or text_at(tokens, opened - 1) in ("=", ",", "(", "{", "return")
+            )
+        )
+    return before.kind == "name" or before.text in (")", "]", ">", "*", "&", "&&")
+
+
 def parts(before: str, after: str) -> bool:
     """Whether two tokens mean something together, so that nothing left out may lie between.
 
     The compiler of the emulator sees them side by side: `[` and `[` are then an attribute.
     """
-    return before in _FIRST or {before, after} == {"long", "double"}
+    return before in _FIRST or {before, after} == {"long", "double"} or after in COORDINATES
 
 
 def opens_standard(tokens: Sequence[Token], index: int) -> bool:

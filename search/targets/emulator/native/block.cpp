@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "coordinates.h"
 #include "launch.h"
 #include "worker.h"
 
@@ -72,10 +71,7 @@ void Block::resume() {
         wake_yielded();
         if (!ready_warps_) return;
     }
-    running_block_index = block_index();
-    running_block_size = worker_.launch().block;
-    running_grid_size = worker_.launch().grid;
-    make_current(*next_ready());
+    current_ = next_ready();
     outside_.switch_to(current_->context);
     current_ = nullptr;
     worker_.counting().block_ended(warp_count());
@@ -119,13 +115,8 @@ void Block::run_next() {
         self->context.switch_to(outside_);
         return;  // another block of the cluster made this thread ready, or it yielded
     }
-    make_current(*next);
+    current_ = next;
     self->context.switch_to(next->context);
-}
-
-void Block::make_current(Fiber& next) {
-    current_ = &next;
-    running_thread_index = next.thread_index;
 }
 
 void Block::yield() {

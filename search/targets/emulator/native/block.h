@@ -106,7 +106,6 @@ public:
 private:
     unsigned warp_count() const { return (thread_count_ + 31) / 32; }
     Fiber* next_ready();
-    void make_current(Fiber& next);  // kernels see its coordinates
     void wake_yielded();
     Fault::Waiting waiting(const Fiber& fiber) const;
 

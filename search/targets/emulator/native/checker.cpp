@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "coordinates.h"
 #include "worker.h"
 
 namespace gf_emulator {
@@ -71,7 +70,7 @@ void Checker::access_elsewhere(const void* address, unsigned bytes, Action actio
     access_address_ = address, access_bytes_ = bytes;
     if (static_.contains(address, bytes))
         touch_shared(static_.offset_of(address), address, bytes, running);
-    else if (!writes(action) && (is_coordinate(address, bytes) || is_readable(address, bytes)))
+    else if (!writes(action) && is_readable(address, bytes))
         return;
     else if (block_.worker().launch().global->contains(address))
         global_access(static_cast<const char*>(address), bytes, running);

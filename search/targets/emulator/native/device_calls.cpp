@@ -9,10 +9,14 @@ using namespace gf_emulator;
 
 extern "C" {
 
+uint3 gf_emulator_thread_index() { return Worker::current().fiber().thread_index; }
+uint3 gf_emulator_block_index() { return Worker::current().block().block_index(); }
+uint3 gf_emulator_block_size() { return Worker::current().launch().block; }
+uint3 gf_emulator_grid_size() { return Worker::current().launch().grid; }
 unsigned gf_emulator_lane() { return Worker::current().fiber().lane; }
 unsigned gf_emulator_multiprocessor() {
-    Worker& worker = Worker::current();
-    const uint3 at = worker.block().block_index(), grid = worker.launch().grid;
+    const Worker& worker = Worker::current();
+    const uint3 at = gf_emulator_block_index(), grid = worker.launch().grid;
     return worker.launch().order.multiprocessor((std::uint64_t(at.z) * grid.y + at.y) * grid.x + at.x);
 }
 

@@ -81,6 +81,10 @@ enum class PlainOperand : int { int8, uint8, float64, bits, uint4, int4 };
 #pragma GCC visibility push(default)
 extern "C" {
 // `const`: a fiber's coordinates never change while its kernel runs.
+uint3 gf_emulator_thread_index() __attribute__((const));
+uint3 gf_emulator_block_index() __attribute__((const));
+uint3 gf_emulator_block_size() __attribute__((const));
+uint3 gf_emulator_grid_size() __attribute__((const));
 unsigned gf_emulator_lane() __attribute__((const));
 // Another one of 132 in each order of threads.
 unsigned gf_emulator_multiprocessor() __attribute__((const));

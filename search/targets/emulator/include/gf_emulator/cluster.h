@@ -12,15 +12,15 @@ __forceinline__ unsigned __clusterSizeInBlocks() {
 }
 __forceinline__ bool __clusterDimIsSpecified() { return __clusterSizeInBlocks() > 1; }
 __forceinline__ dim3 __clusterGridDimInClusters() {
-    const uint3 grid = gridDim, size = gf_emulator_cluster_size();
+    const uint3 grid = gf_emulator_grid_size(), size = gf_emulator_cluster_size();
     return {grid.x / size.x, grid.y / size.y, grid.z / size.z};
 }
 __forceinline__ dim3 __clusterIdx() {
-    const uint3 block = blockIdx, size = gf_emulator_cluster_size();
+    const uint3 block = gf_emulator_block_index(), size = gf_emulator_cluster_size();
     return {block.x / size.x, block.y / size.y, block.z / size.z};
 }
 __forceinline__ dim3 __clusterRelativeBlockIdx() {
-    const uint3 block = blockIdx, size = gf_emulator_cluster_size();
+    const uint3 block = gf_emulator_block_index(), size = gf_emulator_cluster_size();
     return {block.x % size.x, block.y % size.y, block.z % size.z};
 }
 __forceinline__ unsigned __clusterRelativeBlockRank() {
