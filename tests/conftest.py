@@ -18,6 +18,7 @@ from httpx._transports import default
 import greenfast.app  # noqa: F401 - before NumPy: it sets threads and collections
 from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.targets import TargetSettings, open_target
+from greenfast.search.targets.emulator.target import EmulatorTarget
 from greenfast.search.toolchain import Toolchain
 
 ALBUM = Path(__file__).parent / "kernels"
@@ -132,3 +133,11 @@ def broken_kernel(tmp_path):
         return Catalogue([tmp_path / "templates"])
 
     return damage
+
+
+@pytest.fixture(scope="module")
+def emulator_target(artifacts, catalogue):
+    """An emulator of one worker, of which a file's tests check whole programs."""
+    emulator = EmulatorTarget("h200", artifacts, catalogue.include_dirs, 1, 20.0)
+    yield emulator
+    emulator.close()

@@ -10,7 +10,6 @@ from slow_cases import quick_first
 
 from greenfast.search.diagnose.host_program import program_parts
 from greenfast.search.errors import GreenfastError, UsageError
-from greenfast.search.targets.emulator.target import EmulatorTarget
 
 ADD = r"""
 #include <cstdio>
@@ -76,16 +75,9 @@ int main() { cudaStream_t s; cudaStreamCreate(&s); Solver solver(1000); solver.r
 """
 
 
-@pytest.fixture(scope="module")
-def target(artifacts, catalogue):
-    emulator = EmulatorTarget("h200", artifacts, catalogue.include_dirs, 1, 20.0)
-    yield emulator
-    emulator.close()
-
-
 @pytest.fixture
-def findings(tmp_path, target):
-    return ProgramChecks(target, tmp_path)
+def findings(tmp_path, emulator_target):
+    return ProgramChecks(emulator_target, tmp_path)
 
 
 @pytest.mark.parametrize(

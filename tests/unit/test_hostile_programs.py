@@ -19,7 +19,6 @@ from greenfast.search.diagnose.launch_file import ENTRY
 from greenfast.search.diagnose.plain import PlainOptions
 from greenfast.search.errors import UsageError
 from greenfast.search.targets.emulator import host_run
-from greenfast.search.targets.emulator.target import EmulatorTarget
 
 # Each attempt prints its name if it succeeds.
 REACH = r"""
@@ -60,20 +59,13 @@ int main(int, char** words) {
 """
 
 
-@pytest.fixture(scope="module")
-def target(artifacts, catalogue):
-    emulator = EmulatorTarget("h200", artifacts, catalogue.include_dirs, 1, 20.0)
-    yield emulator
-    emulator.close()
-
-
 @pytest.fixture
-def run(tmp_path, target):
+def run(tmp_path, emulator_target):
     def run(text: str, *words: str):
         (tmp_path / "program.cu").write_text(text)
         work = tmp_path / "work"
         work.mkdir()
-        return recorded(tmp_path / "program.cu", PlainOptions(words=words), target, work)
+        return recorded(tmp_path / "program.cu", PlainOptions(words=words), emulator_target, work)
 
     return run
 

@@ -8,19 +8,11 @@ from slow_cases import quick_first
 
 from greenfast.app.cli import main
 from greenfast.search.errors import GreenfastError, UsageError
-from greenfast.search.targets.emulator.target import EmulatorTarget
-
-
-@pytest.fixture(scope="module")
-def target(artifacts, catalogue):
-    emulator = EmulatorTarget("h200", artifacts, catalogue.include_dirs, 1, 20.0)
-    yield emulator
-    emulator.close()
 
 
 @pytest.fixture
-def findings(tmp_path, target):
-    return ProgramChecks(target, tmp_path)
+def findings(tmp_path, emulator_target):
+    return ProgramChecks(emulator_target, tmp_path)
 
 
 @pytest.fixture
