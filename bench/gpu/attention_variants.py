@@ -7,10 +7,12 @@
 for the named rows, as bundles in FOLDER. It needs no GPU. The plans are `long` (rows of the
 attention table), `medium` (hundreds of tokens, none of them among the sixty shapes), `sums` (row
 sums by additions and from P V), `outputs` (how O is rescaled and stored, and the stages), `rests`
-(walks that begin with a part of a tile), `spread` (who takes which rows, without a mask) and
-`heads` (of 80, 96 and 256 elements). `measure` times them in CUDA graphs in turns with the kernels
-of PyTorch and FlashAttention, and compares outputs with cuDNN's. There is no confirmation in fresh
-processes, and the best of many points looks faster than it is.
+(walks that begin with a part of a tile), `spread` (who takes which rows, without a mask), `heads`
+(of 80, 96 and 256 elements) and `fastest` (what was fastest in any stored result).
+
+`measure` times them in CUDA graphs in turns with the kernels of PyTorch and FlashAttention, and
+compares outputs with cuDNN's. There is no confirmation in fresh processes, and the best of many
+points looks faster than it is.
 """
 
 from __future__ import annotations
@@ -27,11 +29,12 @@ from bench.command_line import require_gpu, script_parser
 from bench.gpu.attention_head_plans import HEAD_PLANS
 from bench.gpu.attention_plans import PLANS, Plan
 from bench.gpu.attention_row_plans import ROW_PLANS
+from bench.gpu.attention_stored_plan import fastest_plan
 from bench.gpu.graph_times import in_turns_us, repeated_graphs
 from bench.gpu.long_rows import DTYPE, GPU, row_rule, row_shape
 from bench.results import Row, write_json
 
-EVERY_PLAN = {**PLANS, **ROW_PLANS, **HEAD_PLANS}
+EVERY_PLAN = {**PLANS, **ROW_PLANS, **HEAD_PLANS, "fastest": fastest_plan()}
 CLOSE = 1.08  # of the fastest point's quick time: these are timed in turns
 LARGEST_ERROR = 0.1  # of bf16 outputs around 1
 ROUNDS, ROUNDS_LONG, LONG_US = 15, 7, 2000.0

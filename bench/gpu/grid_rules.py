@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import ceil, exp, log
 from pathlib import Path
 
-from bench.gpu.estimated_times import GRID, drawn_in_cells, times_of, with_estimates
+from bench.gpu.estimated_times import ESTIMATED, drawn_in_cells, grid_rows
 from bench.gpu.grid_shapes import (
     ALIGNED,
     FAMILIES,
@@ -30,6 +30,7 @@ from bench.gpu.grid_shapes import (
 from bench.gpu.grid_times import FALLBACK
 from bench.gpu.lost_calls import NEVER_ABOVE
 from bench.gpu.measured_gpu import DEFAULT
+from bench.gpu.runtime_pool import own_times
 from bench.gpu.runtime_shapes import Shape
 from bench.gpu.waves import Waves
 from bench.results import RESULTS, Row
@@ -65,6 +66,8 @@ class Judged:
     lost: Mapping[str, Sides] = field(default_factory=dict)  # where such a label's cell is cut
     # Of labels timed with fewer and with more heads, on multiples of ALIGNED: the larger ratio.
     aligned_beside: Ratios = field(default_factory=dict)
+    # For the cells beside it: the ratios, and estimated ones of other labels.
+    evidence: Ratios = field(default_factory=dict)
 
     @property
     def good(self) -> list[str]:
@@ -78,9 +81,9 @@ class Judged:
 
 def judged(dtype: str, folder: Path = RESULTS, gpu: str = DEFAULT) -> list[Judged]:
     """All cells with a measured point, by the results in a folder."""
-    rows = with_estimates(GRID, dtype, folder, gpu)["rows"]
+    rows = grid_rows(dtype, folder, gpu)
     inside = drawn_in_cells(dtype, folder, gpu)
-    others = with_estimates(GRID, "bf16", folder, gpu)["rows"] if dtype != "bf16" else ()
+    others = grid_rows("bf16", folder, gpu) if dtype != "bf16" else ()
     return judged_rows(rows, inside, others)
 
 
@@ -91,19 +94,23 @@ def judged_rows(
     by_place = {key(cell): cell for cell in cells()}
     known = {place: row for row in others if (place := place_of(row)) in by_place}
     ratios = {place: ratios_of(row) for place, row in known.items()}
+    evidence = {place: estimated_ratios(row) for place, row in known.items()}
     own = {place: row for row in rows if (place := place_of(row)) in by_place}
     for place, row in own.items():
         known[place] = row
         ratios[place] = {**ratios.get(place, {}), **ratios_of(row)}
+        evidence[place] = {**evidence.get(place, {}), **estimated_ratios(row)}
+    evidence = {place: {**evidence[place], **ratios[place]} for place in known}
     drawn: dict[Place, list[Ratios]] = defaultdict(list)
     for row in inside:
         drawn[place_of(row)].append(ratios_of(row))
     found = []
     for place, row in known.items():
-        won = scores(place, ratios, drawn[place])
-        lost = {name: lost_sides(name, place, ratios) for name in won}
-        aligned = aligned_beside(place, ratios, known)
-        found.append(Judged(by_place[place], row, place in own, ratios[place], won, lost, aligned))
+        won = scores(place, ratios[place], evidence, drawn[place])
+        lost = {name: lost_sides(name, place, evidence) for name in won}
+        aligned = aligned_beside(place, evidence, known)
+        measured = ratios[place], won, lost, aligned, evidence[place]
+        found.append(Judged(by_place[place], row, place in own, *measured))
     return found
 
 
@@ -122,20 +129,26 @@ def aligned_beside(
 
 
 def ratios_of(row: Row) -> Ratios:
-    return {name: us / row["times"][FALLBACK] for name, us in times_of(row).items()}
+    return {name: us / row["times"][FALLBACK] for name, us in own_times(row).items()}
 
 
-def scores(place: Place, ratios: Mapping[Place, Ratios], drawn: Sequence[Ratios]) -> Ratios:
+def estimated_ratios(row: Row) -> Ratios:
+    return {name: us / row["times"][FALLBACK] for name, us in row.get(ESTIMATED, {}).items()}
+
+
+def scores(
+    place: Place, own: Ratios, evidence: Mapping[Place, Ratios], drawn: Sequence[Ratios]
+) -> Ratios:
     """Of the labels that win on the point, those that lose on the fewest sides; none on two."""
     won = WON_SELDOM if place[1] in SELDOM_WIDTHS else WON
     sides_of = {
-        name: lost_sides(name, place, ratios)
-        for name, own in ratios[place].items()
-        if own <= won and all(item.get(name, NEVER_ABOVE) <= NEVER_ABOVE for item in drawn)
+        name: lost_sides(name, place, evidence)
+        for name, ratio in own.items()
+        if ratio <= won and all(item.get(name, NEVER_ABOVE) <= NEVER_ABOVE for item in drawn)
     }
     least = min([MOST_CUTS, *map(len, sides_of.values())])
     return {
-        name: score(ratios[place][name], near_ratios(name, place, ratios, lost))
+        name: score(own[name], near_ratios(name, place, evidence, lost))
         for name, lost in sides_of.items()
         if len(lost) == least
     }

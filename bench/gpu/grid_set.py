@@ -6,8 +6,9 @@
 Needs no GPU. It reads h200/runtime_grid, runtime_between and runtime_pool (with the suffix _fp16
 for fp16) from bench/results or another folder. bench.gpu.grid_rules gives cells of the grids a
 kernel. Those of the sixty shapes that may be tuned on have a rule each. All other shapes go to the
-library. Times of kernels that the H200 never ran are estimated (estimated_times). Kernels and rules
-of the other type stay in SET.zip as they are. --kept is a folder for compiled kernels.
+library. Where a run on the H200 did not time a kernel on the neighbours of a cell that it wins, its
+times are estimated (estimated_times). Kernels and rules of the other type stay in SET.zip as they
+are. --kept is a folder for compiled kernels.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.command_line import script_parser
-from bench.gpu.estimated_times import ESTIMATED, GRID, POOL, times_of, with_estimates
+from bench.gpu.estimated_times import GRID
 from bench.gpu.grid_rules import Judged, judged, rules_of, uses
 from bench.gpu.grid_shapes import Place, key
 from bench.gpu.grid_times import FALLBACK
-from bench.gpu.measured_gpu import DEFAULT, add_gpu, set_name
+from bench.gpu.measured_gpu import DEFAULT, add_gpu, result_of, set_name
 from bench.gpu.runtime_calls import PEERS
 from bench.gpu.runtime_pool import Point, own_times, stored_points, valid_entry
 from bench.gpu.set_files import Built, Entry, built, bundle_bytes
 from bench.gpu.tuned_set import DIMS, SETS, joined_parts, read_part
 from bench.gpu.waves import Waves, waves_of
-from bench.results import RESULTS, Row
+from bench.results import RESULTS, Row, read_result
 from greenfast.runtime.archive import read_archive
 from greenfast.runtime.read_bundle import kernel_set
 from greenfast.search.cores import usable_cores
@@ -39,6 +40,7 @@ from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.toolchain import Toolchain
 
+POOL = "runtime_pool"
 EXACTLY_WON = 0.97  # of the library's time, at most, on a shape that was measured itself
 BEYOND = 1.5  # how far the region goes beyond what was measured
 
@@ -74,7 +76,7 @@ def sixty(dtype: str = "bf16", folder: Path = RESULTS, gpu: str = DEFAULT) -> li
     """
     return [
         row
-        for row in with_estimates(POOL, dtype, folder, gpu)["rows"]
+        for row in read_result(result_of(POOL, dtype, gpu), folder)["rows"]
         if row["tuned"] and (_has_decode(row) or _has_many_rows(row))
     ]
 
@@ -83,7 +85,7 @@ def measured_points(dtype: str, folder: Path = RESULTS, gpu: str = DEFAULT) -> d
     """What the labels stood for when they were timed; SystemExit where two results differ."""
     points: dict[str, Point] = {}
     for name, of in ((GRID, dtype), (POOL, dtype), (GRID, "bf16")):
-        for label, point in stored_points(with_estimates(name, of, folder, gpu)).items():
+        for label, point in stored_points(read_result(result_of(name, of, gpu), folder)).items():
             if points.setdefault(label, point) != point:
                 raise SystemExit(f"{name}: {label!r} is another kernel than in another result")
     return points
@@ -197,7 +199,7 @@ def dispatch_group(group: _Group, staying: frozenset[str], waves: Mapping[str, W
             for item in cells
             if served.get(key(item.cell)) in item.row["times"] and item.is_own
         ]
-        + [single_of(row, ids) for row in alone if won_by(row) not in row.get(ESTIMATED, {})],
+        + [single_of(row, ids) for row in alone],
         "regret": {},
     }
 
@@ -240,7 +242,7 @@ def peer_us(row: Row) -> float:
 
 def won_by(row: Row) -> str | None:
     """The label of the fastest kernel on the shape; None if the library stays."""
-    times = times_of(row)
+    times = own_times(row)
     label = min(times, key=lambda name: times[name], default=None)
     if label is None or times[label] > EXACTLY_WON * row["times"][FALLBACK]["us"]:
         return None

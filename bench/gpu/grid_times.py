@@ -142,7 +142,8 @@ def main() -> int:
     elif options.widths:
         points = {name: it for name, it in points.items() if SHIPPED not in name}
     wanted = [cell for cell in cells() if not options.widths or cell.width in options.widths]
-    pool = Pool(points, heads(wanted), options.gpu, options.dtype)
+    only = labels_by_head(wanted, labels) if labels else None
+    pool = Pool(points, heads(wanted), options.gpu, options.dtype, only)
     ends = began + options.seconds
     run = Run(options.folder, options.dtype, options.gpu, pool, ends, labels)
     run.kind, run.widths = options.kind, options.widths
@@ -171,6 +172,16 @@ def widths_in(text: str) -> frozenset[int]:
 def heads(some: Iterable[Cell]) -> tuple[tuple[int, str], ...]:
     """Compile-time values of cells."""
     return tuple(dict.fromkeys((cell.width, cell.shape.mask) for cell in some))
+
+
+def labels_by_head(
+    some: Iterable[Cell], labels: Mapping[Place, Labels]
+) -> dict[tuple[int, str], Labels]:
+    """Those that any cell with these compile-time values wants."""
+    by_head: dict[tuple[int, str], Labels] = defaultdict(frozenset)
+    for cell in some:
+        by_head[cell.width, cell.shape.mask] |= labels.get(key(cell), frozenset())
+    return by_head
 
 
 def shuffled_cells() -> list[Cell]:

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from bench.command_line import add_save, script_parser
-from bench.gpu.estimated_times import ESTIMATED
 from bench.gpu.grid_rules import (
     Judged,
     Ratios,
@@ -57,41 +56,39 @@ Found = tuple[float, str, str]  # our time over the library's, the shape, the ke
 
 
 def left_out(cells: Mapping[Place, Judged]) -> Iterator[Found]:
-    ratios = {place: item.ratios for place, item in cells.items()}
+    evidence = {place: item.evidence for place, item in cells.items()}
     for place, item in cells.items():
         for axis in AXES:
             low, high = (moved(place, axis, step) for step in (-1, 1))
-            if low not in ratios or high not in ratios:
+            if low not in evidence or high not in evidence:
                 continue
-            without = {**ratios, place: {}}
+            without = {**evidence, place: {}}
             for near, far in ((low, high), (high, low)):
-                allowed = scores(near, without, [ratios[far]])
+                allowed = scores(near, cells[near].ratios, without, [evidence[far]])
                 label = min(allowed, key=lambda name: allowed[name], default=None)
-                if (
-                    label is None
-                    or label not in item.ratios
-                    or label in item.row.get(ESTIMATED, ())
-                ):
+                if label is None or label not in item.ratios:
                     continue
                 if not leaves_out(cells[near], label, item.row["dims"]["S_kv"]):
                     yield item.ratios[label], item.row["shape"], label
 
 
 def drawn(cells: Mapping[Place, Judged], inside: list[Row]) -> Iterator[Found]:
-    ratios = {place: item.ratios for place, item in cells.items()}
+    evidence = {place: item.evidence for place, item in cells.items()}
     for row in inside:
         place, times = place_of(row), ratios_of(row)
-        allowed: Ratios = scores(place, ratios, []) if place in ratios else {}
+        allowed: Ratios = {}
+        if place in cells:
+            allowed = scores(place, cells[place].ratios, evidence, [])
         label = min(allowed, key=lambda name: allowed[name], default=None)
         if label is None or label not in times:
             continue
-        if serves(cells[place], label, ratios, row["dims"]):
+        if serves(cells[place], label, evidence, row["dims"]):
             yield times[label], row["shape"], label
 
 
-def serves(item: Judged, label: str, ratios: Mapping[Place, Ratios], dims: Row) -> bool:
+def serves(item: Judged, label: str, evidence: Mapping[Place, Ratios], dims: Row) -> bool:
     """Whether a rule of the cell would hold for these sizes."""
-    lost = {label: lost_sides(label, key(item.cell), ratios)}
+    lost = {label: lost_sides(label, key(item.cell), evidence)}
     sizes = {"B * H": dims["B"] * dims["H"], **dims}
     sizes[f"S_kv % {ALIGNED}"] = dims["S_kv"] % ALIGNED
     sizes["H // H_kv"] = dims["H"] // dims["H_kv"]

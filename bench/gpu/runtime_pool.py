@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -119,6 +119,7 @@ class Pool:
         heads: tuple[tuple[int, str], ...] = (),
         gpu: str = "h200",
         dtype: str = "bf16",
+        only: Mapping[tuple[int, str], Container[str]] | None = None,  # labels by D and mask
     ) -> None:
         catalogue = Catalogue([REPOSITORY_TEMPLATES])
         kernel = catalogue.kernel("attention")
@@ -127,7 +128,10 @@ class Pool:
         entries: dict[Any, Entry] = {}
         for width, mask in heads:
             compiled = (("D", width), ("dtype", dtype), ("mask", mask))
+            labels = points.keys() if only is None else only.get((width, mask), ())
             for label, point in points.items():
+                if label not in labels:
+                    continue
                 entry = valid_entry(kernel, point, dict(compiled), label, gpu)
                 if entry is not None:
                     key = entry.template, tuple(entry.parameters.items()), compiled

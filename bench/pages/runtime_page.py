@@ -23,7 +23,7 @@ from bench.results import Row, find_result
 PAGE = DOCS / "runtime.md"
 GPU, OTHER_GPU = "h200", "h100"
 ESTIMATES = f"{GPU}/estimated_times"
-OVERHEAD, LINEAR = f"{GPU}/runtime_overhead", f"{OTHER_GPU}/linear_calls"
+OVERHEAD = f"{GPU}/runtime_overhead"
 
 
 def overhead() -> str:
@@ -97,7 +97,7 @@ def shapes(gpu: str = GPU, dtype: str = "bf16") -> str:
     return f"{table(titles, lines)}\n\n{_peers(timed)}{note} {_from(name)}"
 
 
-def heads(gpu: str = OTHER_GPU) -> str:
+def heads(gpu: str = GPU) -> str:
     """Calls with heads of other sizes than 64 and 128."""
     lines = []
     for row in rows(f"{gpu}/head_table"):
@@ -124,10 +124,12 @@ def _means(gpu: str) -> Iterator[str]:
         name = result_of("head_table", dtype, gpu)
         of_default = [_us(row, "greenfast") / _us(row, FALLBACK) for row in rows(name)]
         of_best = [_ratio(row) for row in rows(name)]
+        changed = sum(row["kernel"] != _kernel_today(row, dtype, gpu) for row in rows(name))
+        note = f"For {changed} of them, today's set has another kernel. " if changed else ""
         yield (
             f"In {dtype}, the geometric mean is {_mean(of_default):.3f} of the time of PyTorch's "
             f"default (worst {max(of_default):.2f}) and {_mean(of_best):.3f} of the best peer's "
-            f"(worst {max(of_best):.2f}). {_from(name)}"
+            f"(worst {max(of_best):.2f}). {note}{_from(name)}"
         )
 
 
@@ -255,9 +257,10 @@ def models(gpu: str = GPU) -> str:
     return f"{table(titles, lines)}\n\n{_from(name)}"
 
 
-def linear() -> str:
+def linear(gpu: str = GPU) -> str:
     """greenfast.linear on layers of public models, beside PyTorch's ways to compute them."""
-    result = find_result(LINEAR)
+    name = f"{gpu}/linear_calls"
+    result = find_result(name)
     lines = [
         (
             row["layer"],
@@ -267,7 +270,7 @@ def linear() -> str:
             f"{_us(row, 'greenfast') / _us(row, 'torch'):.3f}",
             f"{_us(row, 'greenfast') / _us(row, best_other(row)):.3f} ({best_other(row)})",
         )
-        for row in rows(LINEAR)
+        for row in rows(name)
         if row["kernel"]
     ]
     titles = ("layer", "form", "type", "us", "time / PyTorch's operations", "/ its best way")
@@ -277,13 +280,13 @@ def linear() -> str:
         result["summary"]["best"],
     )
     said = [
-        f"{len(lines)} of {len(rows(LINEAR))} layers and types are served by a kernel.",
+        f"{len(lines)} of {len(rows(name))} layers and types are served by a kernel.",
         f"Over all of them, the geometric mean is {plain['geometric_mean']:.3f} of the time of",
         f"PyTorch's operations (worst {plain['worst']:.3f}),",
         f"and {best['geometric_mean']:.3f} of the best of PyTorch's ways, torch.compile among them",
         f"(worst {best['worst']:.3f}). Of {counts['calls']} random calls,",
         f"{counts['kernels']} were served by a kernel and {counts['wrong']} were wrong.",
-        _from(LINEAR),
+        _from(name),
     ]
     return f"{table(titles, lines)}\n\n{' '.join(said)}"
 
@@ -296,16 +299,16 @@ def pages() -> dict[Path, str]:
         "models": models,
         "regret": regret,
         "drawn": drawn,
+        "heads": heads,
+        "linear": linear,
     }
     sections: dict[str, Callable[[], str]] = {
         "overhead": overhead,
         "estimates": estimates,
-        "linear": linear,
         **everywhere,
     }
     for name, section in everywhere.items():
         sections[f"{OTHER_GPU}_{name}"] = partial(section, OTHER_GPU)
-    sections[f"{OTHER_GPU}_heads"] = heads
     return {PAGE: filled_page(PAGE, "runtime_page", sections)}
 
 
