@@ -89,6 +89,7 @@ def test_a_program_s_own_data_are_checked(findings, sign, expected):
     assert findings(ADD, "512", bound=BOUND.replace("SIGN", "<")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("barrier", "offset", "expected"),
     quick_first(

@@ -82,6 +82,7 @@ def test_other_grids_have_none(subject, kernel, template, preset, changes):
     assert few(subject(kernel, template, preset, changes)) is None
 
 
+@pytest.mark.slow
 def test_a_slot_released_too_early_is_seen_at_the_blocks_next_tile(subject):
     """No check had more tiles than an H200 has multiprocessors, and this twin passed both gates."""
     right = subject("gemm", "wgmma", "square", SMALL)

@@ -30,6 +30,7 @@ GlobalMemory::GlobalMemory(const std::vector<BufferSpec>& specs, const char* ima
         regions_.push_back(region);
         if (spec.fill != BufferSpec::Fill::reserved) {
             open_pages(region.first, pages_of(spec));
+            prefer_large_pages(region.first, pages_of(spec));
             fill(regions_.size() - 1);
         }
         if (spec.owned >= 0) {

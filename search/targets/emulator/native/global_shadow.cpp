@@ -3,7 +3,16 @@
 #include <algorithm>
 #include <set>
 
+#include "memory_map.h"
+
 namespace gf_emulator {
+
+template <class Word>
+static void fill(std::vector<Word>& words, std::size_t count, Word value) {
+    words.reserve(count);
+    prefer_large_pages(words.data(), count * sizeof(Word));
+    words.assign(count, value);
+}
 
 GlobalShadow::GlobalShadow(const std::vector<BufferSpec>& specs, const ModuleMemory& module)
     : module_(module), specs_count_(specs.size()), touches_(1) {
@@ -11,8 +20,8 @@ GlobalShadow::GlobalShadow(const std::vector<BufferSpec>& specs, const ModuleMem
         Buffer buffer;
         if (!spec.is_input && spec.fill != BufferSpec::Fill::copy) {
             const std::size_t words = spec.bytes / 4 + 1;
-            buffer.written.assign(words, spec.fill == BufferSpec::Fill::poison ? 0 : 0xff);
-            buffer.first.assign(words, 0);
+            fill(buffer.written, words, std::uint8_t(spec.fill == BufferSpec::Fill::poison ? 0 : 0xff));
+            fill(buffer.first, words, 0u);
         }
         buffers_.push_back(std::move(buffer));
     }

@@ -1,5 +1,6 @@
 #include "memory_map.h"
 
+#include <cstdint>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -8,6 +9,8 @@
 #include "report.h"
 
 namespace gf_emulator {
+
+static constexpr std::size_t large_page_bytes = 2 << 20;
 
 static char* map(std::size_t bytes, int protection) {
     void* address = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -27,6 +30,12 @@ bool has_addresses(std::size_t bytes) {
 
 void open_pages(char* address, std::size_t bytes) {
     if (mprotect(address, bytes, PROT_READ | PROT_WRITE) != 0) give_up("memory");
+}
+
+void prefer_large_pages(void* address, std::size_t bytes) {
+    const std::uintptr_t first = round_up(std::uintptr_t(address), large_page_bytes);
+    const std::uintptr_t last = (std::uintptr_t(address) + bytes) / large_page_bytes * large_page_bytes;
+    if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
 }
 
 FileMap map_file(int descriptor, bool writable) {
