@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from greenfast.runtime.archive import MALFORMED, MANIFEST, bad_bundle, json_object
@@ -19,7 +20,7 @@ from greenfast.runtime.operation import (
 from greenfast.runtime.program import Measured, Program, ScratchForm
 from greenfast.runtime.single_bundle import launch_forms, map_forms
 from greenfast.search.errors import SpecError
-from greenfast.search.kernels.expressions import expression, require_names
+from greenfast.search.kernels.expressions import Expression, expression, require_names
 
 FORMAT, DISPATCH_FORMAT, SCHEMA = "greenfast-tuning", "greenfast-dispatch", 1
 OWN = ("scalar", "workspace", "tensor_map")  # a template's own, after the operation's arguments
@@ -79,11 +80,16 @@ def _programs(
     files: Mapping[str, bytes], operation: Operation, rows: list[Mapping[str, Any]]
 ) -> dict[str, Program]:
     _require_at_most(MOST_KERNELS, rows, "kernels")
+    shared = {
+        name: data
+        for name, data in files.items()
+        if name == "kernel.toml" or name.endswith("reference.py")
+    }
     programs: dict[str, Program] = {}
     for row in rows:
         if str(row["id"]) in programs:
             raise ValueError(f"kernel {row['id']} occurs twice")
-        programs[str(row["id"])] = _program(files, operation, row)
+        programs[str(row["id"])] = _program(files, shared, operation, row)
     return programs
 
 
@@ -96,7 +102,13 @@ def _cubins(files: Mapping[str, bytes], folder: str, names: Mapping[str, str]) -
     return {arch: files[name] for arch, name in names.items()}
 
 
-def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str, Any]) -> Program:
+def _program(
+    files: Mapping[str, bytes],
+    shared: Mapping[str, bytes],
+    operation: Operation,
+    row: Mapping[str, Any],
+) -> Program:
+    """A kernel of the bundle; `shared` are the files that belong to all of its kernels."""
     if not _ID.match(row["id"]):
         raise ValueError(f"the kernel's id {str(row['id'])[:40]!r}")
     folder = f"kernels/{row['id']}/"
@@ -135,11 +147,7 @@ def _program(files: Mapping[str, bytes], operation: Operation, row: Mapping[str,
         ),
         cubins=_cubins(files, folder, row["cubins"]),
         files={
-            **{
-                name: data
-                for name, data in files.items()
-                if name == "kernel.toml" or name.endswith("reference.py")
-            },
+            **shared,
             **{
                 name: files[folder + name]
                 for name in ("template.toml", "template.cu.j2")
@@ -192,12 +200,17 @@ def _range(name: str, limits: Any) -> tuple[int, int]:
 
 
 def _condition(row: Mapping[str, Any], dims: set[str]) -> Condition:
-    value = expression(row["value"], "dispatch.json")
+    value = _rule_value(row["value"])
     require_names(value, dims)
     limits = row["above"], row["at_most"]
     if not all(limit is None or _is_finite(limit) for limit in limits):
         raise ValueError(f"a rule's limits are {str(limits)[:80]}")
     return Condition(value, *limits)
+
+
+@lru_cache(maxsize=256, typed=True)  # thousands of rules ask for a few values
+def _rule_value(text: str | int | float | bool) -> Expression:
+    return expression(text, "dispatch.json")
 
 
 def _is_finite(limit: Any) -> bool:

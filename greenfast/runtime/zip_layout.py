@@ -24,7 +24,7 @@ def layout_fault(data: bytes, entries: Sequence[zipfile.ZipInfo]) -> str:
         return f"it states {count} files and holds {len(entries)}"
     place = 0
     for entry in sorted(entries, key=lambda entry: entry.header_offset):
-        head = data[entry.header_offset :][: _HEAD.size]
+        head = data[entry.header_offset : entry.header_offset + _HEAD.size]
         if not 0 <= entry.header_offset - place < _HEAD.size or len(head) < _HEAD.size:
             return f"there are bytes of no file before {entry.filename[:80]!r}"
         _, _, flags, method, *_, crc, packed_size, file_size, name, extra = _HEAD.unpack(head)
