@@ -48,13 +48,14 @@ def show_search(detail: SearchDetailOut, designs: Designs | None = None) -> None
     queue = queue_words(detail, QueueState(detail.queued, detail.workers_alive))
     out.print(
         table(
-            ("search", "status", "trials", "took", ""),
+            ("search", "status", "trials", "took", "start", ""),
             [
                 (
                     detail.id,
                     styled(detail.status),
                     detail.trials_done,
                     _took(detail),
+                    detail.start.partition(":")[0],
                     queue or cause,
                 )
             ],

@@ -12,7 +12,12 @@ from bench.results import Row, find_result
 
 QUALITY, RATE, TWO = "search_quality", "h200/search_rate", "h200/two_gpus"
 # The last run of each workload on each kind of machine; several-gpus.md has the earlier ones.
-TWO_RESULTS = ("h100/two_gpus_haste", "h100/four_gpus_haste", "h100/two_gpus")
+TWO_RESULTS = (
+    "h100/two_gpus_haste",
+    "h100/four_gpus_haste",
+    "h100/two_gpus",
+    "h200/two_gpus_again",
+)
 BOOKS = "bookkeeping"
 # Kernel Tuner's rate was measured on these templates, as far as there are results. The first three
 # searches of ours had 75 candidates, so half of their time was the start.
@@ -24,6 +29,7 @@ TUNER_RATES = (
     "h100/kernel_tuner_rate_wmma",
 )
 OURS, OTHERS = "evolution", "kernel_tuner "
+SECOND = "; second goal"
 RECORDED = "-h200"  # ending of this repository's recordings
 Line = tuple[str, str, str, str, str]
 
@@ -50,12 +56,13 @@ def _quality() -> Iterable[Line]:
     lines = rows(QUALITY, "line")
     ours = [row for row in lines if row["strategy"] == OURS]
     own = [row for row in ours if row["space"].endswith(RECORDED)]
-    for percent, wanted in ((5, 20.0), (1, 40.0)):
+    for percent, first, second in ((5, 20.0, 12.0), (1, 40.0, 25.0)):
         worst = max(_middle(row, percent) for row in own)
         name = (
             f"evaluations to {percent} % of the optimum, cold, the worst of {len(own)} recordings"
         )
-        yield _line(name, wanted, worst, QUALITY, least=False)
+        yield _line(name, first, worst, QUALITY, least=False)
+        yield _line(f"{name}{SECOND}", second, worst, QUALITY, least=False)
     ratios = []
     for row in ours:
         if row in own:
@@ -70,6 +77,7 @@ def _quality() -> Iterable[Line]:
         f"evaluations to 5 %, relative to Kernel Tuner's best, worst of {len(ratios)} other spaces"
     )
     yield _line(name, 0.7, max(ratios), QUALITY, least=False)
+    yield _line(f"{name}{SECOND}", 0.5, max(ratios), QUALITY, least=False)
     scores = {row["strategy"]: row["score"] for row in rows(QUALITY, "strategy")}
     best = max(score for name, score in scores.items() if name.startswith(OTHERS))
     yield _line(
@@ -84,6 +92,7 @@ def _fastest() -> Row:
 def _rates() -> Iterable[Line]:
     name = f"trials a minute, one H200, {_cores(RATE)} cores, first search of a process"
     yield _line(name, 1000.0, _fastest()["trials_per_minute"], RATE, least=True)
+    yield _line(f"{name}{SECOND}", 1500.0, _fastest()["trials_per_minute"], RATE, least=True)
     for source, run in _two():
         name = f"two GPUs against one, {_cores(source)} cores, {_workload(run)}"
         yield _line(name, 1.8, run["gain"], source, least=True)
@@ -92,10 +101,11 @@ def _rates() -> Iterable[Line]:
 def _tuner() -> Iterable[Line]:
     for result in TUNER_RATES:
         if stored := find_result(result):
-            ours = stored["rows"][1]["candidates"]
+            theirs, ours = stored["rows"][:2]
             name = (
                 f"candidates a minute, relative to Kernel Tuner, template `{stored['template']}`, "
-                f"{_cores(result)} cores, {ours} candidates of ours"
+                f"{_cores(result)} cores, {ours['candidates']} candidates of ours ({ours['timed']} "
+                f"of them timed), {theirs['candidates']} of Kernel Tuner's ({theirs['timed']})"
             )
             yield _line(name, 10.0, stored["ratio"], result, least=True)
 

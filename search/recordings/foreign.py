@@ -25,6 +25,7 @@ from greenfast.search.recordings.foreign_forms import (
 from greenfast.search.recordings.foreign_logs import converted_log
 from greenfast.search.recordings.foreign_objectives import (
     DEFAULT_UNIT,
+    LARGEST,
     MICROSECONDS,
     Figures,
     Wish,
@@ -42,6 +43,7 @@ from greenfast.search.verdict import Reason, Stage
 T4_VERSIONS = ("1",)  # majors that are read
 CACHE_VERSIONS = ("1",)
 LONGEST = 120  # characters of a value in a message
+FAILURE_ENDINGS = ("Config", "Error", "Exception")  # of texts in the place of a time
 # What went wrong, by T4's `invalidity` and by the names that Kernel Tuner stores in caches.
 FAILURES = {
     "compile": (Stage.COMPILE, Reason.COMPILE_ERROR),
@@ -56,7 +58,8 @@ FAILURES = {
 }
 # Of T1 files, which say what to tune.
 DESCRIPTION_KEYS = frozenset({"ConfigurationSpace", "KernelSpecification"})
-CORRECT = ("", "correct")
+CORRECT_BY_NAME = "correct"  # as T4 says it
+CORRECT = ("", CORRECT_BY_NAME)
 UNKNOWN_FAILURE = (Stage.CORRECTNESS, Reason.LAUNCH_ERROR)
 
 Scalar = int | float | bool | str
@@ -126,7 +129,7 @@ def read_space(path: Path, objective: str | None = None, wish: Wish | None = Non
 
 
 def _converted(path: Path, converted: Converted, wish: Wish) -> ForeignSpace:
-    space = _t4(path, converted.document, wish)
+    space = _t4(path, converted.document, wish, is_converted=True)
     return replace(space, form=converted.form, left_out=converted.left_out)
 
 
@@ -195,7 +198,9 @@ def _require_version(path: Path, form: str, version: object, majors: tuple[str, 
     return text
 
 
-def _t4(path: Path, content: Mapping[str, Any], wish: Wish) -> ForeignSpace:
+def _t4(
+    path: Path, content: Mapping[str, Any], wish: Wish, *, is_converted: bool = False
+) -> ForeignSpace:
     version = _require_version(path, "T4", content.get("schema_version"), T4_VERSIONS)
     rows = content["results"]
     if not isinstance(rows, list) or not rows:
@@ -207,11 +212,14 @@ def _t4(path: Path, content: Mapping[str, Any], wish: Wish) -> ForeignSpace:
     for number, row in enumerate(rows):
         if not isinstance(row, dict) or not isinstance(row.get("configuration"), dict):
             raise bad(path, f"result {number} has no configuration")
-        entries.append(
-            (row["configuration"], _measured(path, number, row), str(row.get("invalidity") or ""))
-        )
+        failure = str(row.get("invalidity") or "")
+        if failure == CORRECT_BY_NAME and row.get("correctness") in (0, False):
+            raise bad(path, f"result {number} has invalidity {failure!r} and correctness 0")
+        entries.append((row["configuration"], _measured(path, number, row), failure))
     own = _names(rows[0].get("objectives"))
     asked = _objective(path, [figures for _, figures, _ in entries], own, wish)
+    if not is_converted:  # the values of other forms say more than T4's
+        _require_figures(path, asked, entries)
     hardware = _words(metadata, ("device_name", "device", "gpu", "hardware"))
     return _assembled(
         path,
@@ -225,6 +233,22 @@ def _t4(path: Path, content: Mapping[str, Any], wish: Wish) -> ForeignSpace:
         entries,
         wish,
     )
+
+
+def _require_figures(
+    path: Path, objective: str, entries: Iterable[tuple[dict[str, Any], Figures, str]]
+) -> None:
+    """What a file calls correct may have no value, and no other than a number that counts."""
+    for number, (_, figures, failure) in enumerate(entries):
+        value = figures.get(objective, (None, ""))[0]
+        if failure == CORRECT_BY_NAME and _is_stated(value) and value_of(objective, value) is None:
+            raise _no_figure(path, number, objective, value)
+
+
+def _no_figure(path: Path, number: int, objective: str, value: object) -> UsageError:
+    said = shortened(one_line(str(value)), LONGEST)
+    said = f"the text {said!r}" if isinstance(value, str) else f"{said}, and it is called correct"
+    return bad(path, f"configuration {number}: {objective} is {said}")
 
 
 def _measured(path: Path, number: int, row: Mapping[str, Any]) -> Figures:
@@ -255,12 +279,17 @@ def _cache(path: Path, content: Mapping[str, Any], wish: Wish) -> ForeignSpace:
     for key, row in rows.items():
         if not isinstance(row, dict) or any(name not in row for name in names):
             raise bad(path, f"the entry {shortened(key, LONGEST)} lacks a parameter")
+        _require_known_values(path, key, row, content.get("tune_params"))
         figures = {
             name: (value, "") for name, value in row.items() if name not in names and value != []
         }
         entries.append(({name: row[name] for name in names}, figures, _cache_failure(row)))
     own = _names(content.get("objective"))
     asked = _objective(path, [figures for _, figures, _ in entries], own, wish)
+    for number, (_, figures, _) in enumerate(entries):
+        value = figures.get(asked, (None, ""))[0]
+        if isinstance(value, str) and not value.endswith(FAILURE_ENDINGS):
+            raise _no_figure(path, number, asked, value)
     facts = (
         f"{'unfinished ' if OPEN in content else ''}Kernel Tuner cache {version}",
         _words(content, ("kernel_name",)),
@@ -268,6 +297,17 @@ def _cache(path: Path, content: Mapping[str, Any], wish: Wish) -> ForeignSpace:
         "",
     )
     return _assembled(path, facts, asked, entries, wish)
+
+
+def _require_known_values(path: Path, key: str, row: Mapping[str, Any], known: object) -> None:
+    """A cache lists each parameter's values; texts of numbers count as these numbers."""
+    for name, values in known.items() if isinstance(known, dict) else ():
+        if isinstance(values, list) and values and str(row.get(name)) not in map(str, values):
+            raise bad(
+                path,
+                f"the entry {shortened(key, LONGEST)} has {shortened(name, LONGEST)}="
+                f"{shortened(str(row.get(name)), LONGEST)}, which is none of its tune_params",
+            )
 
 
 def _cache_failure(row: Mapping[str, Any]) -> str:
@@ -340,8 +380,8 @@ def _assembled(
         if set(configuration) != set(parameters):
             raise bad(path, f"configuration {number} has other parameters than the first")
         values = tuple(_scalar(path, number, name, configuration[name]) for name in parameters)
-        if (text := figures.get(objective, (None, ""))[0]) is not None and _is_numeral(text):
-            raise bad(path, f"configuration {number}: {objective} is the text {text!r}")
+        if _is_numeral(text := figures.get(objective, (None, ""))[0]):
+            raise _no_figure(path, number, objective, text)
         value = value_of(objective, figures.get(objective, (None, ""))[0])
         figure = None
         if value is not None and failure in CORRECT:
@@ -363,6 +403,13 @@ def _microseconds(path: Path, unit: str) -> float:
     if unit.lower() not in MICROSECONDS:
         raise bad(path, f"{shortened(one_line(unit), 40)} is not a known unit of time")
     return MICROSECONDS[unit.lower()]
+
+
+def _is_stated(value: object) -> bool:
+    """Whether a file gives a value, other than the huge ones that stand for failures."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return not abs(value) >= LARGEST
+    return value not in (None, "", [])
 
 
 def _is_numeral(value: object) -> bool:

@@ -144,6 +144,12 @@ UNIT = (*VALUE[:-1], "unit")
     [
         (_changed(T4, *VALUE, value="1.25"), "configuration 1: time is the text '1.25'"),
         (_changed(CACHE, "cache", "1,5", "time", value="7"), "time is the text '7'"),
+        (_changed(T4, *VALUE, value="fast"), "configuration 1: time is the text 'fast'"),
+        (_changed(T4, *VALUE, value=-1.5), "time is -1.5, and it is called correct"),
+        (_changed(T4, *VALUE, value=float("nan")), "time is nan"),
+        (_changed(T4, "results", 1, "correctness", value=0), "invalidity 'correct' and"),
+        (_changed(CACHE, "cache", "1,5", "time", value="fast"), "time is the text 'fast'"),
+        (_changed(CACHE, "tune_params", value={"a": [2], "b": [4, 5]}), "a=1, which is none of"),
         (_changed(T4, *UNIT, value="furlong"), "furlong is not a known unit of time"),
         (_changed(CACHE, "tune_params_keys", value=["a", ["b"]]), "tune_params_keys"),
         (_changed(CACHE, "tune_params_keys", value=["a", "a"]), "tune_params_keys"),
