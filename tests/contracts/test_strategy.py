@@ -107,7 +107,13 @@ def test_the_same_seed_makes_the_same_choices_and_another_seed_others(
     assert (runs[1] != runs[2]) == (strategy_type is not STRATEGIES["exhaustive"])
 
 
-def test_seeds_come_first_and_once(strategy_type, large_spaces):
+def test_a_cold_start_has_no_presets(strategy_type, driven):
+    """Its first point is the strategy's own, also where a preset would be a valid point."""
+    kinds = {proposal.candidate.origin.kind for proposal in driven(strategy_type)}
+    assert OriginKind.PRESET not in kinds
+
+
+def test_a_warm_start_tries_its_seeds_first_and_once(strategy_type, large_spaces):
     space = large_spaces["wmma"]
     seeds = [
         preset_candidate(space.template, name, space.compiled)
