@@ -302,11 +302,13 @@ def _cache(path: Path, content: Mapping[str, Any], wish: Wish) -> ForeignSpace:
 def _require_known_values(path: Path, key: str, row: Mapping[str, Any], known: object) -> None:
     """A cache lists each parameter's values; texts of numbers count as these numbers."""
     for name, values in known.items() if isinstance(known, dict) else ():
-        if isinstance(values, list) and values and str(row.get(name)) not in map(str, values):
+        if not isinstance(values, list) or not values or name not in row:
+            continue
+        if row[name] not in values and str(row[name]) not in map(str, values):
             raise bad(
                 path,
                 f"the entry {shortened(key, LONGEST)} has {shortened(name, LONGEST)}="
-                f"{shortened(str(row.get(name)), LONGEST)}, which is none of its tune_params",
+                f"{shortened(str(row[name]), LONGEST)}, which is none of its tune_params",
             )
 
 

@@ -166,6 +166,11 @@ def test_an_inconsistent_file_is_refused(read, content, part):
     assert error.code == "space_damaged" and part in error.message
 
 
+def test_a_cache_may_write_the_numbers_of_its_parameters_in_another_way(read):
+    for values in ({"a": [1.0, 2], "b": ["4", "5"]}, {"a": [], "c": [7]}, {"a": "range"}):
+        assert len(read(_changed(CACHE, "tune_params", value=values)).results) == 4
+
+
 def test_each_time_has_its_own_unit(read):
     figures = [each.figure for each in read(T4).results]
     seconds = _changed(T4, *UNIT, value="s")
