@@ -11,15 +11,6 @@ from bench.results import Row, find_result
 OF_EACH = 6  # points of one result
 
 
-def fastest_plan() -> Plan:
-    """For each row of long_rows: the fastest points of every result that has it, of any GPU."""
-    return {
-        shape.name: partial(stored_points, shape.name)
-        for shape, baseline in planned()
-        if baseline.startswith("wgmma:") and stored_points(shape.name)
-    }
-
-
 def stored_points(name: str) -> list[Row]:
     workload = f"{name},dtype={DTYPE}"
     points = [
@@ -35,3 +26,11 @@ def stored_points(name: str) -> list[Row]:
         if of == workload and design.template == "wgmma"
     ]
     return points + winners
+
+
+# For each row of long_rows: the fastest points of every result that has it, of any GPU.
+FASTEST_PLAN: Plan = {
+    shape.name: partial(stored_points, shape.name)
+    for shape, baseline in planned()
+    if baseline.startswith("wgmma:")
+}

@@ -200,7 +200,8 @@ def _range(name: str, limits: Any) -> tuple[int, int]:
 
 
 def _condition(row: Mapping[str, Any], dims: set[str]) -> Condition:
-    value = _rule_value(row["value"])
+    text = row["value"]
+    value = _rule_value(text) if isinstance(text, str) else expression(text, "dispatch.json")
     require_names(value, dims)
     limits = row["above"], row["at_most"]
     if not all(limit is None or _is_finite(limit) for limit in limits):
@@ -208,8 +209,8 @@ def _condition(row: Mapping[str, Any], dims: set[str]) -> Condition:
     return Condition(value, *limits)
 
 
-@lru_cache(maxsize=256, typed=True)  # thousands of rules ask for a few values
-def _rule_value(text: str | int | float | bool) -> Expression:
+@lru_cache(maxsize=256)  # thousands of rules ask for a few values
+def _rule_value(text: str) -> Expression:
     return expression(text, "dispatch.json")
 
 

@@ -325,6 +325,11 @@ def test_a_table_that_is_no_table_is_refused(tmp_path, change):
     refused(tmp_path, with_dispatch(change))
 
 
+@pytest.mark.parametrize("value", [["M"], {"M": 1}, None])
+def test_a_rule_without_an_expression_is_told_what_it_needs(tmp_path, value):
+    assert "an expression is needed" in refused(tmp_path, with_dispatch(rule(value)))
+
+
 def test_where_a_table_prefers_a_library_it_runs_if_there_is_one():
     files = with_dispatch(
         lambda table: table["groups"][0].update(
