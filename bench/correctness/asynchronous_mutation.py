@@ -115,4 +115,18 @@ def _mutant(operator: str, lines: list[str], number: int, count: int, after: lis
     text = "\n".join([*lines[:number], *after, *lines[end:]]) + "\n"
     following = lines[end].strip() if end < len(lines) else ""
     before = lines[number].strip()
-    return Mutant(operator, number, before, after[0].strip(), following, text)
+    block = _opening(lines, number)
+    return Mutant(operator, number, before, after[0].strip(), following, text, block)
+
+
+def _opening(lines: list[str], number: int) -> str:
+    """The nearest line of code above a line that is indented less."""
+    depth = _indentation(lines[number])
+    for line in reversed(lines[:number]):
+        if line.strip() and not line.startswith("#") and _indentation(line) < depth:
+            return line.strip()
+    return ""
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())

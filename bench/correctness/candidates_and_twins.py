@@ -113,7 +113,7 @@ def _twin_row(work: Work, kernel: KernelSpec, session: Session, rng: random.Rand
                 raise
             continue
         planted = {"operator": mutant.operator, "before": mutant.before, "after": mutant.after}
-        return {**planted, "following": mutant.following, **judged}
+        return {**planted, "following": mutant.following, "block": mutant.block, **judged}
     return {"outcome": "nothing to change"}
 
 

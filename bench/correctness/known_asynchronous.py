@@ -10,7 +10,7 @@ from bench.results import Row
 
 @dataclass(frozen=True)
 class Known:
-    """A kind of survivor: texts that its line, the next line and the candidate must contain."""
+    """A kind of survivor: texts that its lines and the candidate must contain."""
 
     verdict: str  # "equivalent" | "not seen" on an emulator | "missed"
     operator: str
@@ -18,6 +18,7 @@ class Known:
     candidate: str  # a regular expression over `template name=value name=value`
     why: str
     following: str = ""
+    block: str = ""  # a regular expression over the line that opens the block around it
 
 
 BEFORE_NEXT_Q = "gf::mbarrier_wait(&shared.barriers->q_empty, parity ^ 1);"
@@ -32,6 +33,9 @@ PLACES_FILLED_ONCE = (
     ".*tile_n=(16|32|64) .*consumer_rows=128 .*scheduler=grid .*store_buffers=2 ",
     ".*tile_n=128 .*consumer_rows=64 .*scheduler=grid .*store_buffers=2 ",
 )
+# The first tile is hidden before the loops, and without a mask only it can hold keys past the end.
+MASKED_TILES = r"tile_n > seen_by_all; --key_tile\)"
+NEVER_RUNS = "without a mask, no tile after the first hides keys, so that this loop never runs"
 NO_COPIES = "all groups that hold copies were waited for in the walk; the last ones are empty"
 KNOWN: tuple[Known, ...] = (
     Known("equivalent", "wait for one group less", "groups of no copies", "gemm/mma", NO_COPIES),
@@ -53,6 +57,66 @@ KNOWN: tuple[Known, ...] = (
             "#pragma unroll",
         )
         for turns in PLACES_FILLED_ONCE
+    ),
+    *(
+        Known(
+            "equivalent",
+            "remove a wait for stores",
+            "gf::bulk_wait_read<store_buffers - 1>();",
+            f"gemm(_fp8)?/wgmma {turns}",
+            "the block's only tile fills each place for stores once: no store reads it before",
+        )
+        for turns in PLACES_FILLED_ONCE
+    ),
+    Known(
+        "equivalent",
+        "remove a cluster barrier",
+        "gf::cluster_sync();",
+        "gemm(_fp8)?/wgmma .*split_k=[248] ",
+        "the loader's warps end here, and a cluster's barrier does not wait for threads that ended",
+        block=r"if \(warpgroup == 0\)",
+    ),
+    *(
+        Known(
+            "equivalent",
+            operator,
+            before,
+            "attention/wgmma .*mask=none .*",
+            NEVER_RUNS,
+            "",
+            MASKED_TILES,
+        )
+        for operator, before in (
+            ("remove a barrier wait", "gf::mbarrier_wait(&barriers."),
+            ("remove wgmma wait", "gf::wgmma_wait<"),
+            ("wait for one wgmma group less", "gf::wgmma_wait<"),
+            ("early release", "gf::wgmma_wait<"),
+        )
+    ),
+    Known(
+        "equivalent",
+        "early release",
+        "gf::wgmma_wait<0>();",
+        "attention/wgmma .*loader=producer .*q_buffers=1 ",
+        "the end of a walk: the next tiles are loaded after the next rows of Q, which take the "
+        "place that this warpgroup leaves later",
+        "v_place.step();",
+        "^{$",
+    ),
+    Known(
+        "equivalent",
+        "early release",
+        "gf::wgmma_wait<0>();",
+        "attention/wgmma .*consumers=1 .*loader=self ",
+        "the warp that fills the place again waits for the product, which is the only warpgroup's",
+    ),
+    Known(
+        "equivalent",
+        "early release",
+        "gf::mbarrier_wait(&barriers.k_full",
+        "attention_fp8/wgmma .*consumers=2 .*scheduler=grid ",
+        "a block's first tile, the only one that a warpgroup passes by: no place is filled again yet",
+        "k_place.step();",
     ),
     *(
         Known("equivalent", operator, "barriers.q_empty", "attention.*scheduler=grid ", ONE_TILE)
@@ -133,6 +197,7 @@ def explained(row: Row) -> Row:
             known.operator == row["operator"]
             and known.before in row["before"]
             and known.following in row["following"]
+            and re.search(known.block, row.get("block", ""))
             and re.search(known.candidate, name)
         ):
             return {**row, "verdict": known.verdict, "why": known.why}

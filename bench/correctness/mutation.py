@@ -84,6 +84,7 @@ class Mutant:
     after: str
     following: str  # the next line
     unit: str
+    block: str = ""  # the line that opens the block around it
 
 
 def mutants(unit: str, rng: random.Random) -> Iterator[Mutant]:

@@ -1,7 +1,9 @@
 """The fastest points of bench.gpu.gemm_sweep against cuBLASLt, confirmed in fresh processes.
 
-    python -m bench.gpu.gemm_confirm OUT.json [--kernel gemm_fp8] [--sweep FILE]
+    python -m bench.gpu.gemm_confirm OUT.json [--kernel gemm_fp8] [--sweep FILE ...]
                                      [--finalists 4] [--processes 3] [--only TEXT]
+
+Several sweeps, also of another GPU, are joined: their different finalists race.
 
 A sweep's best point was picked from hundreds by the times that are shown, so it looks faster than
 it is. Here a first process picks among the finalists of each row. Fresh processes then time only
@@ -32,6 +34,7 @@ from bench.results import Row, read_json, read_result, write_json
 from greenfast.search.cores import usable_cores
 from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
+from greenfast.search.kernels.workloads import Items
 from greenfast.search.render import RenderedSource, render
 from greenfast.search.space.candidate import complete_parameters
 from greenfast.search.space.space import resolve
@@ -57,13 +60,14 @@ def main() -> int:
         return child(json.loads(options.out.read_text()))
     require_gpu()
     given = operands(options.kernel)
-    result = (
-        read_json(options.sweep) if options.sweep else read_result(f"h200/{options.kernel}_sweep")
-    )
-    sweep = [row for row in result["rows"] if options.only in row["workload"]]
+    results = [read_json(path) for path in options.sweep or ()]
+    results = results or [read_result(f"h200/{options.kernel}_sweep")]
+    sweeps = [
+        [row for row in result["rows"] if options.only in row["workload"]] for result in results
+    ]
     with tempfile.TemporaryDirectory(prefix="greenfast-confirm-") as name:
         folder = Path(name)
-        points = prepared(sweep, options.finalists, folder, given)
+        points = prepared(sweeps, options.finalists, folder, given)
         began = time.monotonic()
         trials = in_process(points, PICK_BLOCKS, 0, folder, given)
         picks = {workload: fastest(trials[workload], given) for workload in points}
@@ -89,7 +93,9 @@ def _options() -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("--kernel", choices=("gemm", "gemm_fp8"), default="gemm")
-    parser.add_argument("--sweep", type=Path, metavar="FILE", help="default: the stored result")
+    parser.add_argument(
+        "--sweep", type=Path, nargs="+", metavar="FILE", help="default: the stored result"
+    )
     parser.add_argument("--finalists", type=int, default=4, help="of a row, from the sweep")
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--only", default="", help="text that a row contains")
@@ -128,7 +134,7 @@ def confirmed(workload: str, point: Row, rounds: list[dict[str, Row]], given: Op
 
 
 def prepared(
-    sweep: list[Row], finalists: int, folder: Path, given: Operands
+    sweeps: list[list[Row]], finalists: int, folder: Path, given: Operands
 ) -> dict[str, list[Row]]:
     """By row, the finalists with the file of their cubin and their launch."""
     catalogue = Catalogue([REPOSITORY_TEMPLATES])
@@ -137,26 +143,27 @@ def prepared(
     compiled = kernel.workload("square_4096").compile_time(kernel)
     toolchain = Toolchain(folder / "toolchain", usable_cores())
 
-    def point(item: tuple[str, int, Row]) -> tuple[str, Row]:
-        workload, number, finalist = item
-        parameters = complete_parameters(template, finalist["parameters"], compiled)
+    def point(item: tuple[str, Items]) -> tuple[str, Row]:
+        workload, parameters = item
         resolved = resolve(template, parameters, compiled, device("h200"))
         source = render(kernel, template, resolved, catalogue.include_dirs)
         cubin = (
             toolchain.compile(source, "sm_90a") if isinstance(source, RenderedSource) else source
         )
         if not isinstance(cubin, Cubin):
-            raise SystemExit(f"{workload}: {finalist['parameters']} does not compile: {cubin}")
-        path = folder / f"{workload}-{number}.cubin"
+            raise SystemExit(f"{workload}: {dict(parameters)} does not compile: {cubin}")
+        path = folder / f"{source.digest}.cubin"
         path.write_bytes(cubin.code)
         launch = described(kernel, template, resolved, workload)
         return workload, {"parameters": dict(parameters), "cubin": str(path), "launch": launch}
 
-    items = [
-        (row["workload"], number, finalist)
+    # Each once: a finalist of two sweeps, or one whose later parameters have their defaults.
+    items = dict.fromkeys(
+        (row["workload"], complete_parameters(template, finalist["parameters"], compiled))
+        for sweep in sweeps
         for row in sweep
-        for number, finalist in enumerate(row["finalists"][:finalists])
-    ]
+        for finalist in row["finalists"][:finalists]
+    )
     points: dict[str, list[Row]] = {}
     try:
         with ThreadPoolExecutor(usable_cores()) as threads:

@@ -1,12 +1,15 @@
 """Searches on a Hopper GPU: long and short attention and decoding, and layers' products.
 
     python -m bench.gpu.hopper_rows OUT.json [--seconds 14] [--trials 40] [--only TEXT ...]
-                                    [--kernel K] [--baseline TEXT] [--together 3]
+                                    [--kernel K] [--baseline TEXT] [--together 3] [--cold]
 
 Each row is one `greenfast search` of one workload by values, L2 hot, with confirmation in fresh
 processes and the peers that are installed, timed in turns with the winner. Rows that OUT.json holds
 are kept; the next run goes on with the others. Searches that run together share the processors;
 a lock gives the GPU to one timing at a time.
+
+With --cold, a search knows no preset: it starts without presets, history and champions, and its
+baseline is the kernel's own, which is of another template.
 """
 
 from __future__ import annotations
@@ -118,6 +121,7 @@ def main() -> int:
     parser.add_argument(
         "--together", type=int, help="searches at a time; default 1, of gemm and gemm_fp8 3"
     )
+    parser.add_argument("--cold", action="store_true", help="search without any preset")
     options = parser.parse_args()
     require_gpu()
     rows = read_json(options.out)["rows"] if options.out.is_file() else []
@@ -137,7 +141,8 @@ def main() -> int:
     together = options.together or (1 if options.kernel in (None, "attention") else 3)
     with ThreadPoolExecutor(together) as threads:
         searches = [
-            threads.submit(searched, *plan, options.trials, options.seconds) for plan in left
+            threads.submit(searched, *plan, options.trials, options.seconds, cold=options.cold)
+            for plan in left
         ]
         for search in as_completed(searches):
             rows.append(search.result())
@@ -154,11 +159,14 @@ def typed(values: str) -> str:
     return values if "dtype=" in values else f"{values},dtype=bf16"
 
 
-def searched(kernel: str, workload: str, baseline: str, trials: str, seconds: str) -> Row:
+def searched(
+    kernel: str, workload: str, baseline: str, trials: str, seconds: str, *, cold: bool = False
+) -> Row:
     began_s = time.monotonic()
     template = baseline.partition(":")[0]
     process = run_greenfast(
-        *("search", kernel, "--workload", workload, "--template", template, "--baseline", baseline),
+        *("search", kernel, "--workload", workload, "--template", template),
+        *(("--cold",) if cold else ("--baseline", baseline)),
         *("--target", "cuda:0", "--mode", "hot", "--trials", trials, "--seconds", seconds),
         *("--ablation-seconds", "0", "--json"),
         check=False,
@@ -173,6 +181,7 @@ def searched(kernel: str, workload: str, baseline: str, trials: str, seconds: st
         "kernel": kernel,
         "workload": workload,
         "baseline": baseline,
+        "start": search["start"],
         "trials": search["trials_done"],
         "verdicts": search["counts"]["by_verdict"],
         "reasons": search["counts"]["by_reason"],
