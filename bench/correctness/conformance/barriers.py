@@ -23,7 +23,8 @@ __device__ __forceinline__ bool tested(unsigned long long* barrier, unsigned par
     return over;
 }
 __device__ __forceinline__ unsigned over(unsigned long long* barrier) {
-    const unsigned even = gf::mbarrier_try_wait(barrier, 0), odd = gf::mbarrier_try_wait(barrier, 1);
+    const unsigned even = gf::mbarrier_try_wait(barrier, 0);
+    const unsigned odd = gf::mbarrier_try_wait(barrier, 1);
     return even | odd << 1 | (tested(barrier, 0) | tested(barrier, 1) << 1) << 2;
 }
 #define ON_BARRIER(text, ...) \\

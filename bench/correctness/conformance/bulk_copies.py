@@ -129,7 +129,8 @@ k(const unsigned char* before, const unsigned char* values, unsigned char* after
 }
 """
 REDUCTION = """        asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.%(op)s "
-                     "[%%0], [%%1], %%2;" ::"l"(after + %(at)d), "r"(gf::shared_address(memory + %(at)d)), "n"(256)
+                     "[%%0], [%%1], %%2;" ::"l"(after + %(at)d),
+                     "r"(gf::shared_address(memory + %(at)d)), "n"(256)
                      : "memory");"""
 
 
