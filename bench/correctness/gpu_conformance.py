@@ -4,9 +4,9 @@ python -m bench.correctness.gpu_conformance emulator OUT.json
 python -m bench.correctness.gpu_conformance gpu OUT.json           with a GPU
 python -m bench.correctness.gpu_conformance compare EMULATOR.json GPU.json [--save]
 
-`emulator` and `gpu` also compare with what a case expects, and name the differences. They print
-the number of failures as they end. GREENFAST_CONFORMANCE_CACHE is a folder in which compiled
-kernels stay; without it, they are compiled anew.
+`emulator` and `gpu` also compare with what a case expects, and name the differences.
+GREENFAST_CONFORMANCE_CACHE is a folder in which compiled kernels stay; without it, they are
+compiled anew.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ import tempfile
 import zlib
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 from bench.command_line import add_save, script_parser
 from bench.correctness.conformance import Case, all_cases
-from bench.correctness.conformance.gpu import HEADERS, Launcher, compiled, flattened
+from bench.correctness.conformance.gpu import HEADERS, Launcher, compiled, flattened, runs_on
 from bench.environment import publish
 from bench.results import Row, read_json, write_json
 from greenfast.search.targets.cuda import gpu_count
@@ -38,11 +37,12 @@ from greenfast.search.targets.emulator.execute import (
     execute,
 )
 from greenfast.search.toolchain import CompileFailed, Cubin
+from greenfast.search.toolchain.toolkit import find_toolkit
 
 __all__ = ["compared", "emulated", "flattened", "kept", "unexpected_outputs"]
 
 SHOWN = 5
-LARGEST_KEPT_BYTES, PIECE_BYTES = 16384, 1024
+LARGEST_KEPT_BYTES, PIECE_BYTES = 4096, 1024
 
 
 def on_emulator(out: Path) -> int:
@@ -50,7 +50,14 @@ def on_emulator(out: Path) -> int:
         build = EmulatorBuild(_cache(folder), include_dirs=(HEADERS,))
         rows = [_row(case, lambda case=case: emulated(build, case)) for case in all_cases()]
     write_json(out, {"device": "emulator", "rows": rows})
-    return sum("failed" in row or "unexpected" in row for row in rows)
+    return _ended(rows)
+
+
+def _ended(rows: list[Row]) -> int:
+    """The exit code, after a line with the counts."""
+    failed, unexpected = (sum(word in row for row in rows) for word in ("failed", "unexpected"))
+    print(f"{len(rows)} cases: {failed} failed, {unexpected} not as expected", flush=True)
+    return int(failed or unexpected)
 
 
 def _cache(folder: str) -> Path:
@@ -94,12 +101,12 @@ def on_gpu(out: Path) -> int:
         raise SystemExit("This comparison needs an NVIDIA GPU, and none is visible here.")
     launcher = Launcher()
     try:
-        facts = launcher.facts()
+        facts = {**launcher.facts(), "nvrtc": find_toolkit().nvrtc_version}
         architecture = facts["architecture"]
         skipped = {
             case.name: f"needs sm_{case.architecture}"
             for case in all_cases()
-            if not _runs_on(case, architecture)
+            if not runs_on(case, architecture)
         }
         cases = [case for case in all_cases() if case.name not in skipped]
         with tempfile.TemporaryDirectory() as folder:
@@ -108,15 +115,9 @@ def on_gpu(out: Path) -> int:
     finally:
         launcher.close()
     rows += [{"case": name, "skipped": reason} for name, reason in skipped.items()]
-    facts |= {"architecture": f"sm_{architecture}", "nvrtc": version("nvidia-cuda-nvrtc")}
+    facts |= {"architecture": f"sm_{architecture}"}
     write_json(out, {**facts, "rows": rows})
-    return sum("failed" in row or "unexpected" in row for row in rows)
-
-
-def _runs_on(case: Case, architecture: int) -> bool:
-    if case.arch_specific:
-        return architecture == case.architecture
-    return architecture >= case.architecture
+    return _ended(rows)
 
 
 def _gpu_outputs(
@@ -187,8 +188,19 @@ def compare(emulator_path: Path, gpu_path: Path, *, save: bool) -> int:
     if save:
         facts = {name: value for name, value in gpu.items() if name != "rows"}
         about = [{"what": "device", **facts}, {"what": "summary", **counts}]
-        publish("gpu_conformance", [*about, *rows], save=True)
-    return counts["different"]
+        publish("gpu_conformance", [*about, *map(_published, rows)], save=True)
+    return int(counts["different"] > 0)
+
+
+def _published(row: Row) -> Row:
+    """Without the outputs that are equal: their number and that of their elements remain."""
+    outputs = row.get("outputs")
+    if outputs is None:
+        return row
+    different = {name: output for name, output in outputs.items() if output["different"]}
+    elements = sum(output["elements"] for output in outputs.values())
+    verdict = {"case": row["case"], "verdict": row["verdict"], "outputs": len(outputs)}
+    return {**verdict, "elements": elements, **({"different": different} if different else {})}
 
 
 def compared(case: Case, ours: Row, theirs: Row) -> Row:

@@ -51,6 +51,16 @@ def device_source(case: Case) -> RenderedSource:
     return RenderedSource(text, text_digest(text), lines, text, ("k",), False)
 
 
+def runs_on(case: Case, architecture: int) -> bool:
+    if case.arch_specific:
+        return architecture == case.architecture
+    return architecture >= case.architecture
+
+
+def arch_of(case: Case, architecture: int) -> str:
+    return f"sm_{architecture}{'a' if case.arch_specific else ''}"
+
+
 def compiled(
     cases: Sequence[Case], architecture: int, cache_folder: Path
 ) -> dict[str, Cubin | CompileFailed]:
@@ -60,8 +70,7 @@ def compiled(
     toolchain = Toolchain(cache_folder, cores, deadline_s=300)
 
     def compile_text(case: Case) -> Cubin | CompileFailed:
-        suffix = "a" if case.arch_specific else ""
-        return toolchain.compile(device_source(case), f"sm_{architecture}{suffix}")
+        return toolchain.compile(device_source(case), arch_of(case, architecture))
 
     try:
         with ThreadPoolExecutor(cores) as pool:

@@ -63,6 +63,8 @@ def tensor_copies() -> Iterator[Case]:
         yield _ragged(dtype)
     for dtype in ("fp16", "bf16", "float32"):
         yield _filled_with_nan(dtype)
+    for row_bytes, swizzle_bytes in ((16, 32), (32, 64), (32, 128), (64, 128)):
+        yield _narrow(row_bytes, swizzle_bytes)
     yield _strides("rows that lie between those of another axis", (32, 8, 5), (320, 64), 64)
     yield _strides("axes in another order in memory", (32, 6, 7), (448, 64), 64)
     yield _strides("rows that overlap", (64, 9, 3), (16, 256), 32)
@@ -96,6 +98,14 @@ def _filled_with_nan(dtype: str) -> Case:
     base = dense_map(2, dtype, 32)
     with_nan = replace(base, fill="nan")
     return _case(f"tensor copies filled with NaN of {dtype}", with_nan, seed=6)
+
+
+def _narrow(row_bytes: int, swizzle_bytes: int) -> Case:
+    """Rows of a box that are shorter than its swizzle: they lie behind each other."""
+    base = dense_map(2, "fp16", swizzle_bytes)
+    narrow = replace(base, box=(row_bytes // 2, 16))
+    name = f"tensor copies of rows of {row_bytes} bytes with a swizzle of {swizzle_bytes}"
+    return _case(name, narrow, seed=9)
 
 
 def _strides(words: str, sizes: tuple[int, ...], strides: tuple[int, ...], swizzle: int) -> Case:
