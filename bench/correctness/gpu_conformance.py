@@ -57,7 +57,7 @@ def _ended(rows: list[Row]) -> int:
     """The exit code, after a line with the counts."""
     failed, unexpected = (sum(word in row for row in rows) for word in ("failed", "unexpected"))
     print(f"{len(rows)} cases: {failed} failed, {unexpected} not as expected", flush=True)
-    return int(failed or unexpected)
+    return int(failed + unexpected > 0)
 
 
 def _cache(folder: str) -> Path:
