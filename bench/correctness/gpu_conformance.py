@@ -1,48 +1,67 @@
 """Does the emulator match a GPU bit for bit, primitive by primitive?
 
 python -m bench.correctness.gpu_conformance emulator OUT.json
-python -m bench.correctness.gpu_conformance gpu OUT.json           with a GPU and CuPy
+python -m bench.correctness.gpu_conformance gpu OUT.json           with a GPU
 python -m bench.correctness.gpu_conformance compare EMULATOR.json GPU.json [--save]
+
+`emulator` and `gpu` also compare with what a case expects, and name the differences.
+GREENFAST_CONFORMANCE_CACHE is a folder in which compiled kernels stay; without it, they are
+compiled anew.
 """
 
 from __future__ import annotations
 
 import base64
 import os
-import re
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from bench.command_line import add_save, require_gpu, script_parser
+from bench.command_line import add_save, script_parser
 from bench.correctness.conformance import Case, all_cases
+from bench.correctness.conformance.gpu import HEADERS, Launcher, compiled, flattened, runs_on
 from bench.environment import publish
-from bench.results import ROOT, Row, read_json, write_json
+from bench.results import Row, read_json, write_json
+from greenfast.search.targets.cuda import gpu_count
 from greenfast.search.targets.emulator.build import EmulatorBuild
 from greenfast.search.targets.emulator.execute import (
     Buffer,
     Launch,
     PointerArgument,
     Run,
+    TensorMapArgument,
     execute,
 )
+from greenfast.search.toolchain import CompileFailed, Cubin
+from greenfast.search.toolchain.toolkit import find_toolkit
 
-HEADERS = ROOT / "kernel_templates" / "include"
+__all__ = ["compared", "emulated", "flattened", "kept", "unexpected_outputs"]
+
 SHOWN = 5
+LARGEST_KEPT_BYTES, PIECE_BYTES = 4096, 1024
 
 
 def on_emulator(out: Path) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        build = EmulatorBuild(
-            Path(os.environ.get("GREENFAST_CONFORMANCE_CACHE", folder)), include_dirs=(HEADERS,)
-        )
+        build = EmulatorBuild(_cache(folder), include_dirs=(HEADERS,))
         rows = [_row(case, lambda case=case: emulated(build, case)) for case in all_cases()]
     write_json(out, {"device": "emulator", "rows": rows})
-    return sum("failed" in row for row in rows)
+    return _ended(rows)
+
+
+def _ended(rows: list[Row]) -> int:
+    """The exit code, after a line with the counts."""
+    failed, unexpected = (sum(word in row for row in rows) for word in ("failed", "unexpected"))
+    print(f"{len(rows)} cases: {failed} failed, {unexpected} not as expected", flush=True)
+    return int(failed + unexpected > 0)
+
+
+def _cache(folder: str) -> Path:
+    return Path(os.environ.get("GREENFAST_CONFORMANCE_CACHE", folder))
 
 
 def emulated(
@@ -61,7 +80,10 @@ def emulated(
         "conformance",
         (launch,),
         tuple(buffers),
-        tuple(PointerArgument(buffer.name) for buffer in buffers),
+        (
+            *(PointerArgument(buffer.name) for buffer in buffers),
+            *map(TensorMapArgument, case.maps),
+        ),
         order=order,
         check=flavour == "checked",
     )
@@ -75,73 +97,36 @@ def emulated(
 
 
 def on_gpu(out: Path) -> int:
-    require_gpu()
-    import cupy
-
-    device = cupy.cuda.Device()
-    architecture = int(device.compute_capability)
-    rows = []
-    for case in all_cases():
-        if architecture < case.architecture or (
-            case.arch_specific and architecture != case.architecture
-        ):
-            rows.append({"case": case.name, "skipped": f"needs sm_{case.architecture}"})
-            continue
-        rows.append(_row(case, lambda case=case: _gpu_outputs(cupy, case)))
-    write_json(
-        out,
-        {
-            "device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
-            "architecture": f"sm_{architecture}",
-            "cupy": cupy.__version__,
-            "nvrtc": list(cupy.cuda.nvrtc.getVersion()),
-            "driver": cupy.cuda.runtime.driverGetVersion(),
-            "rows": rows,
-        },
-    )
-    return sum("failed" in row for row in rows)
+    if not gpu_count():
+        raise SystemExit("This comparison needs an NVIDIA GPU, and none is visible here.")
+    launcher = Launcher()
+    try:
+        facts = {**launcher.facts(), "nvrtc": find_toolkit().nvrtc_version}
+        architecture = facts["architecture"]
+        skipped = {
+            case.name: f"needs sm_{case.architecture}"
+            for case in all_cases()
+            if not runs_on(case, architecture)
+        }
+        cases = [case for case in all_cases() if case.name not in skipped]
+        with tempfile.TemporaryDirectory() as folder:
+            codes = compiled(cases, architecture, _cache(folder))
+        rows = [_row(case, lambda case=case: _gpu_outputs(launcher, case, codes)) for case in cases]
+    finally:
+        launcher.close()
+    rows += [{"case": name, "skipped": reason} for name, reason in skipped.items()]
+    facts |= {"architecture": f"sm_{architecture}"}
+    write_json(out, {**facts, "rows": rows})
+    return _ended(rows)
 
 
-def _gpu_outputs(cupy: Any, case: Case) -> dict[str, np.ndarray]:
-    include = os.environ.get("CUDA_PATH", "/usr/local/cuda") + "/include"
-    module = cupy.RawModule(
-        code=flattened(case.source),
-        backend="nvrtc",
-        options=(
-            "--std=c++17",
-            f"-I{include}",
-            f"-I{include}/cccl",
-            *((f"-arch=sm_{case.architecture}a",) if case.arch_specific else ()),
-        ),
-    )
-    function = module.get_function("k")
-    arrays = {name: cupy.asarray(_bytes(value)) for name, value in case.inputs.items()}
-    # Poisoned as on the emulator: bytes that the kernel does not write must agree too.
-    arrays |= {
-        name: cupy.full(value.nbytes, 0xFF, cupy.uint8) for name, value in case.outputs.items()
-    }
-    function(case.grid, case.block, tuple(arrays.values()), shared_mem=case.smem_dynamic_bytes)
-    cupy.cuda.Device().synchronize()
-    return {
-        name: cupy.asnumpy(arrays[name]).view(value.dtype).reshape(value.shape)
-        for name, value in case.outputs.items()
-    }
-
-
-def flattened(source: str) -> str:
-    """The source with the device form of its `gf/` headers in place of their first includes."""
-    done: set[str] = set()
-
-    def lines(text: str) -> Iterator[str]:
-        for line in text.splitlines():
-            include = re.match(r'\s*#\s*include\s+"(gf/[\w./-]+)"', line)
-            if include and include.group(1) not in done:
-                done.add(include.group(1))
-                yield from lines((HEADERS / include.group(1)).read_text())
-            elif not include and not re.match(r"\s*#\s*pragma\s+once", line):
-                yield line
-
-    return "\n".join(lines(source)) + "\n"
+def _gpu_outputs(
+    launcher: Launcher, case: Case, codes: Mapping[str, Cubin | CompileFailed]
+) -> dict[str, np.ndarray]:
+    code = codes[case.name]
+    if isinstance(code, CompileFailed):
+        raise RuntimeError(f"{code.sentence}\n{code.log[-1500:]}")
+    return launcher.outputs(case, code.code)
 
 
 def _row(case: Case, outputs_of: Callable[[], dict[str, np.ndarray]]) -> Row:
@@ -150,14 +135,35 @@ def _row(case: Case, outputs_of: Callable[[], dict[str, np.ndarray]]) -> Row:
     except Exception as error:
         print(f"{case.name}: FAILED {type(error).__name__}: {str(error)[:2000]}", flush=True)
         return {"case": case.name, "failed": f"{type(error).__name__}: {str(error)[:2000]}"}
-    print(f"{case.name}: done", flush=True)
-    return {
-        "case": case.name,
-        "outputs": {
-            name: base64.b64encode(zlib.compress(_bytes(value).tobytes())).decode()
-            for name, value in outputs.items()
-        },
-    }
+    row: Row = {"case": case.name, "outputs": {}}
+    for name, value in outputs.items():
+        row["outputs"][name] = kept(_bytes(value), whole=name in case.bounds)
+    if unexpected := unexpected_outputs(case, outputs):
+        row["unexpected"] = unexpected
+    print(f"{case.name}: {f'NOT as expected: {unexpected}' if unexpected else 'done'}", flush=True)
+    return row
+
+
+def unexpected_outputs(case: Case, outputs: Mapping[str, np.ndarray]) -> list[Row]:
+    """The outputs that differ from what the case expects, with their first different bytes."""
+    rows: list[Row] = []
+    for name, right in case.expected.items():
+        ours, theirs = _bytes(right), _bytes(outputs[name])
+        where = np.flatnonzero(ours != theirs)
+        if where.size:
+            examples = [[int(i), int(ours[i]), int(theirs[i])] for i in where[:SHOWN]]
+            rows.append({"output": name, "different_bytes": where.size, "examples": examples})
+    return rows
+
+
+def kept(data: np.ndarray, *, whole: bool = False) -> str | list[str]:
+    """An output in a file: its bytes, or of a large one the digest of each piece."""
+    if data.size <= LARGEST_KEPT_BYTES or whole:
+        return base64.b64encode(zlib.compress(data.tobytes())).decode()
+    starts = range(0, data.size, PIECE_BYTES)
+    return [
+        sha256(data[start : start + PIECE_BYTES].tobytes()).hexdigest()[:16] for start in starts
+    ]
 
 
 def compare(emulator_path: Path, gpu_path: Path, *, save: bool) -> int:
@@ -182,8 +188,19 @@ def compare(emulator_path: Path, gpu_path: Path, *, save: bool) -> int:
     if save:
         facts = {name: value for name, value in gpu.items() if name != "rows"}
         about = [{"what": "device", **facts}, {"what": "summary", **counts}]
-        publish("gpu_conformance", [*about, *rows], save=True)
-    return counts["different"]
+        publish("gpu_conformance", [*about, *map(_published, rows)], save=True)
+    return int(counts["different"] > 0)
+
+
+def _published(row: Row) -> Row:
+    """Without the outputs that are equal: their number and that of their elements remain."""
+    outputs = row.get("outputs")
+    if outputs is None:
+        return row
+    different = {name: output for name, output in outputs.items() if output["different"]}
+    elements = sum(output["elements"] for output in outputs.values())
+    verdict = {"case": row["case"], "verdict": row["verdict"], "outputs": len(outputs)}
+    return {**verdict, "elements": elements, **({"different": different} if different else {})}
 
 
 def compared(case: Case, ours: Row, theirs: Row) -> Row:
@@ -195,12 +212,27 @@ def compared(case: Case, ours: Row, theirs: Row) -> Row:
     if reason:
         return {"case": case.name, "verdict": "not run", "reason": reason[0][:300]}
     outputs = {
-        name: _difference(case, name, _unpacked(ours, name, shape), _unpacked(theirs, name, shape))
-        for name, shape in case.outputs.items()
+        name: _difference_of(case, name, ours["outputs"][name], theirs["outputs"][name])
+        for name in case.outputs
     }
     different = any(output["different"] for output in outputs.values())
     verdict = "different" if different else "within bounds" if case.bounds else "equal"
     return {"case": case.name, "verdict": verdict, "outputs": outputs}
+
+
+def _difference_of(case: Case, name: str, ours: str | list[str], theirs: str | list[str]) -> Row:
+    like = case.outputs[name]
+    if isinstance(ours, str) and isinstance(theirs, str):
+        return _difference(case, name, _unpacked(ours, like), _unpacked(theirs, like))
+    where = [i for i, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1]]
+    in_piece = PIECE_BYTES // like.itemsize
+    return {
+        "elements": like.size,
+        # At most so many: those of the pieces that differ.
+        "different": min(len(where) * in_piece, like.size),
+        "different_nan_only": 0,
+        "examples": [[i * in_piece, ours[i], theirs[i]] for i in where[:SHOWN]],
+    }
 
 
 def _difference(case: Case, name: str, ours: np.ndarray, theirs: np.ndarray) -> Row:
@@ -232,8 +264,8 @@ def _shown(values: np.ndarray, index: int) -> str:
     return _bytes(values.reshape(-1)[index : index + 1])[::-1].tobytes().hex()
 
 
-def _unpacked(row: Row, name: str, like: np.ndarray) -> np.ndarray:
-    data = zlib.decompress(base64.b64decode(row["outputs"][name]))
+def _unpacked(packed: str, like: np.ndarray) -> np.ndarray:
+    data = zlib.decompress(base64.b64decode(packed))
     return np.frombuffer(data, like.dtype).reshape(like.shape)
 
 

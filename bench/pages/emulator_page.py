@@ -8,7 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import mean
 
-from bench.pages.sections import DOCS, filled_page, rows, run_page, source_of, table
+from bench.pages.sections import (
+    DOCS,
+    conformance_gpu,
+    filled_page,
+    rows,
+    run_page,
+    source_of,
+    table,
+)
 from bench.pages.suite_tables import suite_tables
 from bench.results import Row
 from bench.speed.emulator import checked_over_plain
@@ -104,7 +112,7 @@ def gpu_lines() -> list[Line]:
     candidates = agreement["candidates"]
     return [
         (
-            "primitives compared with an H200 bit for bit",
+            f"primitives compared with an {conformance_gpu()} bit for bit",
             (
                 f"{conformance['equal']} equal, "
                 f"{conformance['within bounds']} within PTX's bounds, "

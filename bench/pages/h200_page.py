@@ -12,7 +12,16 @@ from pathlib import Path
 
 from bench.pages.h200_plots import modelled_plot, peer_plot, search_plot
 from bench.pages.h200_rows import MODELLED, duels, is_bounded, timed_trials
-from bench.pages.sections import DOCS, NOT_YET, filled_page, rows, run_page, source_of, table
+from bench.pages.sections import (
+    DOCS,
+    NOT_YET,
+    conformance_gpu,
+    filled_page,
+    rows,
+    run_page,
+    source_of,
+    table,
+)
 from bench.results import RESULTS, Row, find_result, result_names
 from greenfast.search.targets.emulator.model import BAND
 
@@ -219,7 +228,9 @@ def emulator() -> str:
             f"{row['equal']} equal, {row['within bounds']} within PTX's bounds, "
             f"{row['different']} different"
         )
-        lines.append(("primitives compared bit for bit", figure, "gpu_conformance"))
+        gpu = conformance_gpu()
+        words = "primitives compared bit for bit" + (f" (on an {gpu})" if gpu != "H200" else "")
+        lines.append((words, figure, "gpu_conformance"))
     for row in rows("h200/gpu_target", "album"):
         name = "h200/gpu_target"
         only_emulator = len(row["wrong_but_green_here"])

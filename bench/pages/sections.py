@@ -19,6 +19,12 @@ def rows(name: str, what: str | None = None) -> list[Row]:
     return stored if what is None else [row for row in stored if row.get("what") == what]
 
 
+def conformance_gpu() -> str:
+    """The GPU that primitives were compared with, without its maker: `H200`."""
+    (device,) = rows("gpu_conformance", "device")
+    return str(device["device"].split()[1])
+
+
 def source_of(name: str) -> str:
     """A result's file, as a table names it."""
     return f"`{result_file(name)}`"

@@ -12,10 +12,8 @@ from emulator_harness import ORDERS, TEMPLATE_INCLUDE, prepared
 from slow_cases import quick_every, quick_first
 
 from bench.correctness.conformance import cases
-from bench.correctness.gpu_conformance import emulated, flattened
-from greenfast.search.digest import text_digest
-from greenfast.search.kernels.template_text import Line
-from greenfast.search.render import RenderedSource
+from bench.correctness.conformance.gpu import arch_of, device_source, runs_on
+from bench.correctness.gpu_conformance import emulated
 from greenfast.search.toolchain import Cubin
 
 CASES = {case.name: case for case in cases()}
@@ -49,14 +47,9 @@ def test_a_primitive_gives_the_same_in_every_order_and_raises_no_alarm(emulator,
 )
 def test_the_device_form_of_every_case_compiles_with_nvrtc(toolchain, architecture, step):
     for case in list(CASES.values())[::step]:
-        if architecture >= case.architecture:
-            text = flattened(case.source)
-            lines = tuple(Line(case.name, number) for number, _ in enumerate(text.splitlines(), 1))
-            compiled = toolchain.compile(
-                RenderedSource(text, text_digest(text), lines, text, ("k",), False),
-                f"sm_{architecture}",
-            )
-            assert isinstance(compiled, Cubin), (case.name, compiled)
+        if runs_on(case, architecture):
+            cubin = toolchain.compile(device_source(case), arch_of(case, architecture))
+            assert isinstance(cubin, Cubin), (case.name, cubin)
 
 
 @pytest.mark.slow  # NVRTC compiles the device form of every case

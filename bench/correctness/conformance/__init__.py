@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.correctness.conformance import cooperation, formats, matrices, warpgroups
+from bench.correctness.conformance import (
+    barriers,
+    bulk_copies,
+    cooperation,
+    formats,
+    matrices,
+    tensor_copies,
+    warpgroups,
+)
 from bench.correctness.conformance.case import Case
 
 __all__ = ["Case", "all_cases", "cases"]
@@ -23,6 +31,9 @@ def cases() -> Iterator[Case]:
     yield cooperation.barrier_votes()
     yield cooperation.half_atomics()
     yield from cooperation.clusters()
+    yield from barriers.barriers()
+    yield from bulk_copies.bulk_copies()
+    yield from tensor_copies.tensor_copies()
 
 
 def all_cases() -> Iterator[Case]:

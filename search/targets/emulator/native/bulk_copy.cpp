@@ -81,6 +81,8 @@ void touch_tensor(Worker& worker, const CopiedBox& box, Action action, const voi
 
 }  // namespace
 
+std::size_t BulkCopies::Load::chunk_of(unsigned piece) const { return box.bytes() / chunk_bytes * piece / pieces; }
+
 std::size_t CopiedBox::rows() const {
     std::size_t count = 1;
     for (unsigned axis = 1; axis < map.rank; axis++) count *= map.box[axis];
@@ -158,7 +160,9 @@ void BulkCopies::start_block() {
 }
 
 void BulkCopies::load(Block& block, Block& from, Fiber& fiber, const CopiedBox& box, void* barrier, const void* site) {
-    Load load{box, barrier, (1u << pieces) - 1, nullptr};
+    Load load{box, barrier, 0, nullptr};
+    for (unsigned piece = 0; piece < pieces; piece++)
+        if (load.chunk_of(piece) < load.chunk_of(piece + 1)) load.left |= 1u << piece;
     std::shared_ptr<Completion> end = block.mbarriers().completion_of_copy(block, from, fiber, barrier, site);
     if (block.checker().enabled()) {
         load.operation = from.checker().operation(fiber, Action::bulk_write, site, end);
@@ -250,13 +254,12 @@ void BulkCopies::land_piece(Block& block) {
     const std::size_t number = block.choose(unsigned(std::min<std::size_t>(loads_.size(), 32)));
     Load& load = loads_[number];
     const unsigned piece = block.choose_bit(load.left);
-    const std::size_t chunks = load.box.bytes() / chunk_bytes;
-    const std::size_t begin = chunks * piece / pieces, end = chunks * (piece + 1) / pieces;
+    const std::size_t begin = load.chunk_of(piece), end = load.chunk_of(piece + 1);
     load.box.move(begin, end, true);
     load.left &= ~(1u << piece);
     void* const barrier = load.barrier;
     if (!load.left) loads_.erase(loads_.begin() + long(number));
-    if (end > begin) block.mbarriers().bytes_landed(block, barrier, unsigned((end - begin) * chunk_bytes));
+    block.mbarriers().bytes_landed(block, barrier, unsigned((end - begin) * chunk_bytes));
 }
 
 void BulkCopies::stir(Block& block) {

@@ -47,12 +47,14 @@ private:
 
 class BulkCopies {
 public:
-    static constexpr unsigned pieces = 4;  // of a load, each with a bit in `left`
+    static constexpr unsigned pieces = 4;  // of a load, each with a bit in `left`; a short load has fewer
     struct Load {
         CopiedBox box;
         void* barrier;
-        unsigned left = (1u << pieces) - 1;
+        unsigned left;
         std::shared_ptr<AsyncOperation> operation;  // of checked runs
+
+        std::size_t chunk_of(unsigned piece) const;  // the first one of a piece
     };
 
     void start_block();
