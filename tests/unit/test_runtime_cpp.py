@@ -95,8 +95,9 @@ def test_the_module_of_tvm_ffi_takes_tensors(folder):
         "lse = torch.empty(2, 8, 256); run(q, k, v, o, lse, 'none', float('nan'));"
         "words = (ctypes.c_uint64 * 64)(); stub.stub_launch(0, words);"
         "assert list(words)[8:13] == [item.data_ptr() for item in (q, k, v, o, lse)];\n"
-        "for wrong in (lse[:, :, :9], q):\n"
-        "    try: run(q, k, v, o, wrong, 'none', 1.0)\n"
+        "odd = torch.empty(2 * 8 * 256 * 64 + 1, dtype=torch.bfloat16)[1:].view(q.shape)\n"
+        "for first, wrong in ((q, lse[:, :, :9]), (q, q), (odd, lse)):\n"
+        "    try: run(first, k, v, o, wrong, 'none', 1.0)\n"
         "    except (ValueError, IndexError, RuntimeError) as error: print(error)\n"
         "print(stub.stub_launches())\n"
     )
@@ -104,6 +105,7 @@ def test_the_module_of_tvm_ffi_takes_tensors(folder):
         [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True
     )
     assert "S_q is 256 in a tensor and 9 in another" in process.stdout
+    assert "the address of q must be a multiple of 16 bytes" in process.stdout
     assert process.stdout.split()[-1] == "1"
 
 
