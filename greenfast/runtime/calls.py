@@ -33,7 +33,7 @@ NO_COPIES: Mapping[str, TensorFacts] = MappingProxyType({})
 
 
 # Refusals that a tensor's place in memory causes: a copy elsewhere may be accepted.
-LAYOUT = frozenset(("bad_strides", "tensor_map", "misaligned"))
+LAYOUT = frozenset(("bad_strides", "tensor_map"))
 Planned = TypeVar("Planned")
 
 
@@ -114,52 +114,57 @@ def settle(
     """
     if (chosen := choice.program) is None:
         return Refused(choice.why, always=True)
-    refusals: list[str] = []
-    hindered: list[Program] = []  # kernels that only a tensor's place in memory keeps from the call
     first = _planned(chosen, call, plan)
-    if not isinstance(first, GreenfastError):
+    if not isinstance(first, _Hindrance):
         return Settled(first, choice, call, NO_COPIES)
-    refusals.append(first.message)
-    by_layout = may_copy and first.code in LAYOUT
-    if by_layout:
-        hindered.append(chosen)
-    for program in kernels.alike(chosen) if by_layout else kernels.instead_of(chosen):
+    hindrances = [(chosen, first)]
+    by_place = may_copy and first.by_place
+    for program in kernels.alike(chosen) if by_place else kernels.instead_of(chosen):
         other = _planned(program, call, plan)
-        if not isinstance(other, GreenfastError):
-            why = f"{chosen.name} cannot run it: {refusals[0]}"
+        if not isinstance(other, _Hindrance):
+            why = f"{chosen.name} cannot run it: {first.why}"
             return Settled(other, Choice(program, why), call, NO_COPIES)
-        refusals.append(other.message)
-        if may_copy and other.code in LAYOUT:
-            hindered.append(program)
-    for program in hindered:
-        settled = _with_copies(program, choice, call, plan)
-        if isinstance(settled, Settled):
-            return settled
-        refusals.append(settled.message)
-    return Refused("; ".join(dict.fromkeys(refusals)), always=not call.misaligned)
+        hindrances.append((program, other))
+    reasons = [hindrance.why for _, hindrance in hindrances]
+    for program, hindrance in hindrances if may_copy else ():
+        if hindrance.by_place:
+            settled = _with_copies(program, choice, call, plan)
+            if isinstance(settled, Settled):
+                return settled
+            reasons.append(settled.why)
+    return Refused("; ".join(dict.fromkeys(reasons)), always=not call.misaligned)
+
+
+@dataclass(frozen=True)
+class _Hindrance:
+    """Why a kernel does not take a call, and whether that is due to where its tensors lie."""
+
+    why: str
+    by_place: bool
 
 
 def _planned(
     program: Program, call: Call, plan: Callable[[Program, Call], Planned]
-) -> Planned | GreenfastError:
+) -> Planned | _Hindrance:
+    if call.misaligned:
+        pointer_bytes = program.operation.pointer_bytes
+        sentences = (misaligned_sentence(name, pointer_bytes) for name in sorted(call.misaligned))
+        return _Hindrance("; ".join(sentences), by_place=True)
     try:
-        for name in sorted(call.misaligned):
-            pointer_bytes = program.operation.pointer_bytes
-            raise UsageError(misaligned_sentence(name, pointer_bytes), code="misaligned")
         return plan(program, call)
     except GreenfastError as error:
-        return error
+        return _Hindrance(error.message, error.code in LAYOUT)
 
 
 def _with_copies(
     program: Program, choice: Choice, call: Call, plan: Callable[[Program, Call], Planned]
-) -> Settled[Planned] | GreenfastError:
+) -> Settled[Planned] | _Hindrance:
     """The call with copies of the tensors that the kernel cannot read."""
     needed = copies_for(program, call.tensors, call.misaligned)
     copies = {name: facts for name, (facts, _) in needed.items()}
     adapted = replace(call, tensors={**call.tensors, **copies}, misaligned=frozenset())
     planned_call = _planned(program, adapted, plan)
-    if isinstance(planned_call, GreenfastError):
+    if isinstance(planned_call, _Hindrance):
         return planned_call
     reasons = "; ".join(why for _, why in needed.values())
     why = f"{choice.why}; it runs on a copy of {' and '.join(needed)}, because {reasons}"

@@ -6,7 +6,6 @@ Kernels run on the emulator, on NumPy arrays; addresses are those of a driver th
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import struct
 
@@ -16,7 +15,6 @@ from runtime_bundles import RECORDED, SETS, built_stub, use
 from test_runtime_calls import FAR, far_call, with_map, without_mask
 
 import greenfast
-from greenfast.app.bundle.launch_data import alignments, launch_texts
 from greenfast.runtime.calls import Prepared, Refused, output_strides, prepare, run
 from greenfast.runtime.frameworks import NumpyArrays
 from greenfast.runtime.kernel_set import KernelSet
@@ -25,25 +23,11 @@ from greenfast.runtime.loaded import LoadedKernels
 from greenfast.runtime.nvrtc import CACHE_VARIABLE
 from greenfast.runtime.program import TensorFacts, contiguous_strides, geometry
 from greenfast.runtime.read_bundle import kernel_set
-from greenfast.search.devices.facts import device
 from greenfast.search.errors import UsageError
-from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES
 from greenfast.search.kernels.expressions import expression
-from greenfast.search.render import render
-from greenfast.search.space.candidate import complete_parameters
-from greenfast.search.space.space import resolve
-from tests.unit.rows_kernel import write_rows
+from tests.unit.rows_bundles import layouts_of_x, rows_bundles
 
 ATTENTION_WORDS = 22
-COMPILED = (("C", 128), ("dtype", "fp16"))
-PLAIN_TEXT = """extern "C" __global__ void
-rows_plain(const unsigned short* x, unsigned short* y, int R, long long x_batch_stride,
-           long long x_row_stride)
-{
-    y[(static_cast<long long>(blockIdx.y) * R + blockIdx.x) * {{ C }} + threadIdx.x] =
-        x[blockIdx.y * x_batch_stride + blockIdx.x * x_row_stride + threadIdx.x];
-}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -64,44 +48,9 @@ def emulator_cache(artifacts, tmp_path, monkeypatch):
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
 
 
-def bundle_files(catalogue, name: str) -> dict[str, bytes]:
-    """What a candidate bundle of one of the templates of `rows` holds for a call."""
-    kernel = catalogue.kernel("rows")
-    template, h200 = kernel.template(name), device("h200")
-    point = resolve(template, complete_parameters(template, {}, COMPILED), COMPILED, h200)
-    source = render(kernel, template, point, (REPOSITORY_TEMPLATES / "include",))
-    launch = {
-        "schema": 1,
-        "template": name,
-        "parameters": {},
-        "source_digest": hashlib.sha256(source.text.encode()).hexdigest(),
-        "arch": "sm_90a" if template.arch_specific else "sm_90",
-        "sm_count": h200.multiprocessors,
-        **launch_texts(template, point.values),
-        "alignment": alignments(kernel, template, point.values, dict(COMPILED)),
-        "workloads": [{"name": "small", "dims": {"C": 128}, "options": {"dtype": "fp16"}}],
-    }
-    return {
-        "launch.json": json.dumps(launch).encode(),
-        "kernel.cu": source.text.encode(),
-        "kernel.toml": (kernel.folder / "kernel.toml").read_bytes(),
-        "reference.py": (kernel.folder / "reference.py").read_bytes(),
-        "template.toml": (kernel.folder / f"{name}.toml").read_bytes(),
-        "template.cu.j2": (kernel.folder / f"{name}.cu.j2").read_bytes(),
-    }
-
-
 @pytest.fixture(scope="module")
-def rows_bundles(tmp_path_factory):
-    """The template that copies by tensor maps, and the plain one; strides may be any."""
-
-    def change(file: str, text: str) -> str:
-        if file == "plain.cu.j2":
-            return PLAIN_TEXT
-        return text.replace("stride_elements = 8", "stride_elements = 1")
-
-    catalogue = write_rows(tmp_path_factory.mktemp("templates"), change, boxes=True)
-    return {name: bundle_files(catalogue, name) for name in ("boxes", "plain")}
+def bundles(tmp_path_factory):
+    return rows_bundles(tmp_path_factory.mktemp("templates"))
 
 
 def loaded(bundles, *names: str) -> LoadedKernels:
@@ -113,37 +62,17 @@ def loaded(bundles, *names: str) -> LoadedKernels:
     return LoadedKernels(KernelSet("rows", programs["k0"].operation, programs), "emulator")
 
 
-def layouts_of_x() -> dict[str, np.ndarray]:
-    wide = np.random.default_rng(0).normal(size=(2, 5, 136)).astype(np.float16)
-    memory = np.random.default_rng(1).normal(size=2000).astype(np.float16)
-    return {
-        "even": wide[..., :128],
-        "an odd address": wide[..., 1:129],
-        "odd rows": wide.reshape(-1)[: 2 * 5 * 129].reshape(2, 5, 129)[..., :128],
-        "columns first": wide.reshape(2, 136, 5)[:, :128].transpose(0, 2, 1),
-        "from the last row": wide[:, ::-1, :128],
-        "from the last column": wide[..., 127::-1],
-        "every other column": memory[:1280].reshape(1, 5, 256)[..., ::2],
-        "expanded": np.broadcast_to(memory[:640].reshape(1, 5, 128), (2, 5, 128)),
-        "expanded odd rows": np.broadcast_to(
-            memory[: 5 * 129].reshape(1, 5, 129)[..., :128], (2, 5, 128)
-        ),
-    }
-
-
 @pytest.mark.parametrize("layout", layouts_of_x())
-def test_a_kernel_gives_the_same_for_every_layout_of_its_input(
-    rows_bundles, emulator_cache, layout
-):
+def test_a_kernel_gives_the_same_for_every_layout_of_its_input(bundles, emulator_cache, layout):
     x = layouts_of_x()[layout]
-    alone = loaded(rows_bundles, "boxes")
+    alone = loaded(bundles, "boxes")
     assert np.array_equal(alone(x), x)
     direct = ("even", "an odd address", "expanded")  # the emulator's memory is aligned
     assert ("copy of x" in alone.explain(x).why) == (layout not in direct)
 
 
-def test_the_next_kernel_takes_what_the_copy_engine_cannot(rows_bundles, emulator_cache):
-    kernels, layouts = loaded(rows_bundles, "boxes", "plain"), layouts_of_x()
+def test_the_next_kernel_takes_what_the_copy_engine_cannot(bundles, emulator_cache):
+    kernels, layouts = loaded(bundles, "boxes", "plain"), layouts_of_x()
     assert kernels.explain(layouts["even"]).kernel.startswith("boxes")
     told = kernels.explain(layouts["odd rows"])
     assert told.kernel.startswith("plain") and "copy" not in told.why
@@ -190,8 +119,8 @@ def far_call_of(q: TensorFacts):
     return dataclasses.replace(far_call(), tensors={"q": q, "k": q, "v": q})
 
 
-def test_it_matters_no_more_to_a_map_whose_strides_are_expressions(rows_bundles):
-    program = kernel_set(rows_bundles["boxes"], "boxes").programs["k0"]
+def test_it_matters_no_more_to_a_map_whose_strides_are_expressions(bundles):
+    program = kernel_set(bundles["boxes"], "boxes").programs["k0"]
     (form,) = program.tensor_maps
     strides = expression("x_row_stride", ""), expression("x_batch_stride", "")
     form = dataclasses.replace(form, axes=(), strides=strides)
@@ -292,7 +221,7 @@ def test_code_for_another_gpu_is_no_reason_to_copy(stub):
     assert isinstance(refused, Refused) and "sm_100a alone" in refused.why
 
 
-def test_a_copy_keeps_the_memory_order_and_an_expanded_axis(rows_bundles):
+def test_a_copy_keeps_the_memory_order_and_an_expanded_axis(bundles):
     program = without_mask().programs["k3"]
     strides = (0, 65, 8 * 65, 1)  # [S, H, D], expanded to batches
     q = TensorFacts("bf16", (4, 8, 256, 64), strides)
@@ -307,9 +236,9 @@ def test_a_copy_keeps_the_memory_order_and_an_expanded_axis(rows_bundles):
 
 
 @pytest.mark.parametrize("name", ["boxes", "plain"])
-def test_the_needs_that_a_bundle_states_are_those_of_the_runtime(rows_bundles, name):
-    stated = json.loads(rows_bundles[name]["launch.json"])["alignment"]
-    needs = alignment(kernel_set(rows_bundles[name], name).programs["k0"])
+def test_the_needs_that_a_bundle_states_are_those_of_the_runtime(bundles, name):
+    stated = json.loads(bundles[name]["launch.json"])["alignment"]
+    needs = alignment(kernel_set(bundles[name], name).programs["k0"])
     plain = {
         tensor: {key: value for key, value in dataclasses.asdict(need).items() if value is not None}
         for tensor, need in needs.items()
