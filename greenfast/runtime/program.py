@@ -487,7 +487,7 @@ def span_of(facts: TensorFacts) -> tuple[int, int]:
     if not all(facts.shape):
         return 0, 0
     steps = [(size - 1) * stride for size, stride in zip(facts.shape, facts.strides, strict=True)]
-    item = ELEMENT_BYTES[facts.dtype]
+    item = ELEMENT_BYTES.get(facts.dtype, 1)  # no kernel takes other types
     return (
         sum(step for step in steps if step < 0) * item,
         (sum(step for step in steps if step > 0) + 1) * item,

@@ -203,9 +203,9 @@ def _first_attention(given: AttentionArguments) -> Any:
 
 
 def _evenly_laid(given: AttentionArguments) -> AttentionArguments:
-    """The call with contiguous copies of q, k and v that PyTorch's operation would copy, too.
+    """The call with contiguous copies of those of q, k and v that PyTorch's operation gets, too.
 
-    With these copies made in any case, a kernel is as much faster than PyTorch's as its rule says.
+    These copies cost both the same, so the kernel saves the time that its rule rests on.
     """
     tensors = given[:3]
     if all(map(is_even, tensors)) or unfit(tensors):

@@ -125,6 +125,12 @@ def test_an_output_that_the_kernel_cannot_write_is_copied_back(stub, tensor):
     assert refused.value.code == "overlap"
 
 
+def test_a_type_that_no_kernel_knows_is_refused_with_a_reason(stub):
+    kernels, (q, k, v) = greenfast.load(RECORDED), (t.to(torch.complex64) for t in inputs())
+    assert "torch.complex64" in kernels.explain(q, k, v, mask="none").why
+    assert "torch.complex64" in kernels.explain(q, k, v, mask="none", o=torch.empty_like(q)).why
+
+
 def test_a_bundles_repeated_calls_refuse_what_its_first_call_refuses(stub, monkeypatch):
     kernels, (q, k, v) = greenfast.load(RECORDED), inputs()
     slow = repeating(monkeypatch, kernels, q, k, v, mask="none", scale=0.5)
