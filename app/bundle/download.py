@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from greenfast.app.bundle.launch_data import launch_texts
+from greenfast.app.bundle.launch_data import alignments, launch_texts
 from greenfast.app.bundle.launch_header import launch_header
 from greenfast.app.bundle.machine_code import compiled_code
 from greenfast.app.history import measured_device
@@ -193,6 +193,7 @@ def launch_description(kernel: KernelSpec, row: SearchRow, trial: TrialDetail) -
         "arch": compiled_arch(template, measured_arch(row.target, trial.environment)),
         "sm_count": ran_on.multiprocessors,
         **launch_texts(template, point.values),
+        "alignment": alignments(kernel, template, point.values, dict(compiled)),
         "workloads": [
             workload_description(kernel, template, kernel.workload(name), trial.parameters, ran_on)
             for name in row.workloads

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+from greenfast.search.devices.tensor_map import ELEMENT_BYTES, STRIDES_BELOW_BYTES, UNIT_BYTES
 from greenfast.search.kernels.expressions import Expression, Value
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.tensor_map_spec import TensorMapSpec, whole
@@ -25,6 +27,34 @@ def launch_texts(template: TemplateSpec, values: Mapping[str, Value]) -> dict[st
         ],
         **_tensor_maps(template.mapped(values)),
     }
+
+
+def alignments(
+    kernel: KernelSpec,
+    template: TemplateSpec,
+    values: Mapping[str, Value],
+    options: Mapping[str, Any],
+) -> dict[str, dict[str, int]]:
+    """The entry `alignment`: what the kernel asks of each tensor's address and strides, in bytes.
+
+    A tensor without `stride_bytes` is dense. The last dim's stride is one element in any case.
+    """
+    mapped = {each.tensor for each in template.mapped(values)}
+    strided = {each.stride_of[0] for each in kernel.arguments if each.stride_of is not None}
+    needs: dict[str, dict[str, int]] = {}
+    for argument in kernel.arguments:
+        if argument.kind == "scalar":
+            continue
+        dtype = str(options["dtype"]) if argument.dtype == "dtype" else argument.dtype
+        unit = UNIT_BYTES if argument.name in mapped else 1
+        need = {"pointer_bytes": math.lcm(kernel.pointer_bytes, unit)}
+        if argument.name in strided:
+            stride_bytes = kernel.stride_elements * ELEMENT_BYTES[dtype]
+            need["stride_bytes"] = math.lcm(stride_bytes, unit)
+        if argument.name in mapped:
+            need["strides_below_bytes"] = STRIDES_BELOW_BYTES
+        needs[argument.name] = need
+    return needs
 
 
 def _tensor_maps(maps: tuple[TensorMapSpec, ...]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ docs/bundle.md describes the format. The same tuning gives the same bytes.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -182,7 +183,8 @@ def tuning_bundle(services: Services, tuning_id: str) -> Bundle:
         folder = f"kernels/{served.id}"
         own, cubins = _kernel_files(services, kernel, served)
         files |= {f"{folder}/{name}": data for name, data in own.items()}
-        described.append(_described(kernel, served, folder, cubins))
+        alignment = json.loads(own["launch.json"])["alignment"]
+        described.append({**_described(kernel, served, folder, cubins), "alignment": alignment})
     manifest = json_of(_manifest(kernel, tuning, kernels, described, files))
     programs = callers({**files, "manifest.json": manifest})
     files |= programs

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from greenfast.app.bundle.download import workload_description
-from greenfast.app.bundle.launch_data import launch_numbers, launch_texts
+from greenfast.app.bundle.launch_data import alignments, launch_numbers, launch_texts
 from greenfast.search.devices.facts import Device
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.spec import KernelSpec
@@ -40,6 +40,8 @@ def wrong_launch(
         expected = {"tensor_maps": None, **launch_texts(template, values)}
         if "entries" in launch:  # of a tuning bundle
             expected |= launch_numbers(kernel, template, values, dict(compiled))
+        if "alignment" in launch:  # which bundles of earlier versions lack
+            expected["alignment"] = alignments(kernel, template, values, dict(compiled))
         expected["workloads"] = [
             workload_description(
                 kernel, template, kernel.workload(each["name"]), launch["parameters"], ran_on

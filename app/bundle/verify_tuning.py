@@ -98,6 +98,11 @@ def _manifest_item(tuning: OpenedTuning, kernel: KernelSpec, launch: Mapping[str
         "sm_count": sm_count,
     }
     wrong = [name for name in given if name != "identity" and stated.get(name) != given[name]]
+    wrong += [
+        f"alignment of {row['id']}"
+        for row in manifest["kernels"]
+        if row.get("alignment") != tuning.bundle_of(row["id"]).launch.get("alignment")
+    ]
     if wrong:
         words = f"manifest.json has other {' and '.join(wrong)} than the other files give"
         return Item("manifest", Finding.DISAGREES, words)

@@ -13,7 +13,7 @@ from greenfast.runtime.tuned import set_for
 MOST_NUMBERS = 16_000_000  # scores or keys of a call: its float64 reference holds them all
 DRAWS = 400  # until a call is small enough; then it lies anywhere
 KINDS = ("bhsd", "bhsd", "bshd", "qkv", "padded", "slice", "expanded", "odd")
-ODD = ("odd",)  # misaligned, and strides of no 8: no kernel takes them
+ODD = ("odd",)  # misaligned, and strides of no 8: attention copies such tensors
 MASKS = ("none", "is_causal", "causal_top_left", "causal_bottom_right")
 Sizes = tuple[int, int, int, int, int, int]  # B, H, H_kv, S_q, S_kv, D
 

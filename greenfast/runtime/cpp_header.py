@@ -32,6 +32,7 @@ _SCALARS = {
     "float64": "double",
 }
 _BYTES_A_LINE = 24
+FITS = "inline bool fits(const Call& call) { return refusal(call) == nullptr; }"
 _FIXED = Path(__file__).parent / "cpp"  # the parts that are the same for every bundle
 BEGIN, LAUNCH, TVM_FFI = (
     (_FIXED / name).read_text("utf-8") for name in ("begin.h.in", "launch.h.in", "tvm_ffi.cc.in")
@@ -49,7 +50,7 @@ def header(kernels: KernelSet) -> str:
     ]
     if any(program.tensor_maps for program in kernels.programs.values()):
         parts.append(ENCODE)
-    parts.append(_fits(operation))
+    parts.append(_refusal(operation))
     parts += [_images(number, item) for number, item in enumerate(kernels.programs.values())]
     parts.append(_pick(kernels))
     parts += [_kernel(number, item) for number, item in enumerate(kernels.programs.values())]
@@ -123,44 +124,59 @@ def _dims(operation: Operation) -> str:
     )
 
 
-def _fits(operation: Operation) -> str:
+def _refusal(operation: Operation) -> str:
     """The layouts that kernel.toml allows, as a function of a call."""
     lines = [
-        "// Whether addresses and strides are those that the kernels take.",
-        "inline bool fits(const Call& call)",
+        "// What a call has to change before a kernel can take it; null if nothing.",
+        "inline const char* refusal(const Call& call)",
         "{",
         _dims(operation),
     ]
     for argument in operation.tensors:
-        tensor, step = f"call.{argument.name}", "1"
-        tests = [f"reinterpret_cast<uintptr_t>({tensor}.data) % {operation.pointer_bytes} == 0"]
-        for axis in range(len(argument.shape) - 1, -1, -1):
-            dim, stride = argument.shape[axis], f"{tensor}.strides[{axis}]"
-            if axis in argument.free_strides:
-                even = f"{stride} >= 0 && {stride} % {operation.stride_elements} == 0"
-                tests.append(f"({dim} <= 1 || ({even}))")
-            else:
-                tests.append(f"({dim} <= 1 || {stride} == {step})")
-            step = f"{step} * {dim}"
-        may_be_null = argument.optional or argument.read_when is not None
-        null = f"{tensor}.data == nullptr || " if may_be_null else ""
-        joint = " &&\n          ".join(tests)
-        lines.append(f"    if (!({null}({joint})))\n        return false;")
+        lines += _layout_lines(operation, argument)
     for listed in operation.dims:
         if listed.values and not listed.compiled:
             sizes = " || ".join(f"{listed.name} == {size}" for size in listed.values)
-            lines.append(f"    if (!({sizes}))\n        return false;")
+            known = ", ".join(map(str, sorted(listed.values)))
+            lines += _refused_unless(sizes, f"{listed.name} must be one of {known}")
     if operation.requirements:
         lines += [
             f"    [[maybe_unused]] const std::string_view {name}({_option(operation, name)});"
             for name, _ in operation.options
         ]
         lines += _constants(operation, {})
-    lines += [
-        f"    if (!({cpp(requirement, {})}))\n        return false;"
-        for requirement, _ in operation.requirements
-    ]
-    return "\n".join([*lines, "    return true;", "}", ""])
+    for requirement, _ in operation.requirements:
+        lines += _refused_unless(cpp(requirement, {}), f"{requirement.text} must hold")
+    lines += ["    return nullptr;", "}", "", "// Whether a kernel can take a call."]
+    return "\n".join([*lines, FITS, ""])
+
+
+def _layout_lines(operation: Operation, argument: TensorArgument) -> list[str]:
+    """The tests of a tensor's address and strides."""
+    tensor, step, name = f"call.{argument.name}", "1", argument.name
+    may_be_null = argument.optional or argument.read_when is not None
+    null = f"{tensor}.data == nullptr || " if may_be_null else ""
+    lines = _refused_unless(
+        f"{null}reinterpret_cast<uintptr_t>({tensor}.data) % {operation.pointer_bytes} == 0",
+        f"the address of {name} must be a multiple of {operation.pointer_bytes} bytes",
+    )
+    least = 1 if argument.output else 0
+    for axis in range(len(argument.shape) - 1, -1, -1):
+        dim, stride = argument.shape[axis], f"{tensor}.strides[{axis}]"
+        if axis in argument.free_strides:
+            fits = f"({stride} >= {least} && {stride} % {operation.stride_elements} == 0)"
+            wanted = f"a multiple of {operation.stride_elements} elements, and at least {least}"
+        else:
+            fits, wanted = f"{stride} == {step}", "that of a contiguous tensor"
+        lines += _refused_unless(
+            f"{null}{dim} <= 1 || {fits}", f"the stride of {name} in dim {axis} must be {wanted}"
+        )
+        step = f"{step} * {dim}"
+    return lines
+
+
+def _refused_unless(test: str, sentence: str) -> list[str]:
+    return [f"    if (!({test}))", f"        return {quoted(sentence)};"]
 
 
 def _pick(kernels: KernelSet) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from greenfast.runtime.cpp_expression import cpp
-from greenfast.runtime.operation import ScalarArgument, TensorArgument
+from greenfast.runtime.operation import ScalarArgument
 from greenfast.runtime.program import Program, TensorMapForm
 from greenfast.runtime.tensor_maps import FILLS, L2_PROMOTIONS, SWIZZLES, TYPES
 from greenfast.search.devices.tensor_map import ELEMENT_BYTES, UNIT_BYTES
@@ -22,7 +22,7 @@ def stride_lines(program: Program) -> list[str]:
     dims = {dim.name for dim in program.operation.dims}
     return [
         f"    [[maybe_unused]] const int64_t {argument.name} = "
-        f"call.{argument.stride_of[0]}.strides[{argument.stride_of[1]}];"
+        f"{_stride(program, argument.stride_of[0], argument.stride_of[1], UNIT_BYTES)};"
         for argument in program.operation.arguments
         if isinstance(argument, ScalarArgument)
         and argument.stride_of is not None
@@ -47,7 +47,8 @@ def map_lines(program: Program, known: Mapping[str, Value]) -> list[str]:
 def _numbers(program: Program, form: TensorMapForm, known: Mapping[str, Value]) -> str:
     item = ELEMENT_BYTES[form.dtype]
     if form.axes:
-        strides = [_axis_stride(program, form, axis) for axis in form.axes[1:]]
+        unused = max(UNIT_BYTES // item, 1)
+        strides = [_stride(program, form.tensor, axis, unused) for axis in form.axes[1:]]
     else:
         strides = [cpp(stride, known) for stride in form.strides]
     parts = [
@@ -61,15 +62,10 @@ def _numbers(program: Program, form: TensorMapForm, known: Mapping[str, Value]) 
     return f"{{{TYPES[form.dtype]}, {len(form.sizes)}, {', '.join(parts)}}}"
 
 
-def _axis_stride(program: Program, form: TensorMapForm, axis: int) -> str:
+def _stride(program: Program, tensor: str, axis: int, unused: int) -> str:
     """In elements. The stride of an axis of one element is never used, and may be anything."""
-    (argument,) = (
-        item
-        for item in program.operation.arguments
-        if isinstance(item, TensorArgument) and item.name == form.tensor
-    )
-    unused = max(UNIT_BYTES // ELEMENT_BYTES[form.dtype], 1)
-    return f"({argument.shape[axis]} > 1 ? call.{form.tensor}.strides[{axis}] : {unused})"
+    (argument,) = (item for item in program.operation.tensors if item.name == tensor)
+    return f"({argument.shape[axis]} > 1 ? call.{tensor}.strides[{axis}] : {unused})"
 
 
 def _listed(texts: Iterable[str]) -> str:

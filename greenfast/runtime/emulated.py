@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from greenfast.runtime.archive import toml_table
-from greenfast.runtime.calls import Call, choose, planned
+from greenfast.runtime.calls import Call, Refused, Settled, choose, planned, settle
 from greenfast.runtime.explanation import Explanation
 from greenfast.runtime.frameworks import Framework, framework_of
 from greenfast.runtime.kernel_set import KernelSet
+from greenfast.runtime.layouts import require_no_repeats
 from greenfast.runtime.nvrtc import CACHE_VARIABLE, cache_folder
 from greenfast.runtime.operation import SCALAR_FORMATS, ScalarArgument
 from greenfast.runtime.program import Geometry, Program, TensorFacts, bytes_of
@@ -44,15 +45,18 @@ def emulate(
     if why := _unfit(framework, tensors):
         raise UsageError(why, code="bad_call")
     call = _call(framework, tensors, options, constants, without)
-    choice = choose(_alone(kernels), call)
-    if choice.program is None:
+    settled = _settled(kernels, call)
+    if isinstance(settled, Refused):
+        chosen = choose(kernels, call).program
+        if chosen is not None:
+            planned(chosen, call)  # raises the refusal with a code of its own
         raise UsageError(
-            f"no kernel of {kernels.origin} takes this call: {choice.why}", code="no_kernel"
+            f"no kernel of {kernels.origin} takes this call: {settled.why}", code="no_kernel"
         )
-    shapes = planned(choice.program, call)
+    program, shapes = settled.plan
     arrays = {name: _array(tensor) for name, tensor in tensors.items()}
-    _require_writable(arrays, shapes.outputs)
-    images = _run(choice.program, shapes, arrays, call.tensors)
+    _require_writable(arrays, call.tensors, shapes.outputs)
+    images = _run(program, shapes, arrays, settled.call.tensors)
     results = dict(tensors)
     for name, output in shapes.outputs.items():
         if name not in results:
@@ -61,11 +65,24 @@ def emulate(
     return results
 
 
-def _require_writable(arrays: Mapping[str, np.ndarray], outputs: Iterable[str]) -> None:
+def _settled(kernels: KernelSet, call: Call) -> Settled[tuple[Program, Geometry]] | Refused:
+    """The kernel that takes the call. The emulator copies every tensor, to any layout."""
+    alone = replace(kernels, has_library=False)  # a library runs nothing on the emulator
+
+    def plan(program: Program, adapted: Call) -> tuple[Program, Geometry]:
+        return program, planned(program, adapted)
+
+    return settle(alone, choose(alone, call), call, plan, may_copy=True)
+
+
+def _require_writable(
+    arrays: Mapping[str, np.ndarray], facts: Mapping[str, TensorFacts], outputs: Iterable[str]
+) -> None:
     """UsageError for an output given by the caller that is read-only, or shares memory."""
     for output in outputs:
         if output not in arrays:
             continue
+        require_no_repeats(output, facts[output])
         if not arrays[output].flags.writeable:
             raise UsageError(f"the output {output} is read-only", code="bad_call")
         for name, array in arrays.items():
@@ -86,26 +103,21 @@ def explained(
     why = _unfit(framework, tensors)
     if not why:
         call = _call(framework, tensors, options, constants, without)
-        choice = choose(_alone(kernels), call)
-        if choice.program is not None:
-            launches = planned(choice.program, call).launches
+        settled = _settled(kernels, call)
+        if isinstance(settled, Settled):
+            program, shapes = settled.plan
             return Explanation(
                 name,
-                choice.program.name,
-                choice.why,
+                program.name,
+                settled.choice.why,
                 kernels.origin,
-                choice.program.source_digest,
-                launches,
-                choice.measured,
+                program.source_digest,
+                shapes.launches,
+                settled.choice.measured,
                 has_library=False,
             )
-        why = choice.why
+        why = settled.why
     return Explanation(name, None, why, kernels.origin, has_library=False)
-
-
-def _alone(kernels: KernelSet) -> KernelSet:
-    """The kernels without a library, which runs nothing on the emulator."""
-    return replace(kernels, has_library=False)
 
 
 def _call(

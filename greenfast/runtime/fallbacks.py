@@ -30,10 +30,19 @@ Fallback = Callable[
 
 def tell(operation: str, why: str) -> None:
     """Log why a call falls back, once for reasons that differ in their numbers alone."""
+    _tell_once("%s falls back to the library: %s", operation, why)
+
+
+def tell_copies(operation: str, why: str) -> None:
+    """Log why a call copies tensors for a kernel, once in the same way."""
+    _tell_once("%s copies tensors: %s", operation, why)
+
+
+def _tell_once(text: str, operation: str, why: str) -> None:
     kind = operation, _NUMBER.sub("0", why)
     if kind not in _TOLD and len(_TOLD) < MOST_REASONS:
         _TOLD.add(kind)
-        log.warning("%s falls back to the library: %s", operation, why)
+        log.warning(text, operation, why)
 
 
 def _in_torch(tensors: Mapping[str, Any], why: str) -> tuple[dict[str, Any], Callable[[Any], Any]]:
@@ -52,7 +61,12 @@ def _in_torch(tensors: Mapping[str, Any], why: str) -> tuple[dict[str, Any], Cal
         return dict(tensors), lambda tensor: tensor
     if name == "cupy":
         cupy = importlib.import_module("cupy")
-        return {key: torch.from_dlpack(value) for key, value in tensors.items()}, cupy.from_dlpack
+        # PyTorch 2.13 ends the process on a negative stride.
+        forward = {
+            key: cupy.ascontiguousarray(value) if min(value.strides, default=0) < 0 else value
+            for key, value in tensors.items()
+        }
+        return {key: torch.from_dlpack(value) for key, value in forward.items()}, cupy.from_dlpack
     raise UsageError(f"no kernel takes this call: {why}", code="no_kernel")
 
 

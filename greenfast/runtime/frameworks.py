@@ -7,7 +7,7 @@ import sys
 from functools import cache
 from typing import Any, Protocol
 
-from greenfast.runtime.program import TensorFacts
+from greenfast.runtime.program import TensorFacts, bytes_of
 from greenfast.search.errors import UsageError
 from greenfast.search.text import one_line
 
@@ -48,6 +48,9 @@ class Framework(Protocol):
     def empty(self, facts: TensorFacts, like: Any) -> Any:
         """A new tensor on the device of `like`."""
 
+    def copy(self, target: Any, source: Any) -> None:
+        """Queue a copy of the elements of `source` on the caller's current stream."""
+
     def scratch(self, size: int, like: Any) -> Any:
         """`size` bytes that live until the launches queued on the current stream are done."""
 
@@ -86,6 +89,9 @@ class TorchTensors:
             facts.shape, facts.strides, dtype=self._dtypes[facts.dtype], device=like.device
         )
 
+    def copy(self, target: Any, source: Any) -> None:
+        target.copy_(source)
+
     def scratch(self, size: int, like: Any) -> Any:
         return self._torch.empty(size, dtype=self._torch.uint8, device=like.device)
 
@@ -111,7 +117,11 @@ class CupyTensors:
 
     def empty(self, facts: TensorFacts, like: Any) -> Any:
         with like.device:
-            return dense_array(self._cupy.empty, facts, numpy_dtype(facts.dtype))
+            return strided_array(self._cupy, facts)
+
+    def copy(self, target: Any, source: Any) -> None:
+        with target.device:
+            target[...] = source
 
     def scratch(self, size: int, like: Any) -> Any:
         with like.device:
@@ -138,7 +148,10 @@ class NumpyArrays:
     def empty(self, facts: TensorFacts, like: Any) -> Any:
         import numpy
 
-        return dense_array(numpy.empty, facts, numpy_dtype(facts.dtype))
+        return strided_array(numpy, facts)
+
+    def copy(self, target: Any, source: Any) -> None:
+        target[...] = source
 
     def scratch(self, size: int, like: Any) -> Any:
         import numpy
@@ -150,7 +163,11 @@ def array_facts(array: Any) -> TensorFacts:
     item = int(array.dtype.itemsize)
     name = _NUMPY_DTYPES.get(str(array.dtype), str(array.dtype))
     if any(stride % item for stride in array.strides):
-        raise UsageError("an array's strides are not multiples of its elements", code="bad_strides")
+        raise UsageError(
+            "an array's strides are not multiples of its elements",
+            code="bad_strides",
+            mend="copy it: array.copy()",
+        )
     return TensorFacts(name, tuple(array.shape), tuple(stride // item for stride in array.strides))
 
 
@@ -167,12 +184,12 @@ def numpy_dtype(name: str) -> Any:
     return numpy.dtype("float16" if name == "fp16" else name)
 
 
-def dense_array(empty: Any, facts: TensorFacts, dtype: Any) -> Any:
-    """A new array of these strides, which must be a permuted contiguous array's."""
-    order = sorted(range(len(facts.shape)), key=lambda axis: (-facts.strides[axis], axis))
-    memory = empty(tuple(facts.shape[axis] for axis in order), dtype)
-    back = [order.index(axis) for axis in range(len(order))]
-    return memory.transpose(back)
+def strided_array(library: Any, facts: TensorFacts) -> Any:
+    """A new array of NumPy or CuPy with these strides, none of which is negative."""
+    dtype = numpy_dtype(facts.dtype)
+    memory = library.empty(bytes_of(facts) // dtype.itemsize, dtype)
+    strides = tuple(stride * dtype.itemsize for stride in facts.strides)
+    return library.lib.stride_tricks.as_strided(memory, facts.shape, strides)
 
 
 _TENSORS = {"torch": "Tensor", "cupy": "ndarray", "numpy": "ndarray"}  # by their modules

@@ -11,7 +11,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from greenfast.runtime.bad_arguments import require_right_kinds
-from greenfast.runtime.calls import Prepared, Refused, choose, misaligned, run
+from greenfast.runtime.calls import Prepared, Refused, choose, run
 from greenfast.runtime.driver import device_facts
 from greenfast.runtime.explanation import Explanation, explanation
 from greenfast.runtime.frameworks import (
@@ -21,10 +21,13 @@ from greenfast.runtime.frameworks import (
     through_dlpack,
 )
 from greenfast.runtime.kernel_set import KernelSet
+from greenfast.runtime.layouts import misaligned
 from greenfast.runtime.operation import LARGEST_DIM
 from greenfast.runtime.program import TensorFacts, contiguous_strides
 from greenfast.runtime.signatures import (
+    POINTER_BYTES,
     AttentionArguments,
+    Place,
     activation_option,
     attention_call,
     linear_call,
@@ -124,8 +127,8 @@ def attention_elsewhere(given: AttentionArguments) -> Any:
             given.enable_gqa,
             given.return_lse,
             framework.device(given.q),
+            _place(framework, tensors),
         )
-    state = _aligned(state, framework, tensors)
     if isinstance(state, Refused):
         _require_torch("attention", state)
         return _elsewhere("attention", given[:5], given.out, settings)
@@ -154,8 +157,7 @@ def rms_norm_elsewhere(x: Any, weight: Any, residual: Any, eps: float) -> Any:
     given = {"x": x, "residual": residual, "weight": weight}
     given = {name: tensor for name, tensor in given.items() if tensor is not None}
     facts = tuple((name, framework.facts(tensor)) for name, tensor in given.items())
-    state = _rms_norm_state(facts, eps, framework.device(x))
-    state = _aligned(state, framework, given)
+    state = _rms_norm_state(facts, eps, framework.device(x), _place(framework, given))
     if isinstance(state, Refused):
         _require_torch("rms_norm", state)
         return _elsewhere("rms_norm", (x, weight, residual, eps), None, {})
@@ -188,12 +190,13 @@ def linear_elsewhere(x: Any, weight: Any, bias: Any, activation: str, residual: 
     tensors = {"a": x, "b": weight, "bias": bias, "residual": residual}
     tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     facts = tuple((name, framework.facts(tensor)) for name, tensor in tensors.items())
-    state = _linear_state(facts, activation, framework.device(x))
-    state = _aligned(state, framework, tensors)
+    state = _linear_state(facts, activation, framework.device(x), _place(framework, tensors))
     if isinstance(state, Refused):
         _require_torch("linear", state)
         settings["residual"] = _shared(residual)
         return _elsewhere("linear", (x, weight, bias), None, settings)
+    for name in state.copies:  # which are those of rows
+        tensors[name] = tensors[name].reshape(state.copies[name].shape)
     unread = {"bias": x, "residual": x}  # which every kernel takes, and reads on request
     result = _launched(state, framework, {**tensors, **unread, **tensors}, ("c",))
     return result.reshape((*x.shape[:-1], weight.shape[0]))
@@ -201,11 +204,11 @@ def linear_elsewhere(x: Any, weight: Any, bias: Any, activation: str, residual: 
 
 @lru_cache(MOST_SIGNATURES)
 def _linear_state(
-    facts: tuple[tuple[str, TensorFacts], ...], activation: str, device: int | None
+    facts: tuple[tuple[str, TensorFacts], ...], activation: str, device: int | None, place: Place
 ) -> Prepared | Refused:
     tensors = linear_tensors(dict(facts))
     call = tensors if isinstance(tensors, Refused) else linear_call(tensors, activation)
-    return served("gemm", call, device)
+    return served("gemm", call, device, place)
 
 
 @lru_cache(MOST_SIGNATURES)
@@ -216,18 +219,19 @@ def _attention_state(
     grouped: bool,
     lse: bool,
     device: int | None,
+    place: Place,
 ) -> Prepared | Refused:
     call = attention_call(
         dict(zip("qkv", facts, strict=True)), mask, scale, grouped=grouped, lse=lse
     )
-    return served("attention", call, device)
+    return served("attention", call, device, place)
 
 
 @lru_cache(MOST_SIGNATURES)
 def _rms_norm_state(
-    facts: tuple[tuple[str, TensorFacts], ...], eps: float, device: int | None
+    facts: tuple[tuple[str, TensorFacts], ...], eps: float, device: int | None, place: Place
 ) -> Prepared | Refused:
-    return served("rmsnorm", rms_norm_call(dict(facts), eps), device)
+    return served("rmsnorm", rms_norm_call(dict(facts), eps), device, place)
 
 
 def _elsewhere(name: str, arguments: tuple[Any, ...], out: Any, settings: dict[str, Any]) -> Any:
@@ -251,15 +255,10 @@ def _shared(item: Any) -> Any:
     return through_dlpack(item) if hasattr(item, "__dlpack__") and not is_torch else item
 
 
-def _aligned(
-    state: Prepared | Refused, framework: Framework, tensors: Mapping[str, Any]
-) -> Prepared | Refused:
-    """The state, unless a tensor begins where the kernel cannot read it."""
-    if isinstance(state, Refused):
-        return state
+def _place(framework: Framework, tensors: Mapping[str, Any]) -> Place:
+    """Where CuPy's arrays lie. They may be copied if there is no PyTorch to take them."""
     addresses = {name: framework.address(tensor) for name, tensor in tensors.items()}
-    why = misaligned(state.plan.program.operation, addresses)
-    return Refused(why) if why else state
+    return Place(misaligned(POINTER_BYTES, addresses), "torch" not in sys.modules)
 
 
 def _require_torch(operation: str, state: Refused) -> None:
@@ -280,7 +279,8 @@ def _launched(
     for name, facts in state.plan.geometry.outputs.items():
         tensors[name] = framework.empty(facts, first)
     with state.plan.driver.on(state.plan.device):
-        run(state.plan, framework, tensors, first, framework.stream(state.plan.device))
+        stream = framework.stream(state.plan.device)
+        run(state.plan, framework, tensors, first, stream, state.copies)
     results = tuple(tensors[name] for name in outputs)
     return results[0] if len(results) == 1 else results
 
@@ -357,16 +357,18 @@ def _state(name: str, arguments: Mapping[str, Any]) -> Prepared | Refused:
         activation = given.pop("activation")
         known = {"x": "a", "weight": "b"}  # in kernel.toml
         tensors = tuple((known.get(key, key), framework.facts(each)) for key, each in given.items())
-        return _linear_state(tensors, activation, device)
+        named = {known.get(key, key): each for key, each in given.items()}
+        return _linear_state(tensors, activation, device, _place(framework, named))
     if name == "rms_norm":
         eps = float(given.pop("eps"))
-        return _rms_norm_state(
-            tuple((key, framework.facts(each)) for key, each in given.items()), eps, device
-        )
-    facts = tuple(framework.facts(given[key]) for key in "qkv")
+        facts = tuple((key, framework.facts(each)) for key, each in given.items())
+        return _rms_norm_state(facts, eps, device, _place(framework, given))
+    qkv = {key: given[key] for key in "qkv"}
     mask = mask_name(bool(given["is_causal"]), given.get("mask"))
     scale, grouped, lse = given.get("scale"), bool(given["enable_gqa"]), bool(given["return_lse"])
-    return _attention_state(facts, mask, scale, grouped, lse, device)
+    shapes = tuple(map(framework.facts, qkv.values()))
+    place = _place(framework, qkv)
+    return _attention_state(shapes, mask, scale, grouped, lse, device, place)
 
 
 def _device_of(tensor: Any) -> int | None:

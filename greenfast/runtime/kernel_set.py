@@ -97,12 +97,14 @@ class KernelSet:
         )
 
     def instead_of(self, program: Program) -> tuple[Program, ...]:
-        """The programs to try when `program` cannot run a call on this GPU or with its strides.
+        """The programs to try when `program` cannot run a call.
 
         A set that was measured against a library leaves such calls to the library.
         """
-        if self.has_library:
-            return ()
+        return () if self.has_library else self.alike(program)
+
+    def alike(self, program: Program) -> tuple[Program, ...]:
+        """The other programs of the same compile-time values."""
         return tuple(
             other
             for other in self.programs.values()

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from greenfast.runtime.archive import read_archive
-from greenfast.runtime.calls import Call, Prepared, Refused, misaligned, prepare, run
+from greenfast.runtime.calls import Call, Prepared, Refused, prepare, run
 from greenfast.runtime.explanation import Explanation, explanation
-from greenfast.runtime.fallbacks import FALLBACKS, tell
+from greenfast.runtime.fallbacks import FALLBACKS, tell, tell_copies
 from greenfast.runtime.frameworks import (
     Framework,
     framework_of,
@@ -19,8 +19,9 @@ from greenfast.runtime.frameworks import (
     through_dlpack,
 )
 from greenfast.runtime.kernel_set import KernelSet
+from greenfast.runtime.layouts import misaligned, require_no_repeats
 from greenfast.runtime.operation import Operation
-from greenfast.runtime.program import bytes_of
+from greenfast.runtime.program import span_of
 from greenfast.runtime.read_bundle import kernel_set
 from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import Value
@@ -100,7 +101,9 @@ class LoadedKernels:
             call = self._call(framework, tensors, options, constants, without)
             state = self._prepared(call, framework.device(first) or 0)
             if isinstance(state, Prepared):
-                if framework.name == "torch" and len(tensors) == len(inputs):
+                if state.copies:
+                    tell_copies(self.operation.name, state.choice.why)
+                elif framework.name == "torch" and len(tensors) == len(inputs):
                     self._keep(state, inputs, optional, given)
                 return self._launched(state, framework, tensors, without)
             why = state.why
@@ -121,11 +124,11 @@ class LoadedKernels:
             from greenfast.runtime.emulated import explained
 
             return explained(self.kernels, framework, tensors, options, constants, without)
-        call = self._call(framework, tensors, options, constants, without)
         state: Prepared | Refused
         if why := self._unfit(framework, tensors):
             state = Refused(why)
         else:
+            call = self._call(framework, tensors, options, constants, without)
             state = self._prepared(call, framework.device(first) or 0)
         return explanation(self.kernels, state)
 
@@ -231,31 +234,28 @@ class LoadedKernels:
 
             if why := unfit(tensors.values()):
                 return why
-        addresses = {name: framework.address(tensor) for name, tensor in tensors.items()}
-        return misaligned(self.operation, addresses) or self._overlap(framework, tensors, addresses)
+        self._require_apart(framework, tensors)
+        return ""
 
-    def _overlap(
-        self,
-        framework: Framework,
-        tensors: Mapping[str, Any],
-        addresses: Mapping[str, int],
-    ) -> str:
-        """Why an output given by the caller must not be written; empty without one."""
+    def _require_apart(self, framework: Framework, tensors: Mapping[str, Any]) -> None:
+        """UsageError for an output given by the caller that shares memory with another tensor."""
         outputs = [item.name for item in self.operation.tensors if item.output]
-        spans = {
-            name: (address, address + bytes_of(framework.facts(tensors[name])))
-            for name, address in addresses.items()
-        }
+        if not tensors.keys() & set(outputs):
+            return
+        spans = {}
+        for name, tensor in tensors.items():
+            address, (begin, end) = framework.address(tensor), span_of(framework.facts(tensor))
+            spans[name] = address + begin, address + end
         for output in outputs:
             if output not in spans:
                 continue
+            require_no_repeats(output, framework.facts(tensors[output]))
             begin, end = spans[output]
             for name, (other_begin, other_end) in spans.items():
                 if name != output and begin < other_end and other_begin < end:
                     raise UsageError(
                         f"the output {output} overlaps {name} in memory", code="overlap"
                     )
-        return ""
 
     def _call(
         self,
@@ -265,11 +265,13 @@ class LoadedKernels:
         constants: Mapping[str, Value],
         without: frozenset[str],
     ) -> Call:
+        addresses = {name: framework.address(tensor) for name, tensor in tensors.items()}
         return Call(
             {name: framework.facts(tensor) for name, tensor in tensors.items()},
             options,
             constants,
             without,
+            misaligned(self.operation.pointer_bytes, addresses),
         )
 
     def _prepared(self, call: Call, device: int) -> Prepared | Refused:
@@ -279,12 +281,13 @@ class LoadedKernels:
             tuple(call.options.items()),
             tuple(call.constants.items()),
             call.without,
+            call.misaligned,
         )
         state = self._ready.get(key)
         if state is None:
             if len(self._ready) >= MOST_PLANS:
                 self._ready.clear()
-            state = self._ready[key] = prepare(self.kernels, call, device)
+            state = self._ready[key] = prepare(self.kernels, call, device, may_copy=True)
         return state
 
     def _keep(
@@ -309,7 +312,7 @@ class LoadedKernels:
             if name not in tensors:
                 tensors[name] = framework.empty(facts, first)
         with plan.driver.on(plan.device):
-            run(plan, framework, tensors, first, framework.stream(plan.device))
+            run(plan, framework, tensors, first, framework.stream(plan.device), state.copies)
         return self._returned(tensors, without)
 
     def _returned(self, tensors: Mapping[str, Any], without: frozenset[str]) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +30,7 @@ from greenfast.search.text import filled
 LARGEST_GRID = (2**31 - 1, 65535, 65535)
 LARGEST_SCRATCH_BYTES = 16 * 2**30
 MOST_THREADS = 1024
+LARGEST_UNUSED_STRIDE = 2**31 - 1  # elements; any scalar of a launch holds it
 POINTER_BYTES = 8
 MAP_BYTES = 128  # and the alignment that is used here; the driver asks for 64
 LARGEST_SHARED_BYTES = 2**20  # more than any GPU has; the driver refuses what its GPU lacks
@@ -176,13 +178,13 @@ def mismatch(program: Program, dtypes: Mapping[str, str], values: Mapping[str, V
             return f"the kernel is compiled for {name}={value}, and the call has {values[name]}"
     for argument in program.operation.tensors:
         if argument.name in dtypes:
-            dtype = _dtype(argument, program.compiled)
+            dtype = dtype_of(argument, program.compiled)
             if dtypes[argument.name] != dtype:
                 return f"{argument.name} is {dtypes[argument.name]}; the kernel takes {dtype}"
     return ""
 
 
-def _dtype(argument: TensorArgument, compiled: Mapping[str, Value]) -> str:
+def dtype_of(argument: TensorArgument, compiled: Mapping[str, Value]) -> str:
     return str(compiled["dtype"]) if argument.dtype == "dtype" else argument.dtype
 
 
@@ -201,6 +203,7 @@ def geometry(
     `output_strides`, or are contiguous.
     """
     operation = program.operation
+    tensors = _with_used_strides(operation, tensors)
     without = without | (operation.unread(program.compiled) - tensors.keys())
     values = complete_sizes(operation, tensors, program.compiled)
     why = mismatch(program, {name: facts.dtype for name, facts in tensors.items()}, values)
@@ -212,8 +215,9 @@ def geometry(
             raise UsageError(filled(because, values), code="bad_shape")
     everything = _with_outputs(program, tensors, values, output_strides or {}, without)
     for argument in operation.tensors:
-        if argument.name in everything:
-            _require_layout(operation, argument, everything[argument.name])
+        facts = everything.get(argument.name)
+        if facts is not None and (why := layout_fault(operation, argument, facts)):
+            raise UsageError(why, code="bad_strides")
     launch_values = {**program.point, **values}
     scratch = tuple(
         (form.name, _whole(form.bytes, launch_values), form.zero_fill) for form in program.scratch
@@ -302,7 +306,9 @@ def _with_outputs(
             raise UsageError(f"the input {argument.name} is missing", code="missing_input")
         shape = tuple(int(values[dim]) for dim in argument.shape)
         strides = output_strides.get(argument.name) or contiguous_strides(shape)
-        everything[argument.name] = TensorFacts(_dtype(argument, program.compiled), shape, strides)
+        everything[argument.name] = TensorFacts(
+            dtype_of(argument, program.compiled), shape, strides
+        )
     return everything
 
 
@@ -314,29 +320,45 @@ def contiguous_strides(shape: tuple[int, ...]) -> Strides:
     return tuple(strides)
 
 
-def _require_layout(operation: Operation, argument: TensorArgument, facts: TensorFacts) -> None:
-    """UsageError for strides that cannot be passed to the kernel."""
+def layout_fault(operation: Operation, argument: TensorArgument, facts: TensorFacts) -> str:
+    """Why the strides cannot be passed to a kernel of the operation; empty when they can."""
     step = 1
     for axis in range(len(facts.shape) - 1, -1, -1):
         stride, size = facts.strides[axis], facts.shape[axis]
         if axis in argument.free_strides:
             if size > 1 and (stride < 0 or stride % operation.stride_elements):
-                raise UsageError(
+                return (
                     f"{argument.name} has the stride {stride} in dim {axis}; the kernel takes "
-                    f"multiples of {operation.stride_elements} elements from 0",
-                    code="bad_strides",
+                    f"multiples of {operation.stride_elements} elements from 0"
                 )
             if argument.output and size > 1 and stride == 0:
-                raise UsageError(
-                    f"{argument.name} is an output, and its elements overlap in dim {axis}",
-                    code="bad_strides",
-                )
+                return f"{argument.name} is an output, and its elements overlap in dim {axis}"
         elif size > 1 and stride != step:
-            raise UsageError(
-                f"{argument.name} has the stride {stride} in dim {axis}; the kernel takes {step}",
-                code="bad_strides",
-            )
+            return f"{argument.name} has the stride {stride} in dim {axis}; the kernel takes {step}"
         step *= max(size, 1)
+    return ""
+
+
+def _with_used_strides(
+    operation: Operation, tensors: Mapping[str, TensorFacts]
+) -> dict[str, TensorFacts]:
+    """The tensors with a stride that fits where an axis has one element, and so never uses it."""
+    return {
+        name: replace(
+            facts,
+            strides=tuple(
+                _unused_stride(operation, stride, facts.dtype) if size == 1 else stride
+                for size, stride in zip(facts.shape, facts.strides, strict=True)
+            ),
+        )
+        for name, facts in tensors.items()
+    }
+
+
+def _unused_stride(operation: Operation, stride: int, dtype: str) -> int:
+    item = ELEMENT_BYTES.get(dtype, 1)
+    step = math.lcm(operation.stride_elements, max(UNIT_BYTES // item, 1))
+    return stride if 0 <= stride <= LARGEST_UNUSED_STRIDE and stride % step == 0 else step
 
 
 def _launch(form: LaunchForm, values: Mapping[str, Value]) -> Launch | None:
@@ -456,7 +478,17 @@ def _map_strides(facts: TensorFacts, axes: tuple[int, ...], item_bytes: int) -> 
 
 def bytes_of(facts: TensorFacts) -> int:
     """Bytes from the first element to the last, inclusive."""
+    low, high = span_of(facts)
+    return high - low
+
+
+def span_of(facts: TensorFacts) -> tuple[int, int]:
+    """The bytes that a tensor takes, from its first element's address. They may lie before it."""
     if not all(facts.shape):
-        return 0
-    last = sum((size - 1) * stride for size, stride in zip(facts.shape, facts.strides, strict=True))
-    return (last + 1) * ELEMENT_BYTES[facts.dtype]
+        return 0, 0
+    steps = [(size - 1) * stride for size, stride in zip(facts.shape, facts.strides, strict=True)]
+    item = ELEMENT_BYTES.get(facts.dtype, 1)  # no kernel takes other types
+    return (
+        sum(step for step in steps if step < 0) * item,
+        (sum(step for step in steps if step > 0) + 1) * item,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from greenfast.search.errors import GreenfastError, UsageError
 from greenfast.search.kernels.expressions import Value
 from greenfast.search.text import shortened
 
+POINTER_BYTES = 16  # to which the shipped kernels want all tensors aligned
 MASKS = ("none", "causal_top_left", "causal_bottom_right")
 NO_NUMBER = "{} is of type {}, whose value can change between calls; the kernels take a number"
 ACTIVATIONS = {"none": "none", "gelu_tanh": "gelu", "silu": "silu"}  # of linear, in kernel.toml
@@ -146,14 +148,27 @@ def linear_call(tensors: Mapping[str, TensorFacts], activation: str) -> Call | R
     return Call({**unread, **tensors}, {"activation": option, **options}, {})
 
 
-def served(operation: str, call: Call | Refused, device: int | None) -> Prepared | Refused:
+class Place(NamedTuple):
+    """Where the tensors of a call lie, and whether copies may be made for a kernel."""
+
+    misaligned: frozenset[str] = frozenset()
+    may_copy: bool = False
+
+
+AS_IT_LIES = Place()
+
+
+def served(
+    operation: str, call: Call | Refused, device: int | None, place: Place = AS_IT_LIES
+) -> Prepared | Refused:
     """The shipped kernel for a call on a device, or why the library's own operation runs."""
     kernels = set_of(operation, device)
     if isinstance(kernels, Refused):
         return kernels
     if isinstance(call, Refused) or device is None:
         return call if isinstance(call, Refused) else Refused(NOT_ON_A_GPU, always=True)
-    return prepare(kernels, call, device)
+    call = replace(call, misaligned=place.misaligned)
+    return prepare(kernels, call, device, may_copy=place.may_copy)
 
 
 NOT_ON_A_GPU = "the tensors are not in a GPU's memory"

@@ -8,6 +8,7 @@ function call.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,9 +17,11 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 from greenfast.runtime.bad_arguments import require_right_kinds
 from greenfast.runtime.calls import Call, Prepared, Refused, run
-from greenfast.runtime.fallbacks import evenly_laid, is_even, tell, torch_attention
-from greenfast.runtime.program import TensorFacts
+from greenfast.runtime.fallbacks import evenly_laid, is_even, tell, tell_copies, torch_attention
+from greenfast.runtime.layouts import require_no_repeats
+from greenfast.runtime.program import TensorFacts, contiguous_strides
 from greenfast.runtime.signatures import (
+    POINTER_BYTES,
     AttentionArguments,
     attention_call,
     mask_name,
@@ -35,6 +38,7 @@ from greenfast.runtime.torch_ready import (
     current_stream,
     layouts,
     one_device,
+    place_of,
 )
 from greenfast.search.errors import UsageError
 
@@ -49,6 +53,10 @@ _sdpa = torch.nn.functional.scaled_dot_product_attention
 _stream, _device, _one_device = current_stream, current_device, one_device
 DEVICES = ("cuda",)  # whose calls become an operator in a graph
 BOTTOM_RIGHT = "causal_bottom_right"  # the mask that PyTorch's operation does not have
+UNEVEN = (
+    "because a row has gaps or begins at no multiple of 16 bytes, and PyTorch's operation would "
+    "copy it, too"
+)
 SHADOWS = (FakeTensor, FunctionalTensor)  # the tensors of graphs that are being traced
 
 
@@ -160,6 +168,9 @@ def _first_attention(given: AttentionArguments) -> Any:
     plain = given.attn_mask is None and not given.dropout_p and given.out is None
     if type(given.q) in SHADOWS and plain:
         return _operator(*given[:3], name, given.scale, given.enable_gqa, given.return_lse)
+    even = _evenly_laid(given) if type(given.q) in PLAIN and given.attn_mask is None else given
+    if even is not given:
+        return _by_signature(even)
     options = given.is_causal, given.mask, given.scale, given.enable_gqa, given.return_lse
     key = layouts(*tensors.values()), *options
     known = _attention.get(key)
@@ -172,6 +183,8 @@ def _first_attention(given: AttentionArguments) -> Any:
     if isinstance(state, Refused):
         if key[0] and state.always and all(map(is_even, tensors.values())):
             _remember(_attention, key, state)
+        if given.out is not None:
+            _require_out(given.out, given.q)
         o, lse = library_attention(given, name)
         if given.out is not None:
             o = given.out.copy_(o)
@@ -180,8 +193,27 @@ def _first_attention(given: AttentionArguments) -> Any:
     names = ("o", "lse") if given.return_lse else ("o",)
     ready = Ready(state, tuple(tensors.values()), options, names)
     _remember(_attention, key, ready)
-    o = _new(ready, 0) if given.out is None else _checked_out(given.out, tensors, state)
-    return _attention_outputs(ready, {**tensors, "o": o}, given.return_lse)
+    if given.out is None:
+        return _attention_outputs(ready, {**tensors, "o": _new(ready, 0)}, given.return_lse)
+    o = given.out if _is_written(given.out, tensors, state) else _new(ready, 0)
+    result = _attention_outputs(ready, {**tensors, "o": o}, given.return_lse)
+    if o is not given.out:
+        given.out.copy_(o)
+    return (given.out, result[1]) if given.return_lse else given.out
+
+
+def _evenly_laid(given: AttentionArguments) -> AttentionArguments:
+    """The call with contiguous copies of those of q, k and v that PyTorch's operation gets, too.
+
+    These copies cost both the same, so the kernel saves the time that its rule rests on.
+    """
+    tensors = given[:3]
+    if all(map(is_even, tensors)) or unfit(tensors):
+        return given
+    q, k, v = map(evenly_laid, tensors)
+    names = [name for name, tensor in zip("qkv", tensors, strict=True) if not is_even(tensor)]
+    tell_copies("attention", f"{' and '.join(names)}, {UNEVEN}")
+    return given._replace(q=q, k=k, v=v)
 
 
 def _remember(table: dict[Any, Ready | Refused], key: Any, state: Ready | Refused) -> None:
@@ -201,11 +233,16 @@ def prepared_attention(given: AttentionArguments, mask: str) -> Prepared | Refus
         return Refused(why)
     if len({tensor.get_device() for tensor in tensors.values()}) > 1:
         return Refused("q, k and v are on different devices")
-    facts = {name: TENSORS.facts(tensor) for name, tensor in tensors.items()}
+    uneven = {name: TENSORS.facts(each) for name, each in tensors.items() if not is_even(each)}
+    facts = {name: uneven.get(name) or TENSORS.facts(each) for name, each in tensors.items()}
+    for name, each in uneven.items():  # of which a call makes contiguous copies
+        facts[name] = replace(each, strides=contiguous_strides(each.shape))
     call = attention_call(facts, mask, given.scale, grouped=given.enable_gqa, lse=given.return_lse)
-    state = served("attention", call, TENSORS.device(given.q))
-    if isinstance(state, Prepared) and any(tensor.data_ptr() % 16 for tensor in tensors.values()):
-        return Refused("a tensor is not aligned to 16 bytes")
+    read = {name: each for name, each in tensors.items() if name not in uneven}
+    state = served("attention", call, TENSORS.device(given.q), place_of(read))
+    if uneven and isinstance(state, Prepared):
+        why = f"{state.choice.why}; it runs on a copy of {' and '.join(uneven)}, {UNEVEN}"
+        return replace(state, choice=replace(state.choice, why=why))
     return state
 
 
@@ -243,17 +280,26 @@ def _run(ready: Ready, tensors: dict[str, Any]) -> None:
         run(ready.plan, TENSORS, tensors, next(iter(tensors.values())), _stream(ready.ordinal))
 
 
-def _checked_out(out: Any, tensors: dict[str, Any], state: Prepared) -> Any:
-    """`out`, if the kernel can write to it; UsageError otherwise."""
-    expected, facts = state.plan.geometry.outputs["o"], TENSORS.facts(out)
-    if facts != expected or out.device != tensors["q"].device or out.data_ptr() % 16:
+def _require_out(out: Any, q: Any) -> None:
+    """UsageError unless the output can be copied to `out`."""
+    if (out.shape, out.dtype, out.device) != (q.shape, q.dtype, q.device):
         raise UsageError(
-            f"out is {facts}; this call writes {expected}, aligned to 16 bytes", code="bad_out"
+            f"out has the shape {tuple(out.shape)} and the type {out.dtype}, on {out.device}; this "
+            f"call writes {tuple(q.shape)}, {q.dtype}, on {q.device}",
+            code="bad_out",
+            mend="pass out=torch.empty_like(q)",
         )
+    require_no_repeats("out", TENSORS.facts(out))
+
+
+def _is_written(out: Any, tensors: dict[str, Any], state: Prepared) -> bool:
+    """Whether the kernel can write to `out` itself; UsageError if nothing can be copied there."""
+    _require_out(out, tensors["q"])
     storages = {tensor.untyped_storage().data_ptr() for tensor in tensors.values()}
     if out.untyped_storage().data_ptr() in storages:
         raise UsageError("out shares memory with an input", code="overlap")
-    return out
+    expected = state.plan.geometry.outputs["o"]
+    return TENSORS.facts(out) == expected and out.data_ptr() % POINTER_BYTES == 0
 
 
 # ---- RMSNorm ----
@@ -353,10 +399,7 @@ def prepared_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Prepare
         # Outputs are dense, whatever gaps x has.
         dense = TensorFacts(facts["x"].dtype, facts["x"].shape, (facts["x"].shape[1], 1))
         call = Call({**call.tensors, "h": dense, "y": dense}, call.options, call.constants)
-    state = served("rmsnorm", call, TENSORS.device(x))
-    if isinstance(state, Prepared) and any(tensor.data_ptr() % 16 for tensor in tensors.values()):
-        return Refused("a tensor is not aligned to 16 bytes")
-    return state
+    return served("rmsnorm", call, TENSORS.device(x), place_of(tensors))
 
 
 def library_rms_norm(x: Any, weight: Any, residual: Any, eps: float) -> Any:

@@ -20,6 +20,7 @@ from greenfast.runtime.torch_ready import (
     current_device,
     current_stream,
     one_device,
+    place_of,
 )
 
 MOST_SIGNATURES = 4096  # kept; beyond them all are prepared again
@@ -118,9 +119,8 @@ def _first(given: LinearArguments, options: Any, known: Ready | Refused | None) 
     tensors = tuple(given.tensors.values())
     if any(type(tensor) in SHADOWS for tensor in tensors):
         return _operator(given)
+    # Of a signature that a kernel serves, this call's memory did not fit.
     state = known if type(known) is Refused else prepared_linear(*given)
-    if isinstance(state, Ready):  # its memory did not fit; the reason is given here
-        state = Refused("a tensor is not aligned to 16 bytes")
     if isinstance(state, Refused):
         tell("linear", state.why)
         if state.always:
@@ -177,10 +177,7 @@ def prepared_linear(
         return Refused("the tensors are on different devices")
     facts = linear_tensors({name: TENSORS.facts(tensor) for name, tensor in tensors.items()})
     call = facts if isinstance(facts, Refused) else linear_call(facts, activation)
-    state = served("gemm", call, TENSORS.device(x))
-    if isinstance(state, Prepared) and any(tensor.data_ptr() % 16 for tensor in tensors.values()):
-        return Refused("a tensor is not aligned to 16 bytes")
-    return state
+    return served("gemm", call, TENSORS.device(x), place_of(tensors))
 
 
 explained_linear = prepared_linear  # as greenfast.explain calls it

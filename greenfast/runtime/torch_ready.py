@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from greenfast.runtime import frameworks
 from greenfast.runtime.calls import Prepared
+from greenfast.runtime.layouts import misaligned
+from greenfast.runtime.signatures import POINTER_BYTES, Place
 from greenfast.runtime.torch_private import allocation, never, same_tensors
 
 MOST_RENEWALS = 4  # of a signature's comparison, for other modes
@@ -76,6 +79,12 @@ class Nothing:
     """Stands for the last signature before there was one."""
 
     same, options = staticmethod(never), None
+
+
+def place_of(tensors: Mapping[str, Any]) -> Place:
+    """Where PyTorch's tensors lie; PyTorch itself takes those that no kernel can read there."""
+    addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
+    return Place(misaligned(POINTER_BYTES, addresses))
 
 
 def layouts(a: Any, b: Any, c: Any) -> tuple[Any, ...]:

@@ -35,6 +35,7 @@ SWIZZLES_BYTES = (0, 32, 64, 128)
 L2_PROMOTIONS_BYTES = (0, 64, 128, 256)
 LARGEST_BOX = 256  # elements of an axis
 UNIT_BYTES = 16  # of addresses, strides and a box's rows
+STRIDES_BELOW_BYTES = 2**40
 FIRST_SM = 90
 MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
 
@@ -120,7 +121,7 @@ def _shape_misfit(tensor_map: TensorMap) -> Misfit | None:
         if not 1 <= size < 2**32:
             return Misfit(f"axis {axis} has {size:,} elements", "1 to 4,294,967,295 are possible")
     for axis, stride in enumerate(tensor_map.strides_bytes, 1):
-        if stride % UNIT_BYTES or not 0 <= stride < 2**40:
+        if stride % UNIT_BYTES or not 0 <= stride < STRIDES_BELOW_BYTES:
             return Misfit(
                 f"the stride of axis {axis} is {stride:,} bytes",
                 f"strides are multiples of {UNIT_BYTES} bytes below 2**40, which is a multiple of "

@@ -106,6 +106,10 @@ def test_its_bundle_holds_what_a_launch_needs(path):
     operation = tuning.manifest["kernel"]
     for kernel in tuning.manifest["kernels"]:
         launch = json.loads(tuning.files[f"kernels/{kernel['id']}/launch.json"])
+        assert kernel["alignment"] == launch["alignment"]
+        assert set(launch["alignment"]) == {
+            each["name"] for each in launch["interface"] if each["kind"] in ("input", "output")
+        }
         for workload in launch["workloads"]:
             # A runtime computes from the expressions what was tuned.
             values = {**launch["constants"], **workload["dims"]}
@@ -182,8 +186,10 @@ def test_what_only_readers_of_the_format_use_is_compared_too(path, here, tmp_pat
         manifest, name = json.loads(files["manifest.json"]), "kernels/k0/launch.json"
         launch = json.loads(files[name])
         manifest["kernel"]["alignment"]["pointer_bytes"] = 1
+        manifest["kernels"][0]["alignment"]["x"]["pointer_bytes"] = 1
         manifest["compile_options"].append("--use_fast_math")
         launch["workloads"][0]["launches"][0]["grid"] = [7, 1, 1]
+        launch["alignment"]["y"]["pointer_bytes"] = 1
         added = {name: json.dumps(launch).encode(), "numpy.py": b"", "kernels/k9/kernel.cu": b""}
         for each, data in added.items():
             manifest["files"][each] = hashlib.sha256(data).hexdigest()
@@ -194,8 +200,8 @@ def test_what_only_readers_of_the_format_use_is_compared_too(path, here, tmp_pat
     assert ended.code == 1, ended.err
     items = {item["name"]: (item["finding"], item["sentence"]) for item in ended.json["items"]}
     assert items["manifest"][0] == items["k0 launch"][0] == "disagrees"
-    assert "other alignment and compile_options than" in items["manifest"][1]
-    assert "other workloads than" in items["k0 launch"][1]
+    assert "other alignment and compile_options and alignment of k0 than" in items["manifest"][1]
+    assert "other alignment and workloads than" in items["k0 launch"][1]
     assert items["programs"][0] == "cannot_tell"
     assert items["programs"][1].startswith("kernels/k9/kernel.cu, numpy.py: not as")
 

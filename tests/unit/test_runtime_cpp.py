@@ -46,7 +46,15 @@ def linked(folder: Path) -> tuple[object, ...]:
 def test_the_header_launches_what_python_launches(folder):
     gpp("-Wall", "-Wextra", "-Werror", "-o", folder / "call", CALL, *linked(folder))
     output = subprocess.run([folder / "call"], capture_output=True, text=True, check=True).stdout
-    served, refused, misfit, count, entry, *words = output.split()
+    *refusals, last = output.splitlines()
+    assert refusals == [
+        "the stride of q in dim 2 must be a multiple of 8 elements, and at least 0",
+        "the stride of o in dim 0 must be a multiple of 8 elements, and at least 1",
+        "the address of k must be a multiple of 16 bytes",
+        "the stride of v in dim 3 must be that of a contiguous tensor",
+        "1",
+    ]
+    served, refused, misfit, count, entry, *words = last.split()
     assert (served, refused, misfit, count, entry) == ("0", "801", "1", "1", "attention_mma")
     numbers = [int(word) for word in words]
     assert numbers[:8] == [8, 8, 2, 128, 1, 1, 69632, 7]
@@ -87,8 +95,9 @@ def test_the_module_of_tvm_ffi_takes_tensors(folder):
         "lse = torch.empty(2, 8, 256); run(q, k, v, o, lse, 'none', float('nan'));"
         "words = (ctypes.c_uint64 * 64)(); stub.stub_launch(0, words);"
         "assert list(words)[8:13] == [item.data_ptr() for item in (q, k, v, o, lse)];\n"
-        "for wrong in (lse[:, :, :9], q):\n"
-        "    try: run(q, k, v, o, wrong, 'none', 1.0)\n"
+        "odd = torch.empty(2 * 8 * 256 * 64 + 1, dtype=torch.bfloat16)[1:].view(q.shape)\n"
+        "for first, wrong in ((q, lse[:, :, :9]), (q, q), (odd, lse)):\n"
+        "    try: run(first, k, v, o, wrong, 'none', 1.0)\n"
         "    except (ValueError, IndexError, RuntimeError) as error: print(error)\n"
         "print(stub.stub_launches())\n"
     )
@@ -96,6 +105,7 @@ def test_the_module_of_tvm_ffi_takes_tensors(folder):
         [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True
     )
     assert "S_q is 256 in a tensor and 9 in another" in process.stdout
+    assert "the address of q must be a multiple of 16 bytes" in process.stdout
     assert process.stdout.split()[-1] == "1"
 
 
@@ -153,7 +163,7 @@ def test_a_requirement_may_use_options_and_constants():
     rule = expression("mask == 'none' or scale > 0", "a test")
     operation = dataclasses.replace(kernels.operation, requirements=((rule, "no"),))
     text = header(dataclasses.replace(kernels, operation=operation))
-    fits = text[text.index("bool fits") :].partition("return true")[0]
+    fits = text[text.index("char* refusal") :].partition("return nullptr")[0]
     assert "const std::string_view mask(call.mask);" in fits and "const double scale = " in fits
     assert 'if (!(((mask == "none") || (scale > 0LL))))' in fits
 

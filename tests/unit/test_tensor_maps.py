@@ -9,8 +9,10 @@ import pytest
 
 from greenfast.search.devices.facts import device
 from greenfast.search.devices.tensor_map import TensorMap, misfit
-from greenfast.search.errors import SpecError, UsageError
+from greenfast.search.errors import GreenfastError, SpecError, UsageError
+from greenfast.search.kernels.frozen import frozen_catalogue, kernel_files
 from greenfast.search.loop.plan import SearchRequest, make_plan
+from greenfast.search.loop.submitted import Submission, files_with
 from greenfast.search.oracle.cases import Case, workload_case
 from greenfast.search.oracle.problem import lay_out
 from greenfast.search.oracle.reference import case_data
@@ -164,6 +166,90 @@ def test_maps_and_specific_code_are_refused_on_other_devices(rows):
     assert reason == (
         "template mapped is compiled for sm_90a, which runs on sm_90 only, and b200 is sm_100"
     )
+
+
+SPECIFIC = "minimum_sm = 90", "minimum_sm = 90\narch_specific = true"
+TOO_LARGE = 'box = ["width", "tile", "1"]', 'box = ["width", "tile * 16", "1"]'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "target", "code", "what", "would_work"),
+    [
+        (*SPECIFIC, "emulator:l4", "empty_space", "needs sm_90, and l4 is sm_89", "emulator:h200"),
+        (
+            "pointer_bytes = 16",
+            "pointer_bytes = 8",
+            "emulator:h200",
+            "tensor_map",
+            "tensors at multiples of 16 bytes",
+            "pointer_bytes = 16",
+        ),
+        (
+            "stride_elements = 8",
+            "stride_elements = 1",
+            "emulator:h200",
+            "tensor_map",
+            "the stride of axis 1 is 258 bytes",
+            "multiples of 16 bytes below 2**40",
+        ),
+        (
+            *TOO_LARGE,
+            "emulator:h200",
+            "empty_space",
+            "the box has 1,024 elements along axis 1",
+            "1 to 256 are possible",
+        ),
+    ],
+    ids=["another architecture", "an unaligned tensor", "a stride", "a box"],
+)
+def test_bad_input_is_refused_at_submit_with_what_would_work(
+    rows, old, new, target, code, what, would_work
+):
+    with pytest.raises(GreenfastError) as refused:
+        plan(rows(old, new), templates=("mapped",), target=target)
+    assert refused.value.code == code
+    assert what in str(refused.value) and would_work in str(refused.value)
+
+
+SUBMITTED = """minimum_sm = 90
+[[launches]]
+grid = ["R", "B"]
+block = [128]
+[[tensor_maps]]
+name = "x_map"
+tensor = "x"
+box = [64, 64, 1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "target", "code", "words"),
+    [
+        ("minimum_sm = 90", "", "emulator:h200", "bad_spec", "minimum_sm = 90"),
+        ("", "", "emulator:l4", "empty_space", "needs sm_90, and l4 is sm_89"),
+        ("64, 64", "64, 512", "emulator:h200", "empty_space", "1 to 256 are possible"),
+        (
+            "box = [64, 64, 1]",
+            'sizes = ["C", "R"]\nstrides = ["C + 1"]\nbox = [64, 64]',
+            "emulator:h200",
+            "tensor_map",
+            "multiples of 16 bytes below 2**40",
+        ),
+    ],
+)
+def test_so_is_that_of_a_submitted_source(rows, tmp_path, old, new, target, code, words):
+    catalogue = rows()
+    files = kernel_files(catalogue.kernel("rows"), catalogue.include_dirs)
+
+    def submit():
+        launch = SUBMITTED.replace(old or "-", new)
+        submission = Submission("rows", "int a;", launch, entry="mine").checked()
+        frozen = frozen_catalogue(files_with(files, "rows", submission), tmp_path / "frozen")
+        return plan(frozen, templates=(submission.candidate.template,), target=target)
+
+    with pytest.raises(GreenfastError) as refused:
+        submit()
+    assert refused.value.code == code and words in str(refused.value)
 
 
 FIELDS = """

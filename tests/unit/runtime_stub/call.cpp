@@ -27,6 +27,15 @@ int main()
     const int refused = greenfast_attention::launch(call, nullptr);
     call.q.strides[2] = 65;
     const int misfit = greenfast_attention::launch(call, nullptr);
+    std::printf("%s\n", greenfast_attention::refusal(call));
+    call.q.strides[2] = 64, call.o.strides[0] = 0;
+    std::printf("%s\n", greenfast_attention::refusal(call));
+    call.o.strides[0] = 8 * 256 * 64, call.k.data = reinterpret_cast<void*>(0x1002);
+    std::printf("%s\n", greenfast_attention::refusal(call));
+    call.k.data = call.q.data, call.v.strides[3] = 2;
+    std::printf("%s\n", greenfast_attention::refusal(call));
+    call.v.strides[3] = 1, call.B = 1, call.q.strides[0] = 3;  // which a batch of one never uses
+    std::printf("%d\n", greenfast_attention::refusal(call) == nullptr && greenfast_attention::fits(call));
     uint64_t words[64];
     stub_launch(0, words);
     std::printf("%d %d %d %d %s", served, refused, misfit, stub_launches(), stub_entry(0));
