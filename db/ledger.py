@@ -26,7 +26,7 @@ class NoteKind(StrEnum):
     ARM = "arm"  # of an ablation, `name`: parameter=value
     EXPLANATION = "explanation"
     RECHECK = "recheck"
-    REUSE = "reuse"  # the trial repeats the verdict of another search's trial
+    REUSE = "reuse"  # the trial repeats another one, of this search or of another
     RUN = "run"  # `name`: a run of `greenfast evolve` that counts a trial of another search
 
 

@@ -45,11 +45,11 @@ class Reuse:
 
 
 class ReusedOut(Output):
-    """A trial that repeats the verdict of another search's trial."""
+    """A trial that repeats another one."""
 
     number: int
-    search_id: str = Field(description="the other search")
-    trial: int = Field(description="its trial")
+    search_id: str = Field(description="of the repeated trial")
+    trial: int = Field(description="the repeated trial")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class StoreMemory:
         self._measures = False
         self._near = NearNegatives()
         self.postponed: set[str] = set()  # digests of candidates that others were tried before
-        self.searches = self.trials = self.negatives = self.reused = 0
+        self.searches = self.trials = self.negatives = self.reused = self.twins = 0
 
     def open(self, launch_of: Callable[[Candidate], Launch], *, measures: bool) -> None:
         """Read what is known. The search's environment is stored by now."""
@@ -130,6 +130,11 @@ class StoreMemory:
         if self.reused:
             trials = "1 trial was" if self.reused == 1 else f"{self.reused} trials were"
             parts.append(f"{trials} known from earlier searches and not evaluated again")
+        if self.twins:
+            trials = "1 trial has" if self.twins == 1 else f"{self.twins} trials have"
+            parts.append(
+                f"{trials} the machine code of an earlier one of this search and did not run"
+            )
         if self.postponed:
             count = len(self.postponed)
             candidates = "1 candidate" if count == 1 else f"{count} candidates"
@@ -159,9 +164,15 @@ class StoreMemory:
         return None
 
     def used(self, number: int, recalled: Recalled) -> None:
-        reuse = convert.value_json("reuse", Reuse(recalled.search_id, recalled.number))
-        self._store.note(self._id, number, NoteKind.REUSE, reuse)
+        self._note(number, Reuse(recalled.search_id, recalled.number))
         self.reused += 1
+
+    def repeated(self, number: int, first: int) -> None:
+        self._note(number, Reuse(self._id, first))
+        self.twins += 1
+
+    def _note(self, number: int, reuse: Reuse) -> None:
+        self._store.note(self._id, number, NoteKind.REUSE, convert.value_json("reuse", reuse))
 
 
 def _may_share(

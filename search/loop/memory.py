@@ -48,6 +48,9 @@ class Memory(Protocol):
     def used(self, number: int, recalled: Recalled) -> None:
         """Note that trial `number` repeats the verdict. Durable when it returns."""
 
+    def repeated(self, number: int, first: int) -> None:
+        """Note that trial `number` repeats outputs and times of trial `first` of this search."""
+
     def discourages(self, candidate: Candidate) -> bool:
         """Whether a candidate lies next to known negatives, so that others are tried first."""
 
@@ -62,6 +65,9 @@ class NoMemory:
 
     def used(self, number: int, recalled: Recalled) -> None:
         raise AssertionError("nothing was recalled")
+
+    def repeated(self, number: int, first: int) -> None:
+        """Nothing is stored."""
 
     def discourages(self, candidate: Candidate) -> bool:
         return False

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import Future, wait
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from greenfast.search.dispatch.times import is_correct
@@ -58,6 +59,7 @@ from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
 from greenfast.search.loop.spending import BUDGET_SPENT, Meter, Spent, gpu_budget_spent
 from greenfast.search.loop.start import baseline_candidate, make_strategy
 from greenfast.search.loop.stopping import Stopping
+from greenfast.search.loop.twins import Twins
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource
@@ -104,6 +106,9 @@ class SearchRun:
         self.on_trials, self.on_closing = on_trials, on_closing
         baseline = baseline_candidate(plan, context) if plan.baseline != NO_BASELINE else None
         self.siblings = Siblings(context.kernel, history.checks_of)
+        self.twins = Twins(
+            context.kernel, context.compiled, context.target.device, history.verdict_of
+        )
         self.context = replace(
             context,
             stop=self.stop,
@@ -400,20 +405,24 @@ class SearchRun:
         if is_baseline:
             context, baseline = replace(context, on_result=self._hear_baseline), no_baseline
         timed: Future[Verdict] = Future()
+        hear = set_once(timed)
+        ask = partial(self.twins.find, number, hear, is_baseline)
         if self.running_evaluators is not None and not is_baseline:
             sibling = self.siblings.first(proposal.candidate)
             order = Order(number, proposal.candidate, rendered, proposed.render_s, sibling)
-            future = self.running_evaluators.submit(order, set_once(timed))
-            return Flight(number, proposal, source, future, timed=timed)
-        future = executor.submit(
-            evaluate,
-            proposal.candidate,
-            context,
-            baseline,
-            rendered,
-            set_once(timed),
-            proposed.render_s,
-        )
+            future = self.running_evaluators.submit(order, hear, ask)
+        else:
+            future = executor.submit(
+                evaluate,
+                proposal.candidate,
+                context,
+                baseline,
+                rendered,
+                hear,
+                proposed.render_s,
+                lambda work: ask(work).result(),
+            )
+        self.twins.follow(number, future, timed)
         return Flight(number, proposal, source, future, timed=timed)
 
     def _tell(self, flight: Flight) -> None:
@@ -433,6 +442,7 @@ class SearchRun:
                 self.proposer.tell(flight.proposal, trial.source_digest, told)
             elif flight.heard.told != told:
                 self.proposer.correct(flight.proposal, trial.source_digest, told)
+            self.twins.stored(trial.number)
         self.on_trials([trial for trial, _ in recorded])
 
     def _judged(self, flight: Flight) -> Trial:
@@ -451,6 +461,9 @@ class SearchRun:
         )
         if flight.recalled is not None and trial.verdict is flight.recalled.verdict:
             self.memory.used(flight.number, flight.recalled)
+            self.twins.learn(trial)
+        if done.repeats is not None and trial.verdict is done.verdict:
+            self.memory.repeated(flight.number, done.repeats)
         self._learn(trial)
         return trial
 
@@ -480,7 +493,9 @@ class SearchRun:
         past: list[Past] = []
         for trial in sorted(history.trials, key=lambda trial: trial.number):
             self._learn(trial)
-            if trial.number in history.older and is_correct(trial.verdict):
+            if trial.number not in history.older:
+                self.twins.learn(trial)
+            elif is_correct(trial.verdict):
                 self._older.append(trial)
             told, is_open = told_of(trial, self.plan), may_try_again(trial.verdict)
             if trial.source_digest is not None and not is_open:
