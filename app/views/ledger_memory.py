@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -150,7 +150,9 @@ class StoreMemory:
             if entry.trial.reason in NEVER_REPEATED:
                 continue
             recorded = self._store.recorded(entry.trial.search_id, entry.trial.number)
-            if recorded is None or not may_repeat(recorded.verdict, measures=self._measures):
+            if recorded is None or not may_repeat(
+                recorded.verdict, measures=self._measures, is_baseline=is_baseline
+            ):
                 continue
             compared = needs_same_baseline(recorded.verdict)
             if compared and not (entry.same_baseline and entry.trial.is_baseline == is_baseline):
@@ -166,6 +168,10 @@ class StoreMemory:
     def used(self, number: int, recalled: Recalled) -> None:
         self._note(number, Reuse(recalled.search_id, recalled.number))
         self.reused += 1
+
+    def timed_elsewhere(self) -> Collection[int]:
+        reused = reused_trials(self._store, self._id).items()
+        return {number for number, reuse in reused if reuse.search_id != self._id}
 
     def repeated(self, number: int, first: int) -> None:
         self._note(number, Reuse(self._id, first))

@@ -98,8 +98,7 @@ def _gates(search: SearchReportOut) -> Iterator[str]:
         yield from (plain(faults_sentence(search.faulted)), "")
     if search.reused:
         yield from (
-            f"{search.reused} of {search.trials} trials did not run: they repeat an earlier trial "
-            "of this search or of another.",
+            f"{search.reused} of {search.trials} trials did not run and repeat an earlier trial.",
             "",
         )
 

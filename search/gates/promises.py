@@ -186,9 +186,7 @@ def is_broken_promise(rejected: Rejected) -> bool:
 
 def _is_within_bounds(check: CheckEvidence) -> bool:
     error, allowed = check.frobenius_error, check.frobenius_allowed
-    return check.share_out_of_bound == 0 and (
-        error is None or allowed is None or error <= allowed
-    )
+    return check.share_out_of_bound == 0 and (error is None or allowed is None or error <= allowed)
 
 
 def _remember(family: _Family, trial: Trial, checks: Iterable[CheckEvidence]) -> None:

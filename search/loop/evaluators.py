@@ -42,7 +42,7 @@ from greenfast.search.loop.assignment import (
     Timed,
 )
 from greenfast.search.loop.evaluate import Evaluated, EvaluationContext
-from greenfast.search.loop.twins import Twin, Work
+from greenfast.search.loop.twins import Find
 from greenfast.search.oracle.reference import guard_deadline_s
 from greenfast.search.render import RenderedSource
 from greenfast.search.scratch import scratch_of
@@ -61,7 +61,6 @@ SILENT_BEATS = 30  # signs of life that did not come, after which a process coun
 MOST_STARTS = 16  # of processes in place of lost ones; then the machine is broken
 
 Heard = Callable[[Verdict], None]  # of the verdict before the safety check
-Find = Callable[[Work], Future[Twin | None]]  # asks for the trial that an order repeats
 
 
 def evaluators_for(target: Target, trials: int | None) -> int:

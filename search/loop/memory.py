@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
-from greenfast.search.verdict import Accepted, Green, Reason, Rejected, Stage, Verdict
+from greenfast.search.verdict import (
+    Accepted,
+    Faulted,
+    Green,
+    Reason,
+    Rejected,
+    Stage,
+    TimeKind,
+    Unavailable,
+    Verdict,
+    gate_result,
+    performance_of,
+)
 
 # Reasons that may be the machine's, the load's or a limit's: such a verdict is never repeated.
 NEVER_REPEATED = frozenset(
@@ -36,6 +49,13 @@ class Recalled:
     def __str__(self) -> str:
         return f"{self.search_id}/{self.number}"
 
+    @property
+    def lacks_safety(self) -> bool:
+        """Whether a measured candidate's safety could not be judged, which may be possible now."""
+        return is_measured(self.verdict) and isinstance(
+            gate_result(self.verdict, Stage.SAFETY), Unavailable
+        )
+
 
 class Memory(Protocol):
     """Verdicts of earlier searches, for one search."""
@@ -47,6 +67,9 @@ class Memory(Protocol):
 
     def used(self, number: int, recalled: Recalled) -> None:
         """Note that trial `number` repeats the verdict. Durable when it returns."""
+
+    def timed_elsewhere(self) -> Collection[int]:
+        """Stored trials of this search whose times other searches have measured."""
 
     def repeated(self, number: int, first: int) -> None:
         """Note that trial `number` repeats outputs and times of trial `first` of this search."""
@@ -66,6 +89,9 @@ class NoMemory:
     def used(self, number: int, recalled: Recalled) -> None:
         raise AssertionError("nothing was recalled")
 
+    def timed_elsewhere(self) -> Collection[int]:
+        return ()
+
     def repeated(self, number: int, first: int) -> None:
         """Nothing is stored."""
 
@@ -73,18 +99,32 @@ class NoMemory:
         return False
 
 
-def may_repeat(verdict: Verdict, *, measures: bool) -> bool:
+def may_repeat(verdict: Verdict, *, measures: bool, is_baseline: bool = False) -> bool:
     """Whether a verdict holds in another search of the same scope, against the same baseline.
 
-    A measured time belongs to its process, so correct candidates are measured again on a GPU, and
-    only what is wrong, or was clearly slower than the same baseline, is not.
+    The absolute time of a kernel changes from process to process, by about 0.5 % on an H200. Its
+    ratio to the baseline, which was timed in turns with it, is what a search decides on, and that
+    is repeated. A candidate that was lucky then looks as fast again, as it did in its own search:
+    the winner is timed in fresh processes before anything is claimed of it. The baseline is
+    measured in each search, since its times are what the others are compared with.
     """
     match verdict:
         case Rejected(reason=reason):
-            return reason not in NEVER_REPEATED and (not measures or reason is not Reason.SAME)
-        case Accepted() | Green():
-            return not measures
-    return False
+            return reason not in NEVER_REPEATED
+        case Faulted():
+            return False
+    return not measures or (is_measured(verdict) and not is_baseline)
+
+
+def is_measured(verdict: Verdict) -> bool:
+    """Whether a correct candidate was timed in turns with a baseline."""
+    evidence = performance_of(verdict)
+    return (
+        isinstance(verdict, (Accepted, Green))
+        and evidence is not None
+        and evidence.ratio_to_baseline is not None
+        and all(timing.time_kind is TimeKind.MEASURED for timing in evidence.timings)
+    )
 
 
 def needs_same_baseline(verdict: Verdict) -> bool:

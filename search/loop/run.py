@@ -59,7 +59,7 @@ from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
 from greenfast.search.loop.spending import BUDGET_SPENT, Meter, Spent, gpu_budget_spent
 from greenfast.search.loop.start import baseline_candidate, make_strategy
 from greenfast.search.loop.stopping import Stopping
-from greenfast.search.loop.twins import Twins
+from greenfast.search.loop.twins import Find, Twin, Twins, always
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource
@@ -399,14 +399,16 @@ class SearchRun:
         context, baseline = self.context, self._timed_baseline
         is_baseline = self._is_baseline(number)
         recalled = self.memory.recall(proposal.candidate, source, is_baseline=is_baseline)
-        if recalled is not None:
+        if recalled is not None and not recalled.lacks_safety:
             evaluated = known(Evaluated(recalled.verdict, source, 0.0))
             return Flight(number, proposal, source, evaluated, recalled)
         if is_baseline:
             context, baseline = replace(context, on_result=self._hear_baseline), no_baseline
         timed: Future[Verdict] = Future()
         hear = set_once(timed)
-        ask = partial(self.twins.find, number, hear, is_baseline)
+        ask: Find = partial(self.twins.find, number, hear, is_baseline)
+        if recalled is not None:  # its own twin, but for its safety
+            ask = partial(always, Twin(recalled.number, recalled.verdict))
         if self.running_evaluators is not None and not is_baseline:
             sibling = self.siblings.first(proposal.candidate)
             order = Order(number, proposal.candidate, rendered, proposed.render_s, sibling)
@@ -423,7 +425,7 @@ class SearchRun:
                 lambda work: ask(work).result(),
             )
         self.twins.follow(number, future, timed)
-        return Flight(number, proposal, source, future, timed=timed)
+        return Flight(number, proposal, source, future, recalled, timed)
 
     def _tell(self, flight: Flight) -> None:
         """Report a trial to the strategy before it is recorded."""
@@ -459,21 +461,34 @@ class SearchRun:
                 done.stage_seconds,
             )
         )
-        if flight.recalled is not None and trial.verdict is flight.recalled.verdict:
-            self.memory.used(flight.number, flight.recalled)
-            self.twins.learn(trial)
-        if done.repeats is not None and trial.verdict is done.verdict:
-            self.memory.repeated(flight.number, done.repeats)
-        self._learn(trial)
+        elsewhere = self._note_repeats(flight, trial)
+        self._learn(trial, elsewhere)
         return trial
 
-    def _learn(self, trial: Trial) -> None:
+    def _note_repeats(self, flight: Flight, trial: Trial) -> bool:
+        """Store which trial this one repeats, if any; whether another search measured its times."""
+        done, recalled = flight.future.result(), flight.recalled
+        if trial.verdict is not done.verdict:
+            return False  # it breaks a promise to a sibling
+        is_known = recalled is not None and done.verdict is recalled.verdict
+        if recalled is not None and (is_known or done.repeats is not None):
+            self.memory.used(flight.number, recalled)
+            self.twins.learn(trial)
+            return True
+        if done.repeats is not None:
+            self.memory.repeated(flight.number, done.repeats)
+        return False
+
+    def _learn(self, trial: Trial, elsewhere: bool = False) -> None:
+        """`elsewhere`: another search measured its times."""
         if self._is_baseline(trial.number):
             self.baseline = timings_of(trial.verdict)
             self.measured_baseline = contender_of(trial, is_baseline=True)
             self._baseline_known.set()
             self._tell_evaluators()
-        elif (contender := contender_of(trial, False, self.baseline)) is not None:
+        elif (
+            contender := contender_of(trial, False, self.baseline, of_another_search=elsewhere)
+        ) is not None:
             self.contenders.append(contender)
             if isinstance(trial.verdict, Accepted):
                 self.best_time_us = min(self.best_time_us, contender.time_us)
@@ -491,8 +506,9 @@ class SearchRun:
 
     def _restore(self, history: History) -> None:
         past: list[Past] = []
+        elsewhere = self.memory.timed_elsewhere() if history.trials else ()
         for trial in sorted(history.trials, key=lambda trial: trial.number):
-            self._learn(trial)
+            self._learn(trial, trial.number in elsewhere)
             if trial.number not in history.older:
                 self.twins.learn(trial)
             elif is_correct(trial.verdict):

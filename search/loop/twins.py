@@ -65,6 +65,8 @@ class Twin:
         return any(gate is result for gate in verdict.gates)
 
 
+# Asks for the trial that a candidate repeats.
+Find = Callable[[Work], "Future[Twin | None]"]
 # The trial that a candidate repeats, which may have to be waited for; None: it has to run.
 FindTwin = Callable[[Work], "Twin | None"]
 
@@ -72,6 +74,13 @@ FindTwin = Callable[[Work], "Twin | None"]
 def no_twin(work: Work) -> Twin | None:
     """Every candidate runs."""
     return None
+
+
+def always(twin: Twin, work: Work) -> Future[Twin | None]:
+    """The answer of a candidate whose twin is known."""
+    future: Future[Twin | None] = Future()
+    future.set_result(twin)
+    return future
 
 
 def work_of(subject: Subject) -> Work | None:

@@ -135,7 +135,7 @@ def test_equal_machine_code_runs_once_and_the_others_repeat_its_outputs_and_time
 
 def test_a_twin_of_the_fastest_is_not_checked_for_safety_and_does_not_win(search):
     sink = ListSink()
-    ready, repeats = search(CountingGpu(by_threads({(64, 1): 8.0})), sink)
+    _, repeats = search(CountingGpu(by_threads({(64, 1): 8.0})), sink)
     fastest = works(sink.trials)[64, 1]
     (first,) = (trial for trial in fastest if isinstance(trial.verdict, Accepted))
     for trial in fastest:
@@ -348,7 +348,7 @@ def test_launches_that_differ_are_other_work(tmp_path, search):
         .replace("* threads + threadIdx.x", "* blockDim.x + threadIdx.x")
     )
     gpu, sink = CountingGpu(lambda text: 10.0), ListSink()
-    _, repeats = search(gpu, sink, catalogue=catalogue)
+    search(gpu, sink, catalogue=catalogue)
     assert len(gpu.timed) == POINTS
     codes = {gate_result(trial.verdict, "ptxas").evidence.machine_code for trial in sink.trials}
     assert len(codes) == 3  # one for each number of elements a thread
@@ -368,7 +368,7 @@ def test_an_unsafe_twin_says_nothing_about_another_text(twins, search, monkeypat
 
     monkeypatch.setattr(safety.SafetyGate, "judge", finds_a_race_in_the_first)
     gpu, sink = CountingGpu(by_threads({(64, 1): 8.0})), ListSink()
-    _, repeats = search(gpu, sink)
+    search(gpu, sink)
     fastest = works(sink.trials)[64, 1]
     assert len(judged) >= 2 and len(set(judged)) == len(judged)
     kinds = [type(trial.verdict) for trial in fastest]
