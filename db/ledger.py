@@ -55,6 +55,7 @@ class KnownTrial:
     ratio_to_baseline: float | None
     is_baseline: bool
     candidate: str  # JSON
+    machine_code: str | None
 
 
 @dataclass(frozen=True)
@@ -261,4 +262,5 @@ def _known(search_id: str, trial: TrialRecord) -> KnownTrial:
         trial.ratio_to_baseline,
         trial.is_baseline,
         trial.candidate,
+        trial.machine_code,
     )

@@ -15,7 +15,8 @@ from greenfast.search.devices.facts import Device
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.evaluate import Evaluated
-from greenfast.search.loop.twins import Twin, Work
+from greenfast.search.loop.twins import Twin
+from greenfast.search.loop.work import Work
 from greenfast.search.render import RenderedSource, RenderFailed
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets.base import GateLimits, Runner

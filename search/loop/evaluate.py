@@ -21,10 +21,12 @@ from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.check_order import CheckOrder
 from greenfast.search.loop.comparison import Peer
+from greenfast.search.loop.memory import Repeats
 from greenfast.search.loop.other_gpus import as_beside
 from greenfast.search.loop.stage_clock import StageClock, Wait
 from greenfast.search.loop.submitted_checks import also_checked
-from greenfast.search.loop.twins import FindTwin, Twin, no_twin, work_of
+from greenfast.search.loop.twins import FindTwin, Twin, no_twin
+from greenfast.search.loop.work import work_of
 from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import resolve
@@ -245,7 +247,7 @@ class Evaluated:
     duration_s: float
     attempts: int = 1
     stage_seconds: StageSeconds = ()  # of all attempts; they add up to `duration_s`
-    repeats: int | None = None  # the trial with the same machine code that ran in its place
+    repeats: Repeats | None = None  # the trial with the same machine code that ran in its place
 
 
 def evaluate(
@@ -282,7 +284,7 @@ def evaluate(
         if not _is_repeated(verdict) or attempt > FAULT_RETRIES or context.stop.is_set():
             stages = clock.stop()
             took_s = sum(seconds for _, seconds in stages)
-            repeats = twin.number if twin is not None and twin.is_repeated_by(verdict) else None
+            repeats = twin.repeated_by(verdict) if twin is not None else None
             return Evaluated(verdict, source, took_s, attempt, stages, repeats)
 
 

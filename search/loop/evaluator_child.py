@@ -44,8 +44,9 @@ from greenfast.search.loop.assignment import (
 from greenfast.search.loop.check_order import CheckOrder, checks_at_once
 from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.loop.garbage import rare_collections
-from greenfast.search.loop.twins import Twin, Work
+from greenfast.search.loop.twins import Twin
 from greenfast.search.loop.warm import warm
+from greenfast.search.loop.work import Work
 from greenfast.search.oracle.reference import guard_references, use_children
 from greenfast.search.oracle.reference_children import children_for
 from greenfast.search.space.candidate import Candidate

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
+from greenfast.search.loop.work import Work
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.verdict import (
@@ -39,6 +39,14 @@ NEVER_REPEATED = frozenset(
 
 
 @dataclass(frozen=True)
+class Repeats:
+    """The name of a trial that another one repeats."""
+
+    number: int
+    search_id: str  # another search; empty: this one
+
+
+@dataclass(frozen=True)
 class Recalled:
     """A verdict that another search of the same scope recorded."""
 
@@ -65,14 +73,14 @@ class Memory(Protocol):
     ) -> Recalled | None:
         """The verdict of the same parameters, or of the same source launched alike, if known."""
 
-    def used(self, number: int, recalled: Recalled) -> None:
-        """Note that trial `number` repeats the verdict. Durable when it returns."""
+    def recall_work(self, work: Work) -> Recalled | None:
+        """The verdict of the same machine code, launched alike, if known. For several threads."""
 
-    def timed_elsewhere(self) -> Collection[int]:
+    def used(self, number: int, repeats: Repeats) -> None:
+        """Note that trial `number` repeats another one. Durable when it returns."""
+
+    def timed_elsewhere(self) -> set[int]:
         """Stored trials of this search whose times other searches have measured."""
-
-    def repeated(self, number: int, first: int) -> None:
-        """Note that trial `number` repeats outputs and times of trial `first` of this search."""
 
     def discourages(self, candidate: Candidate) -> bool:
         """Whether a candidate lies next to known negatives, so that others are tried first."""
@@ -86,14 +94,14 @@ class NoMemory:
     ) -> Recalled | None:
         return None
 
-    def used(self, number: int, recalled: Recalled) -> None:
-        raise AssertionError("nothing was recalled")
+    def recall_work(self, work: Work) -> Recalled | None:
+        return None
 
-    def timed_elsewhere(self) -> Collection[int]:
-        return ()
-
-    def repeated(self, number: int, first: int) -> None:
+    def used(self, number: int, repeats: Repeats) -> None:
         """Nothing is stored."""
+
+    def timed_elsewhere(self) -> set[int]:
+        return set()
 
     def discourages(self, candidate: Candidate) -> bool:
         return False

@@ -50,7 +50,7 @@ from greenfast.search.loop.flights import (
     set_once,
 )
 from greenfast.search.loop.garbage import rare_collections
-from greenfast.search.loop.memory import Memory, NoMemory
+from greenfast.search.loop.memory import Memory, NoMemory, Repeats
 from greenfast.search.loop.older_checks import failures_today
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
@@ -59,7 +59,8 @@ from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
 from greenfast.search.loop.spending import BUDGET_SPENT, Meter, Spent, gpu_budget_spent
 from greenfast.search.loop.start import baseline_candidate, make_strategy
 from greenfast.search.loop.stopping import Stopping
-from greenfast.search.loop.twins import Find, Twin, Twins, always
+from greenfast.search.loop.twins import Find, Hear, Twin, Twins, always, twin_of
+from greenfast.search.loop.work import Work
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource
@@ -134,6 +135,7 @@ class SearchRun:
         self._baseline_known = threading.Event()
         self.measured_baseline: Contender | None = None
         self.contenders: list[Contender] = []  # measured, and shown to be faster than the baseline
+        self.timed_elsewhere: set[int] = set()  # trials whose times another search measured
         self._older: list[Trial] = []  # correct by an earlier version of the checks
         self.measured: list[Trial] = []  # of a tuning: correct, whether or not faster
         self.best_time_us = math.inf  # of those that were accepted
@@ -406,9 +408,9 @@ class SearchRun:
             context, baseline = replace(context, on_result=self._hear_baseline), no_baseline
         timed: Future[Verdict] = Future()
         hear = set_once(timed)
-        ask: Find = partial(self.twins.find, number, hear, is_baseline)
+        ask: Find = partial(self._find_twin, number, hear, is_baseline)
         if recalled is not None:  # its own twin, but for its safety
-            ask = partial(always, Twin(recalled.number, recalled.verdict))
+            ask = partial(always, twin_of(recalled))
         if self.running_evaluators is not None and not is_baseline:
             sibling = self.siblings.first(proposal.candidate)
             order = Order(number, proposal.candidate, rendered, proposed.render_s, sibling)
@@ -426,6 +428,16 @@ class SearchRun:
             )
         self.twins.follow(number, future, timed)
         return Flight(number, proposal, source, future, recalled, timed)
+
+    def _find_twin(
+        self, number: int, hear: Hear, is_baseline: bool, work: Work
+    ) -> Future[Twin | None]:
+        """The trial with the same work: of this search, which may be in flight, or of another."""
+        found = self.twins.find(number, hear, is_baseline, work)
+        if is_baseline or not found.done() or found.result() is not None:
+            return found
+        recalled = self.memory.recall_work(work)
+        return found if recalled is None else always(twin_of(recalled), work)
 
     def _tell(self, flight: Flight) -> None:
         """Report a trial to the strategy before it is recorded."""
@@ -461,38 +473,34 @@ class SearchRun:
                 done.stage_seconds,
             )
         )
-        elsewhere = self._note_repeats(flight, trial)
-        self._learn(trial, elsewhere)
+        self._note_repeats(flight, trial)
+        self._learn(trial)
         return trial
 
-    def _note_repeats(self, flight: Flight, trial: Trial) -> bool:
-        """Store which trial this one repeats, if any; whether another search measured its times."""
+    def _note_repeats(self, flight: Flight, trial: Trial) -> None:
+        """Store which trial this one repeats, if any."""
         done, recalled = flight.future.result(), flight.recalled
         if trial.verdict is not done.verdict:
-            return False  # it breaks a promise to a sibling
-        is_known = recalled is not None and done.verdict is recalled.verdict
-        if recalled is not None and (is_known or done.repeats is not None):
-            self.memory.used(flight.number, recalled)
+            return  # it breaks a promise to a sibling
+        repeats = done.repeats
+        if recalled is not None and done.verdict is recalled.verdict:
+            repeats = Repeats(recalled.number, recalled.search_id)
+        if repeats is None:
+            return
+        self.memory.used(trial.number, repeats)
+        if repeats.search_id or repeats.number in self.timed_elsewhere:
+            self.timed_elsewhere.add(trial.number)
+        if recalled is not None:
             self.twins.learn(trial)
-            return True
-        if done.repeats is not None:
-            self.memory.repeated(flight.number, done.repeats)
-        return False
 
-    def _learn(self, trial: Trial, elsewhere: bool = False) -> None:
-        """`elsewhere`: another search measured its times."""
+    def _learn(self, trial: Trial) -> None:
         if self._is_baseline(trial.number):
             self.baseline = timings_of(trial.verdict)
             self.measured_baseline = contender_of(trial, is_baseline=True)
             self._baseline_known.set()
             self._tell_evaluators()
-        elif (
-            contender := contender_of(trial, False, self.baseline, of_another_search=elsewhere)
-        ) is not None:
-            self.contenders.append(contender)
-            if isinstance(trial.verdict, Accepted):
-                self.best_time_us = min(self.best_time_us, contender.time_us)
-                self._tell_evaluators()
+        else:
+            self._learn_time(trial)
         if self.plan.within_percent is not None and is_correct(trial.verdict):
             self.measured.append(trial)
         self.siblings.learn(trial)
@@ -500,15 +508,26 @@ class SearchRun:
         self.stopping.learn(told_of(trial, self.plan), trial.verdict)
         self.faults.learn(trial.verdict)
 
+    def _learn_time(self, trial: Trial) -> None:
+        elsewhere = trial.number in self.timed_elsewhere
+        contender = contender_of(trial, False, self.baseline, of_another_search=elsewhere)
+        if contender is None:
+            return
+        self.contenders.append(contender)
+        if isinstance(trial.verdict, Accepted):
+            self.best_time_us = min(self.best_time_us, contender.time_us)
+            self._tell_evaluators()
+
     def _is_asked(self, number: int, candidate: Candidate) -> bool:
         """Whether the strategy proposed a trial: not a baseline, unless it is a seed."""
         return not self._is_baseline(number) or self.strategy.is_seed(candidate)
 
     def _restore(self, history: History) -> None:
         past: list[Past] = []
-        elsewhere = self.memory.timed_elsewhere() if history.trials else ()
+        if history.trials:
+            self.timed_elsewhere |= self.memory.timed_elsewhere()
         for trial in sorted(history.trials, key=lambda trial: trial.number):
-            self._learn(trial, trial.number in elsewhere)
+            self._learn(trial)
             if trial.number not in history.older:
                 self.twins.learn(trial)
             elif is_correct(trial.verdict):

@@ -1,4 +1,4 @@
-"""Candidates of one search with the same machine code: the first one runs, the others repeat it.
+"""Candidates of a search with the same machine code: the first one runs, the others repeat it.
 
 Twins have different texts of which the compiler makes the same program, and they are launched
 alike. Their outputs and times are those of the first, so no GPU runs the others. Each text is still
@@ -17,14 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from greenfast.search.devices.facts import Device
-from greenfast.search.digest import digest
-from greenfast.search.gates.base import Subject
 from greenfast.search.gates.promises import is_broken_promise
-from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
+from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items
-from greenfast.search.loop.memory import NEVER_REPEATED
-from greenfast.search.space.launching import launch_values
-from greenfast.search.space.space import Resolved, resolve
+from greenfast.search.loop.memory import NEVER_REPEATED, Recalled, Repeats
+from greenfast.search.loop.work import Work, launches_of
+from greenfast.search.space.candidate import Candidate
+from greenfast.search.space.space import resolve
 from greenfast.search.verdict import (
     Faulted,
     GateResult,
@@ -42,27 +41,22 @@ VerdictOf = Callable[[int], "Verdict | None"]
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a GPU does for a candidate."""
-
-    machine_code: str  # a digest
-    launches: str  # a digest of what else its runs depend on
-
-
-@dataclass(frozen=True)
 class Twin:
-    """The first trial of a search with some work."""
+    """The trial that ran some work first."""
 
     number: int
     verdict: Verdict
+    search_id: str = ""  # another search; empty: this one
 
     def result(self, stage: str) -> GateResult | None:
         return gate_result(self.verdict, stage)
 
-    def is_repeated_by(self, verdict: Verdict) -> bool:
-        """Whether another verdict rests on this trial's outputs."""
+    def repeated_by(self, verdict: Verdict) -> Repeats | None:
+        """The trial's name if a verdict rests on its outputs."""
         result = self.result(Stage.CORRECTNESS)
-        return any(gate is result for gate in verdict.gates)
+        if isinstance(verdict, Faulted) or not any(gate is result for gate in verdict.gates):
+            return None
+        return Repeats(self.number, self.search_id)
 
 
 # Asks for the trial that a candidate repeats.
@@ -76,23 +70,15 @@ def no_twin(work: Work) -> Twin | None:
     return None
 
 
+def twin_of(recalled: Recalled) -> Twin:
+    return Twin(recalled.number, recalled.verdict, recalled.search_id)
+
+
 def always(twin: Twin, work: Work) -> Future[Twin | None]:
     """The answer of a candidate whose twin is known."""
     future: Future[Twin | None] = Future()
     future.set_result(twin)
     return future
-
-
-def work_of(subject: Subject) -> Work | None:
-    """The work of a compiled candidate; None where its machine code is not known."""
-    code = subject.machine_code.machine_code
-    return Work(code, _launches(subject.template, subject.point)) if code else None
-
-
-def _launches(template: TemplateSpec, point: Resolved) -> str:
-    """Launches, arguments and workspaces of a point, and the tiles that its checks follow."""
-    tiles = tuple(sorted(point.tiles.items()))
-    return digest((template.name, launch_values(template, point.values), tiles))
 
 
 def may_be_repeated(verdict: Verdict) -> bool:
@@ -147,6 +133,12 @@ class Twins:
         self._runs: dict[Work, _Run] = {}
         self._unstored: dict[int, tuple[Work, _Run]] = {}  # in flight, or ended a moment ago
         self._unread: dict[str, list[Trial]] = {}  # not evaluated here, by machine code
+
+    def launches_of(self, candidate: Candidate) -> str:
+        """The part of a candidate's work beside its machine code."""
+        template = self._kernel.template(candidate.template)
+        point = resolve(template, candidate.parameters, self._compiled, self._device)
+        return launches_of(template, point)
 
     def find(self, number: int, hear: Hear, is_baseline: bool, work: Work) -> Future[Twin | None]:
         """The twin of trial `number`, once that has ended. None: the trial has to run.
@@ -209,10 +201,9 @@ class Twins:
     def _read(self, machine_code: str) -> None:
         """Find out what else the runs of earlier trials depended on. Called under the lock."""
         for trial in self._unread.pop(machine_code, ()):
-            template = self._kernel.template(trial.candidate.template)
-            point = resolve(template, trial.candidate.parameters, self._compiled, self._device)
             run = _Run(trial.number, has_ended=True, verdict=trial.verdict)
-            self._runs.setdefault(Work(machine_code, _launches(template, point)), run)
+            work = Work(machine_code, self.launches_of(trial.candidate))
+            self._runs.setdefault(work, run)
 
     def _ended_verdict(self, run: _Run) -> Verdict | None:
         stored = self._verdict_of(run.number) if self._verdict_of is not None else None

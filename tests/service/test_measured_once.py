@@ -21,7 +21,7 @@ from greenfast.app import wiring
 from greenfast.app.service.worker import Stop, run_claim
 from greenfast.app.settings import Settings
 from greenfast.app.views import writers
-from greenfast.app.views.ledger_memory import Reuse, StoreMemory, reused_trials
+from greenfast.app.views.ledger_memory import Reuse, StoreMemory, origin_of, reused_trials
 from greenfast.app.wiring import Services
 from greenfast.search.devices.facts import device
 from greenfast.search.loop import target_space
@@ -147,18 +147,13 @@ def test_fresh_measures_again_and_another_baseline_repeats_no_comparison(service
 def test_a_verdict_that_may_be_the_machines_is_measured_again(services, search):
     first = search(by_threads(FAST), noise=0.2)
     unclear = {
-        row.candidate_digest
-        for row in rows(services, first)
-        if row.reason in ("ambiguous", "too_noisy")
+        row.number for row in rows(services, first) if row.reason in ("ambiguous", "too_noisy")
     }
     assert unclear
     second = search(by_threads(FAST))
-    reused = reused_trials(services.store, second)
-    for row in rows(services, second):
-        repeats = reused.get(row.number)
-        assert (
-            row.candidate_digest not in unclear or repeats is None or (repeats.search_id == second)
-        )
+    reused = reused_trials(services.store, second).values()
+    assert not unclear & {reuse.number for reuse in reused if reuse.search_id == first}
+    assert len(services.gpu.timed) > 1
 
 
 def test_times_of_another_day_are_ranked_by_their_ratio_to_the_baseline(services, search):
@@ -171,11 +166,31 @@ def test_times_of_another_day_are_ranked_by_their_ratio_to_the_baseline(services
     second = search(lambda text: 1.5 * law(text), {"confirm": True})
     confirmation = services.store.confirmation(second).confirmation
     assert point_of(services.store.trial(second, confirmation.trial)) in untried
-    assert len(services.store.confirmation(second).confirmation.comparisons) == 2
     others = StoreMemory(services.store, second).timed_elsewhere()
     reused = reused_trials(services.store, second)
-    assert others == {number for number, reuse in reused.items() if reuse.search_id == first}
+    origins = {number: origin_of(services.store, reuse) for number, reuse in reused.items()}
+    assert others == {number for number, reuse in origins.items() if reuse.search_id == first}
     assert others and confirmation.trial not in others
+
+
+def test_machine_code_that_another_search_has_run_is_not_run_again(services, search):
+    """The searches try different values of the parameter of which the compiler makes nothing."""
+    first = search(by_threads(FAST), {"trials": 12})
+    known = {row.machine_code: row for row in rows(services, first)}
+    tried = {row.candidate_digest for row in known.values()}
+    second = search(by_threads(FAST))
+    reused = reused_trials(services.store, second)
+    ran = set(services.gpu.timed)
+    others = [row for row in rows(services, second) if row.candidate_digest not in tried]
+    twins = [row for row in others if row.machine_code in known]
+    plain = next(row for row in known.values() if row.is_baseline).machine_code
+    assert None not in known and len(known) < POINTS and twins
+    for row in twins:
+        assert row.source_digest not in ran
+        if row.machine_code != plain:
+            assert origin_of(services.store, reused[row.number]).search_id == first
+            assert row.ratio_to_baseline == known[row.machine_code].ratio_to_baseline
+    assert len(ran) == 1 + POINTS - len(known)  # the baseline, and what is new
 
 
 def is_plain(text):

@@ -24,7 +24,8 @@ from greenfast.search.loop.memory import NoMemory
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import Ended, History
-from greenfast.search.loop.twins import Twin, Twins, Work
+from greenfast.search.loop.twins import Twin, Twins
+from greenfast.search.loop.work import Work
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.verdict import (
     Accepted,
@@ -48,8 +49,9 @@ class Notes(NoMemory):
     def __init__(self):
         self.repeats = {}
 
-    def repeated(self, number, first):
-        self.repeats[number] = first
+    def used(self, number, repeats):
+        assert not repeats.search_id
+        self.repeats[number] = repeats.number
 
 
 class CountingGpu(ScatteringGpu):
