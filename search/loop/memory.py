@@ -117,6 +117,8 @@ def may_repeat(verdict: Verdict, *, measures: bool, is_baseline: bool = False) -
     measured in each search, since its times are what the others are compared with.
     """
     match verdict:
+        case Rejected(reason=Reason.SAME) if measures:
+            return _has_samples_of_both(verdict)  # not where the baseline's own time was taken
         case Rejected(reason=reason):
             return reason not in NEVER_REPEATED
         case Faulted():
@@ -133,6 +135,11 @@ def is_measured(verdict: Verdict) -> bool:
         and evidence.ratio_to_baseline is not None
         and all(timing.time_kind is TimeKind.MEASURED for timing in evidence.timings)
     )
+
+
+def _has_samples_of_both(verdict: Verdict) -> bool:
+    evidence = performance_of(verdict)
+    return evidence is not None and all(timing.baseline_samples for timing in evidence.timings)
 
 
 def needs_same_baseline(verdict: Verdict) -> bool:

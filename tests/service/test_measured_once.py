@@ -115,7 +115,10 @@ def test_a_second_search_measures_its_baseline_and_repeats_the_rest(services, se
     assert 0 not in reused and len(reused) == len(others) == POINTS * SPARES - 1
     for row in others:
         same = before[row.candidate_digest]
-        assert reused[row.number] == Reuse(first, same.number)
+        # Candidates with the baseline's machine code have the time of today's baseline.
+        is_baselines = row.machine_code == baseline.machine_code
+        expected = Reuse(second, 0) if is_baselines else Reuse(first, same.number)
+        assert reused[row.number] == expected
         assert (row.verdict, row.reason) == (same.verdict, same.reason)
         assert row.ratio_to_baseline == same.ratio_to_baseline
     confirmation = services.store.confirmation(second).confirmation
@@ -248,3 +251,10 @@ def test_rest_and_the_page_name_the_trial_with_the_same_machine_code(services, s
     page = httpx.get(f"{url}/searches/{first}/trials/{number}").text
     assert "It did not run: its outputs and times are those of" in page
     assert f'href="/searches/{first}/trials/{reuse.number}">trial {reuse.number}</a>' in page
+    same = next(row for row in rows(services, first) if "same machine code" in row.finding)
+    assert (same.reason, same.ratio_to_baseline) == ("same", 1.0)
+    assert httpx.get(f"{url}/searches/{first}/trials/{same.number}").status_code == 200
+    assert httpx.get(f"{url}/searches/{first}").status_code == 200
+    for command in (("show", f"{first}/{same.number}"), ("report", first), ("show", first)):
+        done = home.run(*command)
+        assert done.code == 0, done.err

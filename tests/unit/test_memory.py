@@ -44,7 +44,8 @@ def timed(kind=TimeKind.MEASURED, ratio=0.8, safety=None):
         (Green((Passed("ptxas", ""),)), True, False),
         (Rejected("correctness", Reason.WRONG_VALUES, ""), True, True),
         (Rejected("performance", Reason.SLOWER, ""), True, True),
-        (Rejected("performance", Reason.SAME, ""), True, True),
+        (Rejected("performance", Reason.SAME, "", timed().gates), True, True),
+        (Rejected("performance", Reason.SAME, ""), True, False),  # the baseline's machine code
         *((Rejected("performance", reason, ""), False, False) for reason in NEVER_REPEATED),
         (Faulted("performance", "gpu_lost", ""), False, False),
     ],
