@@ -132,7 +132,8 @@ class Twins:
         self._lock = threading.Lock()
         self._runs: dict[Work, _Run] = {}
         self._unstored: dict[int, tuple[Work, _Run]] = {}  # in flight, or ended a moment ago
-        self._unread: dict[str, list[Trial]] = {}  # not evaluated here, by machine code
+        # Not evaluated here, by machine code.
+        self._unread: dict[str, list[tuple[Candidate, _Run]]] = {}
 
     def launches_of(self, candidate: Candidate) -> str:
         """The part of a candidate's work beside its machine code."""
@@ -187,9 +188,13 @@ class Twins:
     def learn(self, trial: Trial) -> None:
         """Note a trial that was evaluated before: by an earlier process, or in another search."""
         evidence = evidence_of(trial.verdict.gates, PtxasEvidence)
-        if evidence is not None and evidence.machine_code:
-            with self._lock:
-                self._unread.setdefault(evidence.machine_code, []).append(trial)
+        if evidence is None or not evidence.machine_code:
+            return
+        # The checks of a verdict take 90 KB, so those that are stored are not kept here.
+        kept = trial.verdict if self._verdict_of is None else None
+        run = _Run(trial.number, has_ended=True, verdict=kept)
+        with self._lock:
+            self._unread.setdefault(evidence.machine_code, []).append((trial.candidate, run))
 
     def stored(self, number: int) -> None:
         """From now on `verdict_of` knows the trial."""
@@ -200,10 +205,8 @@ class Twins:
 
     def _read(self, machine_code: str) -> None:
         """Find out what else the runs of earlier trials depended on. Called under the lock."""
-        for trial in self._unread.pop(machine_code, ()):
-            run = _Run(trial.number, has_ended=True, verdict=trial.verdict)
-            work = Work(machine_code, self.launches_of(trial.candidate))
-            self._runs.setdefault(work, run)
+        for candidate, run in self._unread.pop(machine_code, ()):
+            self._runs.setdefault(Work(machine_code, self.launches_of(candidate)), run)
 
     def _ended_verdict(self, run: _Run) -> Verdict | None:
         stored = self._verdict_of(run.number) if self._verdict_of is not None else None
