@@ -24,7 +24,14 @@ from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.loop.sink import Control, Ended, History, Pending
 from greenfast.search.loop.spending import Spent
 from greenfast.search.status import ENDED, SearchStatus
-from greenfast.search.verdict import CheckEvidence, CorrectnessEvidence, Stage, Trial, gate_result
+from greenfast.search.verdict import (
+    CheckEvidence,
+    CorrectnessEvidence,
+    Stage,
+    Trial,
+    Verdict,
+    gate_result,
+)
 
 _CONTROLS = {
     None: Control.RUN,
@@ -194,14 +201,19 @@ class Claims(Part):
                 held.gpu_spent_s or 0.0,
                 lambda number: self._checks(key, number),
                 _older(session, key),
+                lambda number: self._verdict(key, number),
             )
+
+    def _verdict(self, key: int, number: int) -> Verdict | None:
+        """The verdict of a trial with complete evidence; None while it is in flight."""
+        with self._database.reading() as session:
+            record = session.get(EvidenceRecord, (key, number))
+            return convert.verdict_of(record.verdict, record.details) if record else None
 
     def _checks(self, key: int, number: int) -> tuple[CheckEvidence, ...]:
         """The single checks of a recorded trial."""
-        with self._database.reading() as session:
-            record = session.get_one(EvidenceRecord, (key, number))
-            verdict = convert.verdict_of(record.verdict, record.details)
-        result = gate_result(verdict, Stage.CORRECTNESS)
+        verdict = self._verdict(key, number)
+        result = gate_result(verdict, Stage.CORRECTNESS) if verdict is not None else None
         evidence = result.evidence if result is not None else None
         return evidence.checks if isinstance(evidence, CorrectnessEvidence) else ()
 

@@ -61,6 +61,7 @@ class Figures:
     )
     duration_s: float | None = _figure(sortable=True)
     device_index: int | None = _figure("the number of the GPU that measured its time")
+    machine_code: str | None = _figure("a digest of what a GPU executes, without names")
 
 
 FIGURES = tuple(figure.name for figure in fields(Figures))
@@ -91,6 +92,7 @@ def figures(trial: Trial, changed: Sequence[Change], baseline: str) -> Figures:
         max_abs_error=_finite(correctness.max_abs_error) if correctness else None,
         duration_s=_finite(trial.duration_s),
         device_index=time.timings[0].device_index if time else None,
+        machine_code=(ptxas.machine_code or None) if ptxas else None,
     )
 
 

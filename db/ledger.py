@@ -26,7 +26,7 @@ class NoteKind(StrEnum):
     ARM = "arm"  # of an ablation, `name`: parameter=value
     EXPLANATION = "explanation"
     RECHECK = "recheck"
-    REUSE = "reuse"  # the trial repeats the verdict of another search's trial
+    REUSE = "reuse"  # the trial repeats another one, of this search or of another
     RUN = "run"  # `name`: a run of `greenfast evolve` that counts a trial of another search
 
 
@@ -55,6 +55,7 @@ class KnownTrial:
     ratio_to_baseline: float | None
     is_baseline: bool
     candidate: str  # JSON
+    machine_code: str | None
 
 
 @dataclass(frozen=True)
@@ -261,4 +262,5 @@ def _known(search_id: str, trial: TrialRecord) -> KnownTrial:
         trial.ratio_to_baseline,
         trial.is_baseline,
         trial.candidate,
+        trial.machine_code,
     )

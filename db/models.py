@@ -26,7 +26,7 @@ from greenfast.db.figures import SORTABLE
 from greenfast.search.status import STATUSES
 from greenfast.search.verdict import VerdictName
 
-REVISION = "0012"  # the newest of migrations/versions, which a test compares
+REVISION = "0013"  # the newest of migrations/versions, which a test compares
 
 # A literal, not a bound value: otherwise planners do not see that a partial index serves the query.
 REJECTED_SQL = f"verdict = '{VerdictName.REJECTED}'"
@@ -161,6 +161,7 @@ class TrialRecord(Base):
     max_abs_error: Mapped[float | None]
     duration_s: Mapped[float | None]
     device_index: Mapped[int | None]  # of the GPU that measured its time
+    machine_code: Mapped[str | None]  # a digest of what the GPU executes
     stage_seconds: Mapped[str | None]  # JSON; null: not evaluated here, or not recorded
     source_digest: Mapped[str | None] = mapped_column(ForeignKey("sources.digest"))
     environment_digest: Mapped[str | None]

@@ -93,6 +93,7 @@ class PtxasEvidence:
     occupancy: float  # resident threads / the SM's threads
     limited_by: str  # "registers" | "shared memory" | "threads" | "blocks"
     notes: tuple[AssemblerNote, ...] = ()
+    machine_code: str = ""  # a digest of what the GPU executes; empty: not recorded
 
 
 @dataclass(frozen=True)

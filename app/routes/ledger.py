@@ -109,7 +109,7 @@ def near(search: str, trial: TrialNumber, store: TheStore) -> list[NearOut]:
 
 @router.get("/searches/{search}/reused")
 def reused(search: str, store: TheStore) -> list[ReusedOut]:
-    """The trials that repeat a verdict of an earlier search instead of being evaluated."""
+    """The trials that did not run, and repeat an earlier trial of this search or of another."""
     repeated = reused_trials(store, search_named(store, search))
     return [
         ReusedOut(number=number, search_id=reuse.search_id, trial=reuse.number)

@@ -270,7 +270,11 @@ def _run(
     if isinstance(run, RunResult):
         return run
     patience(services.store.describe, claim, services.environment(run.context))
-    patience(lambda: memory.open(run.launch_of, measures=run.context.target.measures))
+    patience(
+        lambda: memory.open(
+            run.launch_of, run.twins.launches_of, measures=run.context.target.measures
+        )
+    )
     if memory.opening:
         say(memory.opening)
     try:

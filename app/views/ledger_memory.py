@@ -12,9 +12,17 @@ from greenfast.app.views.base_schemas import Output
 from greenfast.app.views.ledger_scope import kindred_plans
 from greenfast.db import convert
 from greenfast.db.ledger import KindredSearch, KnownTrial, NoteKind
-from greenfast.search.loop.memory import NEVER_REPEATED, Recalled, may_repeat, needs_same_baseline
+from greenfast.search.loop.memory import (
+    NEVER_REPEATED,
+    Recalled,
+    Repeats,
+    may_repeat,
+    needs_same_baseline,
+)
 from greenfast.search.loop.near_negatives import NearNegatives
 from greenfast.search.loop.plan import SearchPlan
+from greenfast.search.loop.twins import may_be_repeated
+from greenfast.search.loop.work import Work
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.launching import Launch
@@ -45,11 +53,11 @@ class Reuse:
 
 
 class ReusedOut(Output):
-    """A trial that repeats the verdict of another search's trial."""
+    """A trial that repeats another one."""
 
     number: int
-    search_id: str = Field(description="the other search")
-    trial: int = Field(description="its trial")
+    search_id: str = Field(description="of the repeated trial")
+    trial: int = Field(description="the repeated trial")
 
 
 @dataclass(frozen=True)
@@ -68,14 +76,21 @@ class StoreMemory:
     def __init__(self, store: Store, search_id: str) -> None:
         self._store, self._id = store, search_id
         self._by_digest: dict[str, list[_Known]] = {}
+        self._by_code: dict[str, list[_Known]] = {}  # where times are measured
         self._measures = False
         self._near = NearNegatives()
         self.postponed: set[str] = set()  # digests of candidates that others were tried before
-        self.searches = self.trials = self.negatives = self.reused = 0
+        self.searches = self.trials = self.negatives = self.reused = self.twins = 0
 
-    def open(self, launch_of: Callable[[Candidate], Launch], *, measures: bool) -> None:
+    def open(
+        self,
+        launch_of: Callable[[Candidate], Launch],
+        launches_of: Callable[[Candidate], str],
+        *,
+        measures: bool,
+    ) -> None:
         """Read what is known. The search's environment is stored by now."""
-        self._measures, self._launch_of = measures, launch_of
+        self._measures, self._launch_of, self._launches_of = measures, launch_of, launches_of
         (own, plan), *others = kindred_plans(self._store, self._id)
         if not plan.reuse or plan.target.startswith("replay:"):
             return
@@ -93,6 +108,8 @@ class StoreMemory:
             for digest in {trial.candidate_digest, trial.source_digest} - {None}:
                 self._by_digest.setdefault(str(digest), []).append(entry)
             self._learn(entry)
+            if measures and trial.machine_code and entry.same_baseline and not trial.is_baseline:
+                self._by_code.setdefault(trial.machine_code, []).append(entry)
 
     def _learn(self, known: _Known) -> None:
         """Count the trial as a neighbour of others, if its verdict holds here."""
@@ -130,6 +147,11 @@ class StoreMemory:
         if self.reused:
             trials = "1 trial was" if self.reused == 1 else f"{self.reused} trials were"
             parts.append(f"{trials} known from earlier searches and not evaluated again")
+        if self.twins:
+            trials = "1 trial has" if self.twins == 1 else f"{self.twins} trials have"
+            parts.append(
+                f"{trials} the machine code of an earlier one of this search and did not run"
+            )
         if self.postponed:
             count = len(self.postponed)
             candidates = "1 candidate" if count == 1 else f"{count} candidates"
@@ -145,7 +167,9 @@ class StoreMemory:
             if entry.trial.reason in NEVER_REPEATED:
                 continue
             recorded = self._store.recorded(entry.trial.search_id, entry.trial.number)
-            if recorded is None or not may_repeat(recorded.verdict, measures=self._measures):
+            if recorded is None or not may_repeat(
+                recorded.verdict, measures=self._measures, is_baseline=is_baseline
+            ):
                 continue
             compared = needs_same_baseline(recorded.verdict)
             if compared and not (entry.same_baseline and entry.trial.is_baseline == is_baseline):
@@ -158,10 +182,31 @@ class StoreMemory:
             return Recalled(entry.trial.search_id, entry.trial.number, recorded.verdict)
         return None
 
-    def used(self, number: int, recalled: Recalled) -> None:
-        reuse = convert.value_json("reuse", Reuse(recalled.search_id, recalled.number))
-        self._store.note(self._id, number, NoteKind.REUSE, reuse)
-        self.reused += 1
+    def recall_work(self, work: Work) -> Recalled | None:
+        """Of a search that measures, against the same baseline. That trial was no baseline."""
+        for entry in self._by_code.get(work.machine_code, ()):
+            trial = entry.trial
+            if self._launches_of(convert.candidate_of(trial.candidate)) != work.launches:
+                continue
+            recorded = self._store.recorded(trial.search_id, trial.number)
+            if recorded is None or not may_be_repeated(recorded.verdict):
+                continue
+            if may_repeat(recorded.verdict, measures=True):
+                return Recalled(trial.search_id, trial.number, recorded.verdict)
+        return None
+
+    def used(self, number: int, repeats: Repeats) -> None:
+        reuse = Reuse(repeats.search_id or self._id, repeats.number)
+        self._store.note(self._id, number, NoteKind.REUSE, convert.value_json("reuse", reuse))
+        if repeats.search_id:
+            self.reused += 1
+        else:
+            self.twins += 1
+
+    def timed_elsewhere(self) -> set[int]:
+        reused = reused_trials(self._store, self._id)
+        others = {number for number, reuse in reused.items() if reuse.search_id != self._id}
+        return others | {number for number, reuse in reused.items() if reuse.number in others}
 
 
 def _may_share(

@@ -98,7 +98,7 @@ def _gates(search: SearchReportOut) -> Iterator[str]:
         yield from (plain(faults_sentence(search.faulted)), "")
     if search.reused:
         yield from (
-            f"{search.reused} of {search.trials} trials repeat the verdict of an earlier search.",
+            f"{search.reused} of {search.trials} trials did not run and repeat an earlier trial.",
             "",
         )
 

@@ -48,7 +48,7 @@ class CitedTrialOut(Output):
     parameters: dict[str, ScalarValue]
     time_us: float | None
     source_digest: str | None
-    repeats: str = Field(description="SEARCH/NUMBER whose verdict it repeats; empty: its own")
+    repeats: str = Field(description="SEARCH/NUMBER of the trial that it repeats; empty: it ran")
 
 
 class PointOut(Output):
@@ -68,7 +68,7 @@ class SearchReportOut(Output):
     question: QuestionOut
     setup: list[tuple[str, str]]
     trials: int
-    reused: int = Field(description="trials that repeat a verdict of an earlier search")
+    reused: int = Field(description="trials that did not run, and repeat an earlier trial")
     time_kind: str
     band: float
     funnel: list[FunnelStep]

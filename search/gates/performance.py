@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from greenfast.search.acceptance import (
+    WORDS,
     accept,
     acceptance_sentence,
     below_bound,
@@ -12,6 +13,7 @@ from greenfast.search.gates.base import Baseline, Subject
 from greenfast.search.gates.correctness import compare
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.targets.base import Execution, Failure, Rival
+from greenfast.search.timing import Decision
 from greenfast.search.verdict import (
     Failed,
     Passed,
@@ -82,6 +84,16 @@ class PerformanceGate:
         if acceptance.reason is not None:
             return Failed(self.name, f"{sentence}; {times}", acceptance.reason, evidence)
         return Passed(self.name, f"{sentence}; {times}", evidence)
+
+
+def same_as_baseline(subject: Subject, baseline: Baseline) -> Failed[PerformanceEvidence]:
+    """The result of a candidate that runs the baseline's machine code: it has the same time."""
+    return Failed(
+        PerformanceGate.name,
+        f"{WORDS[Decision.SAME]}: it runs the same machine code",
+        Reason.SAME,
+        PerformanceEvidence(baseline.timings, 1.0, subject.target.band),
+    )
 
 
 def timed_problems(subject: Subject, seed: int | None = None) -> tuple[Problem, ...]:

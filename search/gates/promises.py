@@ -172,6 +172,23 @@ def with_broken_promise(
     )
 
 
+def is_broken_promise(rejected: Rejected) -> bool:
+    """Whether outputs may only differ from a sibling's, which says nothing about other candidates.
+
+    True also where the single checks are not known.
+    """
+    result = gate_result(rejected, Stage.CORRECTNESS)
+    if rejected.reason is not Reason.WRONG_VALUES or result is None:
+        return False
+    checks = result.evidence.checks if isinstance(result.evidence, CorrectnessEvidence) else ()
+    return all(check.passed or _is_within_bounds(check) for check in checks)
+
+
+def _is_within_bounds(check: CheckEvidence) -> bool:
+    error, allowed = check.frobenius_error, check.frobenius_allowed
+    return check.share_out_of_bound == 0 and (error is None or allowed is None or error <= allowed)
+
+
 def _remember(family: _Family, trial: Trial, checks: Iterable[CheckEvidence]) -> None:
     for check in checks:
         if check.input_digest:

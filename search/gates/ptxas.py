@@ -131,4 +131,5 @@ def figures(subject: Subject) -> PtxasEvidence:
         resident.share,
         resident.limited_by,
         parse_notes(subject.machine_code.log),
+        subject.machine_code.machine_code,
     )

@@ -15,6 +15,8 @@ from greenfast.search.devices.facts import Device
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.evaluate import Evaluated
+from greenfast.search.loop.twins import Twin
+from greenfast.search.loop.work import Work
 from greenfast.search.render import RenderedSource, RenderFailed
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.targets.base import GateLimits, Runner
@@ -90,6 +92,22 @@ class Answered:
     number: int
     reply: dict[str, Any] | None
     error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An evaluator's question about the work of an order: which trial has run it?"""
+
+    number: int
+    work: Work
+
+
+@dataclass(frozen=True)
+class Known:
+    """The trial that did the work of an order; None: the order has to run."""
+
+    number: int
+    twin: Twin | None
 
 
 @dataclass(frozen=True)

@@ -80,11 +80,16 @@ class _Wrong(Exception):
 
 
 def contender_of(
-    trial: Trial, is_baseline: bool, baseline: tuple[Timing, ...] | None = None
+    trial: Trial,
+    is_baseline: bool,
+    baseline: tuple[Timing, ...] | None = None,
+    *,
+    of_another_search: bool = False,
 ) -> Contender | None:
     """The trial as a contender; None unless it is correct, measured and faster than the baseline.
 
     The baseline itself need not be faster. The contender's time is that on the baseline's GPU.
+    `of_another_search`: its times come from there.
     """
     if not isinstance(trial.verdict, (Accepted, Green)):
         return None
@@ -99,7 +104,7 @@ def contender_of(
     return Contender(
         trial.number,
         trial.candidate,
-        time_us_of(as_beside(baseline, evidence.timings)),
+        time_us_of(as_beside(baseline, evidence.timings, of_another_search=of_another_search)),
         isinstance(safety, Skipped),
         trial.source_digest,
     )

@@ -13,6 +13,7 @@ from greenfast.search.acceptance import time_us_of
 from greenfast.search.cpu_time import MACHINE_BUSY
 from greenfast.search.errors import Fault, SpecError
 from greenfast.search.gates import GATES, Baseline, Conditions, Gate, Subject
+from greenfast.search.gates.performance import same_as_baseline
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.gates.safety import LACKING
 from greenfast.search.kernels.spec import Check, KernelSpec
@@ -20,9 +21,12 @@ from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.check_order import CheckOrder
 from greenfast.search.loop.comparison import Peer
+from greenfast.search.loop.memory import Repeats
 from greenfast.search.loop.other_gpus import as_beside
 from greenfast.search.loop.stage_clock import StageClock, Wait
 from greenfast.search.loop.submitted_checks import also_checked
+from greenfast.search.loop.twins import FindTwin, Twin, no_twin
+from greenfast.search.loop.work import work_of
 from greenfast.search.render import RenderedSource, RenderFailed, render
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.space import resolve
@@ -66,6 +70,7 @@ def no_baseline() -> None:
 
 
 FAULT_RETRIES = 2
+TAKEN_FROM_TWINS = (Stage.CORRECTNESS, Stage.PERFORMANCE)  # what runs on the GPU decides
 
 
 @dataclass(frozen=True)
@@ -242,6 +247,7 @@ class Evaluated:
     duration_s: float
     attempts: int = 1
     stage_seconds: StageSeconds = ()  # of all attempts; they add up to `duration_s`
+    repeats: Repeats | None = None  # the trial with the same machine code that ran in its place
 
 
 def evaluate(
@@ -251,12 +257,13 @@ def evaluate(
     rendered: RenderedSource | RenderFailed | None = None,
     on_timed: Callable[[Verdict], None] = lambda verdict: None,
     render_s: float = 0.0,
+    find_twin: FindTwin = no_twin,
 ) -> Evaluated:
     """Take `candidate` through all steps. Our faults are retried, then returned as such.
 
     `baseline_times` is called, and may wait, when the baseline's times are needed and no sooner.
     `on_timed` gets the verdict so far when only a check on another target is to come.
-    `render_s`: the seconds that `rendered` took.
+    `render_s`: the seconds that `rendered` took. `find_twin` may wait until that trial has ended.
     """
     clock = StageClock(render_s)
     attempt = 0
@@ -264,17 +271,21 @@ def evaluate(
         attempt += 1
         clock.enter(Stage.RENDER)
         verdict: Verdict
+        twin: Twin | None = None
         try:
             rendered = rendered if rendered is not None else context.render(candidate)
         except Fault as fault:
             verdict = Faulted(Stage.RENDER, fault.code, str(fault))
         else:
-            verdict = _verdict(candidate, context, rendered, baseline_times, on_timed, clock)
+            verdict, twin = _verdict(
+                candidate, context, rendered, baseline_times, on_timed, clock, find_twin
+            )
         source = rendered if isinstance(rendered, RenderedSource) else None
         if not _is_repeated(verdict) or attempt > FAULT_RETRIES or context.stop.is_set():
             stages = clock.stop()
             took_s = sum(seconds for _, seconds in stages)
-            return Evaluated(verdict, source, took_s, attempt, stages)
+            repeats = twin.repeated_by(verdict) if twin is not None else None
+            return Evaluated(verdict, source, took_s, attempt, stages, repeats)
 
 
 def _is_repeated(verdict: Verdict) -> bool:
@@ -289,23 +300,28 @@ def _verdict(
     baseline_times: BaselineTimes,
     on_timed: Callable[[Verdict], None],
     clock: StageClock,
-) -> Verdict:
-    """The target's answer where it has one, else the gates' verdict."""
+    find_twin: FindTwin,
+) -> tuple[Verdict, Twin | None]:
+    """The target's answer where it has one, else the gates' verdict; and the candidate's twin."""
     if isinstance(rendered, RenderFailed):
-        return not_rendered(rendered)
+        return not_rendered(rendered), None
+    twin: Twin | None = None
     try:
         if isinstance(context.target, Answering):
             clock.enter(Wait.WAITING)
             times = baseline_times()
             clock.enter(Stage.PERFORMANCE)  # a recording answers all gates at once
-            return context.target.answers(context.question(candidate, rendered, times))
+            return context.target.answers(context.question(candidate, rendered, times)), None
         clock.enter(Stage.COMPILE)
         subject = prepare(candidate, context, rendered)
+        if isinstance(subject, Rejected):
+            return subject, None
+        if context.target.measures and (work := work_of(subject)) is not None:
+            clock.enter(Wait.WAITING)
+            twin = find_twin(work)
     except Fault as fault:
-        return Faulted(Stage.COMPILE, fault.code, str(fault))
-    if isinstance(subject, Rejected):
-        return subject
-    return _through_gates(subject, context, baseline_times, on_timed, clock)
+        return Faulted(Stage.COMPILE, fault.code, str(fault)), None
+    return _through_gates(subject, context, baseline_times, on_timed, clock, twin), twin
 
 
 def _through_gates(
@@ -314,6 +330,7 @@ def _through_gates(
     baseline_times: BaselineTimes,
     on_timed: Callable[[Verdict], None],
     clock: StageClock,
+    twin: Twin | None,
 ) -> Verdict:
     results: list[GateResult] = []
     times: tuple[Timing, ...] | None = None
@@ -327,9 +344,9 @@ def _through_gates(
             if gate.name == Stage.SAFETY:
                 if context.target.measures:
                     on_timed(_right(tuple(results)))
-                result = _safety(gate, subject, context, results, times, clock)
+                result = _safety(gate, subject, context, results, times, clock, twin)
             else:
-                result = gate.judge(subject, baseline)
+                result = _known(gate, subject, baseline, twin) or gate.judge(subject, baseline)
         except SourceRefused as refused:
             return _refused(refused)
         except Fault as fault:
@@ -356,6 +373,17 @@ def _baseline(context: EvaluationContext, timings: tuple[Timing, ...] | None) ->
     return Baseline(timings, context.prepared_baseline if measures else None)
 
 
+def _known(
+    gate: Gate, subject: Subject, baseline: Baseline | None, twin: Twin | None
+) -> GateResult | None:
+    """A result that the machine code has already; None: the gate has to judge."""
+    if gate.name == Stage.PERFORMANCE and baseline is not None and baseline.subject is not None:
+        work = work_of(subject)
+        if work is not None and work == work_of(baseline.subject):
+            return same_as_baseline(subject, baseline)
+    return twin.result(gate.name) if twin is not None and gate.name in TAKEN_FROM_TWINS else None
+
+
 def _safety(
     gate: Gate,
     subject: Subject,
@@ -363,14 +391,25 @@ def _safety(
     results: Sequence[GateResult],
     baseline: tuple[Timing, ...] | None,
     clock: StageClock,
+    twin: Twin | None,
 ) -> GateResult:
     """Judge the safety of a candidate, unless it cannot become the best.
 
-    Safety takes about a second of CPU. A candidate slower than an accepted one ends as `green`.
+    Safety takes about a second of CPU. A candidate slower than an accepted one ends as `green`, and
+    so does one that is as fast because it runs the same machine code.
     """
     time_us = measured_time_us(results, baseline)
     if time_us is None:
         return gate.judge(subject)
+    before = twin.result(gate.name) if twin is not None else None
+    if isinstance(before, Skipped):
+        return before
+    if twin is not None and isinstance(before, Passed):
+        return Skipped(
+            gate.name,
+            f"not asked for: trial {twin.number}, which runs the same machine code, passed, and "
+            "this one is no faster",
+        )
     order = context.check_order or CheckOrder()
     clock.enter(Wait.WAITING)
     with order.turn(time_us, context.best_time_us, context.stop) as check:

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar, cast
 
@@ -32,7 +33,9 @@ from greenfast.search.loop.assignment import (
     Answered,
     Asked,
     Assignment,
+    Compiled,
     Done,
+    Known,
     News,
     Order,
     Rest,
@@ -41,7 +44,9 @@ from greenfast.search.loop.assignment import (
 from greenfast.search.loop.check_order import CheckOrder, checks_at_once
 from greenfast.search.loop.evaluate import EvaluationContext, evaluate
 from greenfast.search.loop.garbage import rare_collections
+from greenfast.search.loop.twins import Twin
 from greenfast.search.loop.warm import warm
+from greenfast.search.loop.work import Work
 from greenfast.search.oracle.reference import guard_references, use_children
 from greenfast.search.oracle.reference_children import children_for
 from greenfast.search.space.candidate import Candidate
@@ -72,6 +77,7 @@ class Evaluator:
         self._connection, self._sending = connection, sending
         self._numbers = itertools.count()
         self._answers: dict[int, Future[dict[str, Any]]] = {}
+        self._twins: dict[int, Future[Twin | None]] = {}
         self._news = News(False, None, math.inf)
         self._baseline_known = threading.Event()
         self._siblings = _Siblings(assignment.kernel)
@@ -89,6 +95,8 @@ class Evaluator:
                         self._pool.submit(self._evaluate, order)
                     case Answered() as answered:
                         self._hear(answered)
+                    case Known() as known:
+                        self._twins.pop(known.number).set_result(known.twin)
                     case News() as news:
                         self._news = news
                         if news.is_baseline_known:
@@ -136,6 +144,7 @@ class Evaluator:
                 order.rendered,
                 hear,
                 order.render_s,
+                partial(self._find_twin, order.number),
             )
         except Exception as error:
             self._send(Done(order.number, None, _portable(error)))
@@ -143,6 +152,12 @@ class Evaluator:
             self._send(Done(order.number, replace(evaluated, source=None)))
         finally:
             self._siblings.firsts.pop(order.candidate, None)
+
+    def _find_twin(self, number: int, work: Work) -> Twin | None:
+        answer: Future[Twin | None] = Future()
+        self._twins[number] = answer
+        self._send(Compiled(number, work))
+        return answer.result()
 
     def _baseline_times(self) -> tuple[Timing, ...] | None:
         self._baseline_known.wait()

@@ -33,13 +33,16 @@ from greenfast.search.loop.assignment import (
     Answered,
     Asked,
     Assignment,
+    Compiled,
     Done,
+    Known,
     News,
     Order,
     Rest,
     Timed,
 )
 from greenfast.search.loop.evaluate import Evaluated, EvaluationContext
+from greenfast.search.loop.twins import Find
 from greenfast.search.oracle.reference import guard_deadline_s
 from greenfast.search.render import RenderedSource
 from greenfast.search.scratch import scratch_of
@@ -109,6 +112,7 @@ class _Flight:
     order: Order
     future: Future[Evaluated]
     on_timed: Heard
+    find_twin: Find
     losses: int = 0
 
 
@@ -129,11 +133,11 @@ class Evaluators:
             for _ in range(count):
                 self.processes.append(_process_for(self))
 
-    def submit(self, order: Order, on_timed: Heard) -> Future[Evaluated]:
+    def submit(self, order: Order, on_timed: Heard, find_twin: Find) -> Future[Evaluated]:
         """Give the order to the evaluator that has the fewest."""
         future: Future[Evaluated] = Future()
         future.set_running_or_notify_cancel()  # no later `cancel` ends it
-        self._give(_Flight(order, future, on_timed))
+        self._give(_Flight(order, future, on_timed, find_twin))
         return future
 
     def tell(self, news: News) -> None:
@@ -165,6 +169,24 @@ class Evaluators:
         for process in processes:
             process.end()
         self._answering.shutdown(wait=False, cancel_futures=True)
+
+    def find(self, process: _Process, compiled: Compiled) -> None:
+        """Ask for an order's twin, and let its evaluator have the answer once there is one."""
+        flight = process.flights.get(compiled.number)
+
+        def ask() -> None:
+            try:
+                assert flight is not None, "an evaluator asks about its own orders"
+                found = flight.find_twin(compiled.work)
+            except Exception:  # the store cannot be read, so the candidate runs
+                process.send(Known(compiled.number, None))
+            else:
+                found.add_done_callback(
+                    lambda done: process.send(Known(compiled.number, done.result()))
+                )
+
+        with suppress(RuntimeError):  # the search has ended
+            self._answering.submit(ask)
 
     def answer(self, process: _Process, asked: Asked) -> None:
         """Pass a request on, and let its evaluator have the reply."""
@@ -356,6 +378,9 @@ class _Process:
             case Asked():
                 assert self._owner is not None, "it works for a search"
                 self._owner.answer(self, message)
+            case Compiled():
+                assert self._owner is not None, "it works for a search"
+                self._owner.find(self, message)
             case Timed():
                 if (flight := self.flights.get(message.number)) is not None:
                     flight.on_timed(message.verdict)

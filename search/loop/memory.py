@@ -5,9 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from greenfast.search.loop.work import Work
 from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
-from greenfast.search.verdict import Accepted, Green, Reason, Rejected, Stage, Verdict
+from greenfast.search.verdict import (
+    Accepted,
+    Faulted,
+    Green,
+    Reason,
+    Rejected,
+    Stage,
+    TimeKind,
+    Unavailable,
+    Verdict,
+    gate_result,
+    performance_of,
+)
 
 # Reasons that may be the machine's, the load's or a limit's: such a verdict is never repeated.
 NEVER_REPEATED = frozenset(
@@ -26,6 +39,14 @@ NEVER_REPEATED = frozenset(
 
 
 @dataclass(frozen=True)
+class Repeats:
+    """The name of a trial that another one repeats."""
+
+    number: int
+    search_id: str  # another search; empty: this one
+
+
+@dataclass(frozen=True)
 class Recalled:
     """A verdict that another search of the same scope recorded."""
 
@@ -36,6 +57,13 @@ class Recalled:
     def __str__(self) -> str:
         return f"{self.search_id}/{self.number}"
 
+    @property
+    def lacks_safety(self) -> bool:
+        """Whether a measured candidate's safety could not be judged, which may be possible now."""
+        return is_measured(self.verdict) and isinstance(
+            gate_result(self.verdict, Stage.SAFETY), Unavailable
+        )
+
 
 class Memory(Protocol):
     """Verdicts of earlier searches, for one search."""
@@ -45,8 +73,14 @@ class Memory(Protocol):
     ) -> Recalled | None:
         """The verdict of the same parameters, or of the same source launched alike, if known."""
 
-    def used(self, number: int, recalled: Recalled) -> None:
-        """Note that trial `number` repeats the verdict. Durable when it returns."""
+    def recall_work(self, work: Work) -> Recalled | None:
+        """The verdict of the same machine code, launched alike, if known. For several threads."""
+
+    def used(self, number: int, repeats: Repeats) -> None:
+        """Note that trial `number` repeats another one. Durable when it returns."""
+
+    def timed_elsewhere(self) -> set[int]:
+        """Stored trials of this search whose times other searches have measured."""
 
     def discourages(self, candidate: Candidate) -> bool:
         """Whether a candidate lies next to known negatives, so that others are tried first."""
@@ -60,25 +94,52 @@ class NoMemory:
     ) -> Recalled | None:
         return None
 
-    def used(self, number: int, recalled: Recalled) -> None:
-        raise AssertionError("nothing was recalled")
+    def recall_work(self, work: Work) -> Recalled | None:
+        return None
+
+    def used(self, number: int, repeats: Repeats) -> None:
+        """Nothing is stored."""
+
+    def timed_elsewhere(self) -> set[int]:
+        return set()
 
     def discourages(self, candidate: Candidate) -> bool:
         return False
 
 
-def may_repeat(verdict: Verdict, *, measures: bool) -> bool:
+def may_repeat(verdict: Verdict, *, measures: bool, is_baseline: bool = False) -> bool:
     """Whether a verdict holds in another search of the same scope, against the same baseline.
 
-    A measured time belongs to its process, so correct candidates are measured again on a GPU, and
-    only what is wrong, or was clearly slower than the same baseline, is not.
+    The absolute time of a kernel changes from process to process, by about 0.5 % on an H200. Its
+    ratio to the baseline, which was timed in turns with it, is what a search decides on, and that
+    is repeated. A candidate that was lucky then looks as fast again, as it did in its own search:
+    the winner is timed in fresh processes before anything is claimed of it. The baseline is
+    measured in each search, since its times are what the others are compared with.
     """
     match verdict:
+        case Rejected(reason=Reason.SAME) if measures:
+            return _has_samples_of_both(verdict)  # not where the baseline's own time was taken
         case Rejected(reason=reason):
-            return reason not in NEVER_REPEATED and (not measures or reason is not Reason.SAME)
-        case Accepted() | Green():
-            return not measures
-    return False
+            return reason not in NEVER_REPEATED
+        case Faulted():
+            return False
+    return not measures or (is_measured(verdict) and not is_baseline)
+
+
+def is_measured(verdict: Verdict) -> bool:
+    """Whether a correct candidate was timed in turns with a baseline."""
+    evidence = performance_of(verdict)
+    return (
+        isinstance(verdict, (Accepted, Green))
+        and evidence is not None
+        and evidence.ratio_to_baseline is not None
+        and all(timing.time_kind is TimeKind.MEASURED for timing in evidence.timings)
+    )
+
+
+def _has_samples_of_both(verdict: Verdict) -> bool:
+    evidence = performance_of(verdict)
+    return evidence is not None and all(timing.baseline_samples for timing in evidence.timings)
 
 
 def needs_same_baseline(verdict: Verdict) -> bool:

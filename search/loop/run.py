@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import Future, wait
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from greenfast.search.dispatch.times import is_correct
@@ -49,7 +50,7 @@ from greenfast.search.loop.flights import (
     set_once,
 )
 from greenfast.search.loop.garbage import rare_collections
-from greenfast.search.loop.memory import Memory, NoMemory
+from greenfast.search.loop.memory import Memory, NoMemory, Repeats
 from greenfast.search.loop.older_checks import failures_today
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
@@ -58,6 +59,8 @@ from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
 from greenfast.search.loop.spending import BUDGET_SPENT, Meter, Spent, gpu_budget_spent
 from greenfast.search.loop.start import baseline_candidate, make_strategy
 from greenfast.search.loop.stopping import Stopping
+from greenfast.search.loop.twins import Find, Hear, Twin, Twins, always, twin_of
+from greenfast.search.loop.work import Work
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource
@@ -104,6 +107,9 @@ class SearchRun:
         self.on_trials, self.on_closing = on_trials, on_closing
         baseline = baseline_candidate(plan, context) if plan.baseline != NO_BASELINE else None
         self.siblings = Siblings(context.kernel, history.checks_of)
+        self.twins = Twins(
+            context.kernel, context.compiled, context.target.device, history.verdict_of
+        )
         self.context = replace(
             context,
             stop=self.stop,
@@ -129,6 +135,7 @@ class SearchRun:
         self._baseline_known = threading.Event()
         self.measured_baseline: Contender | None = None
         self.contenders: list[Contender] = []  # measured, and shown to be faster than the baseline
+        self.timed_elsewhere: set[int] = set()  # trials whose times another search measured
         self._older: list[Trial] = []  # correct by an earlier version of the checks
         self.measured: list[Trial] = []  # of a tuning: correct, whether or not faster
         self.best_time_us = math.inf  # of those that were accepted
@@ -394,27 +401,43 @@ class SearchRun:
         context, baseline = self.context, self._timed_baseline
         is_baseline = self._is_baseline(number)
         recalled = self.memory.recall(proposal.candidate, source, is_baseline=is_baseline)
-        if recalled is not None:
+        if recalled is not None and not recalled.lacks_safety:
             evaluated = known(Evaluated(recalled.verdict, source, 0.0))
             return Flight(number, proposal, source, evaluated, recalled)
         if is_baseline:
             context, baseline = replace(context, on_result=self._hear_baseline), no_baseline
         timed: Future[Verdict] = Future()
+        hear = set_once(timed)
+        ask: Find = partial(self._find_twin, number, hear, is_baseline)
+        if recalled is not None:  # its own twin, but for its safety
+            ask = partial(always, twin_of(recalled))
         if self.running_evaluators is not None and not is_baseline:
             sibling = self.siblings.first(proposal.candidate)
             order = Order(number, proposal.candidate, rendered, proposed.render_s, sibling)
-            future = self.running_evaluators.submit(order, set_once(timed))
-            return Flight(number, proposal, source, future, timed=timed)
-        future = executor.submit(
-            evaluate,
-            proposal.candidate,
-            context,
-            baseline,
-            rendered,
-            set_once(timed),
-            proposed.render_s,
-        )
-        return Flight(number, proposal, source, future, timed=timed)
+            future = self.running_evaluators.submit(order, hear, ask)
+        else:
+            future = executor.submit(
+                evaluate,
+                proposal.candidate,
+                context,
+                baseline,
+                rendered,
+                hear,
+                proposed.render_s,
+                lambda work: ask(work).result(),
+            )
+        self.twins.follow(number, future, timed)
+        return Flight(number, proposal, source, future, recalled, timed)
+
+    def _find_twin(
+        self, number: int, hear: Hear, is_baseline: bool, work: Work
+    ) -> Future[Twin | None]:
+        """The trial with the same work: of this search, which may be in flight, or of another."""
+        found = self.twins.find(number, hear, is_baseline, work)
+        if is_baseline or not found.done() or found.result() is not None:
+            return found
+        recalled = self.memory.recall_work(work)
+        return found if recalled is None else always(twin_of(recalled), work)
 
     def _tell(self, flight: Flight) -> None:
         """Report a trial to the strategy before it is recorded."""
@@ -433,6 +456,7 @@ class SearchRun:
                 self.proposer.tell(flight.proposal, trial.source_digest, told)
             elif flight.heard.told != told:
                 self.proposer.correct(flight.proposal, trial.source_digest, told)
+            self.twins.stored(trial.number)
         self.on_trials([trial for trial, _ in recorded])
 
     def _judged(self, flight: Flight) -> Trial:
@@ -449,10 +473,25 @@ class SearchRun:
                 done.stage_seconds,
             )
         )
-        if flight.recalled is not None and trial.verdict is flight.recalled.verdict:
-            self.memory.used(flight.number, flight.recalled)
+        self._note_repeats(flight, trial)
         self._learn(trial)
         return trial
+
+    def _note_repeats(self, flight: Flight, trial: Trial) -> None:
+        """Store which trial this one repeats, if any."""
+        done, recalled = flight.future.result(), flight.recalled
+        if trial.verdict is not done.verdict:
+            return  # it breaks a promise to a sibling
+        repeats = done.repeats
+        if recalled is not None and done.verdict is recalled.verdict:
+            repeats = Repeats(recalled.number, recalled.search_id)
+        if repeats is None:
+            return
+        self.memory.used(trial.number, repeats)
+        if repeats.search_id or repeats.number in self.timed_elsewhere:
+            self.timed_elsewhere.add(trial.number)
+        if recalled is not None:
+            self.twins.learn(trial)
 
     def _learn(self, trial: Trial) -> None:
         if self._is_baseline(trial.number):
@@ -460,11 +499,8 @@ class SearchRun:
             self.measured_baseline = contender_of(trial, is_baseline=True)
             self._baseline_known.set()
             self._tell_evaluators()
-        elif (contender := contender_of(trial, False, self.baseline)) is not None:
-            self.contenders.append(contender)
-            if isinstance(trial.verdict, Accepted):
-                self.best_time_us = min(self.best_time_us, contender.time_us)
-                self._tell_evaluators()
+        else:
+            self._learn_time(trial)
         if self.plan.within_percent is not None and is_correct(trial.verdict):
             self.measured.append(trial)
         self.siblings.learn(trial)
@@ -472,15 +508,29 @@ class SearchRun:
         self.stopping.learn(told_of(trial, self.plan), trial.verdict)
         self.faults.learn(trial.verdict)
 
+    def _learn_time(self, trial: Trial) -> None:
+        elsewhere = trial.number in self.timed_elsewhere
+        contender = contender_of(trial, False, self.baseline, of_another_search=elsewhere)
+        if contender is None:
+            return
+        self.contenders.append(contender)
+        if isinstance(trial.verdict, Accepted):
+            self.best_time_us = min(self.best_time_us, contender.time_us)
+            self._tell_evaluators()
+
     def _is_asked(self, number: int, candidate: Candidate) -> bool:
         """Whether the strategy proposed a trial: not a baseline, unless it is a seed."""
         return not self._is_baseline(number) or self.strategy.is_seed(candidate)
 
     def _restore(self, history: History) -> None:
         past: list[Past] = []
+        if history.trials:
+            self.timed_elsewhere |= self.memory.timed_elsewhere()
         for trial in sorted(history.trials, key=lambda trial: trial.number):
             self._learn(trial)
-            if trial.number in history.older and is_correct(trial.verdict):
+            if trial.number not in history.older:
+                self.twins.learn(trial)
+            elif is_correct(trial.verdict):
                 self._older.append(trial)
             told, is_open = told_of(trial, self.plan), may_try_again(trial.verdict)
             if trial.source_digest is not None and not is_open:

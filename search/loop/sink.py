@@ -13,7 +13,7 @@ from greenfast.search.render import RenderedSource
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.status import SearchStatus
 from greenfast.search.strategies.base import Proposal
-from greenfast.search.verdict import CheckEvidence, GateResult, Trial
+from greenfast.search.verdict import CheckEvidence, GateResult, Trial, Verdict
 
 
 class Control(StrEnum):
@@ -53,6 +53,8 @@ class History:
         default=lambda number: (), compare=False
     )  # of a trial
     older: frozenset[int] = frozenset()  # numbers of trials that passed other checks than today's
+    # The verdict of a trial that is recorded by then, with its checks; None: nothing is stored.
+    verdict_of: Callable[[int], Verdict | None] | None = field(default=None, compare=False)
 
 
 Begun = tuple[int, Proposal]  # with the trial's number

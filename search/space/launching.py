@@ -6,9 +6,9 @@ only if the launches are equal, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from greenfast.search.kernels.expressions import Expression
+from greenfast.search.kernels.expressions import Expression, Value
 from greenfast.search.kernels.spec import KernelSpec, TemplateSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import Candidate
@@ -49,3 +49,13 @@ def _launch_expressions(template: TemplateSpec) -> Iterator[Expression]:
         yield from (spec.swizzle_bytes, spec.l2_promotion_bytes)
         conditions.append(spec.when)
     yield from filter(None, conditions)
+
+
+def launch_values(template: TemplateSpec, values: Mapping[str, Value]) -> Items:
+    """The values of a resolved point that its launches use: with the run-time dims they determine
+    grids, blocks, shared memory, scalars, workspaces and maps.
+
+    Points of one template for which they are equal are launched alike, whatever their parameters.
+    """
+    names = {name for each in _launch_expressions(template) for name in each.names}
+    return tuple((name, values[name]) for name in sorted(names) if name in values)

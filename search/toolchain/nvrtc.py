@@ -61,6 +61,7 @@ class Cubin:
     entries: tuple[EntryFigures, ...]
     compile_s: float
     ptx_deflated: bytes = b""
+    machine_code: str = ""  # the digest of what the GPU executes (machine_code.py)
 
     @property
     def ptx(self) -> str:
@@ -174,7 +175,7 @@ class Toolchain:
         """
         marked, name = source.marked(), f"{source.digest[:16]}.cu"
         text = text_digest(marked) if _POSITIONS.search(source.text) else source.digest
-        key = digest((text, arch, self.identity, "with PTX"))
+        key = digest((text, arch, self.identity, "with PTX and machine_code"))
         if (entry := self._cache.get(key)) is not None:
             record, code = entry
             record["entries"] = tuple(EntryFigures(**figures) for figures in record["entries"])
@@ -196,6 +197,7 @@ class Toolchain:
             parse_log(answer["log"]),
             answer["compile_s"],
             base64.b64decode(answer["ptx"]),
+            answer["machine_code"],
         )
         self._check_version(cubin.ptx)
         record = asdict(cubin)

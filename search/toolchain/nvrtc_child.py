@@ -21,6 +21,7 @@ from typing import Any
 
 from greenfast.search.children import serve_requests
 from greenfast.search.confinement import confine
+from greenfast.search.toolchain.machine_code import machine_code_digest
 
 POLITE = 5  # all cores compile, and the child that times kernels must not wait for one of them
 LARGEST_RESULT_BYTES = 16 * 2**20  # of a cubin, and of its PTX
@@ -33,8 +34,8 @@ _REASON = re.compile(r'(cannot open source file "[^"\n]*"):[^\n]*')
 def compile_request(include: Sequence[str], request: dict[str, Any]) -> dict[str, Any]:
     """Compile {"source", "name", "arch", "log_bytes"} with headers of the folders `include`.
 
-    Returns {"cubin", "ptx", "log", "log_bytes", "compile_s"}. `cubin` (None after a refusal) and
-    the deflated `ptx` are in base64.
+    Returns {"cubin", "machine_code", "ptx", "log", "log_bytes", "compile_s"}. `cubin` (None after a
+    refusal) and the deflated `ptx` are in base64; `machine_code` is a digest (machine_code.py).
     """
     from cuda.bindings import nvrtc
 
@@ -72,6 +73,7 @@ def compile_request(include: Sequence[str], request: dict[str, Any]) -> dict[str
         cubin, ptx = None, b""
     return {
         "cubin": base64.b64encode(cubin).decode() if cubin else None,
+        "machine_code": machine_code_digest(cubin, ptx) if cubin else "",
         "ptx": base64.b64encode(zlib.compress(ptx, level=1)).decode(),
         "log": cap(text, request["log_bytes"]),
         "log_bytes": len(text),

@@ -43,7 +43,7 @@ def test_rows_of_the_schema_before_have_no_device_and_keep_the_rest(new_url):
     with engine.begin() as connection:
         after = connection.execute(text("SELECT * FROM trials ORDER BY number")).mappings().all()
     engine.dispose()
-    newer = {"device_index": None, "stage_seconds": None}
+    newer = {"device_index": None, "stage_seconds": None, "machine_code": None}
     assert [dict(row) for row in after] == [{**row, **newer} for row in before]
 
 
