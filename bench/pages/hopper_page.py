@@ -47,6 +47,7 @@ UNITS = {
     "alu": "alu",
     "issue slots": "issue",
 }
+COLD = "h200/cold_rows"
 RESULT, FP8, APART = "h200/hopper_rows", "h200/fp8_sweep", "candidates_and_twins"
 FP8_APART, READS = "h200/fp8_apart", "h200/read_rate"
 APART_SUFFIX = ", masks apart"  # of a point's name in fp8_sweep
@@ -98,6 +99,32 @@ def beside(result: str = LONG) -> str:
     environment = find_result(result)["environment"]
     text = table(("workload", "ours, us", *peers, "ours / best peer"), lines)
     return f"{text}\n\n{environment['gpu']}, {environment['date']}, L2 hot; {source_of(result)}."
+
+
+def cold() -> str:
+    """Searches without a preset, and some with presets, beside the fastest stored kernels."""
+    known = {row["workload"]: row for row in rows(LONG)}
+    lines = []
+    for row in rows(COLD):
+        peers = {peer["name"]: peer for peer in row["peers"] if peer["ratio"] is not None}
+        stored = known[row["workload"]]
+        shared = [name for name in PEERS if name in peers and name in stored["ratios"]]
+        best = max(shared, key=lambda name: peers[name]["ratio"])
+        peer, (middle, _, _) = peers[best], stored["ratios"][best]
+        lines.append(
+            (
+                f"`{row['workload'].removesuffix(',dtype=bf16')}`",
+                row["start"].partition(":")[0],
+                row["trials"],
+                f"{row['took_s']:.0f}",
+                f"{row['time_median_us']:.1f}",
+                f"{peer['ratio']:.3f} [{peer['ratio_low']:.3f}, {peer['ratio_high']:.3f}] of {best}",
+                f"{middle:.3f}",
+                f"{peer['ratio'] / middle - 1:+.1%}",
+            )
+        )
+    titles = ("workload", "start", "trials", "took, s", "winner, us", "winner / best peer")
+    return table((*titles, "stored kernel / this peer", "difference"), lines) + _source(COLD)
 
 
 def behind() -> str:
@@ -381,6 +408,7 @@ def pages() -> dict[Path, str]:
         "few_rows": few_rows,
         "beside": beside,
         "beside_h100": partial(beside, LONG_H100),
+        "cold": cold,
         "limits": behind,
         "counters": counters,
         "variants": variants,

@@ -16,6 +16,7 @@ TWO_RESULTS = (
     "h100/two_gpus_haste",
     "h100/four_gpus_haste",
     "h100/two_gpus",
+    "h200/four_gpus",
     "h200/two_gpus_again",
 )
 BOOKS = "bookkeeping"

@@ -179,19 +179,34 @@ class Rows:
     abs_score: np.ndarray            # [rows]: scale * max_j sum_d |q_d k_jd|
 
 
-def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, visible: np.ndarray, scale: float,
-           storage: np.dtype, xp: Any = np) -> Rows:
-    """Attention of q [rows, D] over k, v [keys, D], row r seeing the first visible[r] keys.
+@dataclass(frozen=True)
+class KeyHead:
+    """K and V [keys, D] of a head as arrays of `xp`, which is NumPy or CuPy: made once for all blocks of rows."""
 
-    The two sums that only feed the bound are taken in float32: a bound needs two digits. What is as large as the
-    scores is worked on by `xp`, which is NumPy or CuPy; arrays go in and come out as NumPy's.
-    """
-    exact = [xp.asarray(array.astype(np.float64)) for array in (q, k, v)]
+    k: Any                           # float64, as is v
+    v: Any
+    k_size: Any                      # |k| in float32, as is v_size: they only feed the bound, which needs two digits
+    v_size: Any
+    largest_v: float                 # max |v|
+
+
+def key_head(k: np.ndarray, v: np.ndarray, xp: Any = np) -> KeyHead:
+    exact = [xp.asarray(array.astype(np.float64)) for array in (k, v)]
     size = [xp.abs(array.astype(np.float32)) for array in exact]
+    return KeyHead(*exact, *size, largest_v=float(np.abs(v.astype(np.float32)).max(initial=0.0)))
+
+
+def attend(q: np.ndarray, head: KeyHead, visible: np.ndarray, scale: float,
+           storage: np.dtype, xp: Any = np) -> Rows:
+    """Attention of q [rows, D] over a head's keys, row r seeing the first visible[r] of them.
+
+    What is as large as the scores is worked on by `xp`; q goes in and results come out as NumPy's.
+    """
+    rows = xp.asarray(q.astype(np.float64))
     seen = xp.asarray(visible)
-    hidden = xp.arange(len(k)) >= seen[:, None]
-    score = (exact[0] * scale) @ exact[1].T
-    abs_score = size[0] @ size[1].T
+    hidden = xp.arange(len(head.k)) >= seen[:, None]
+    score = (rows * scale) @ head.k.T
+    abs_score = xp.abs(rows.astype(np.float32)) @ head.k_size.T
     if hidden.any():
         score[hidden], abs_score[hidden] = -np.inf, 0.0
     # One more column, so that no keys at all have a maximum, too.
@@ -201,9 +216,9 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, visible: np.ndarray, sca
     l = p.sum(axis=1)
     divisor = xp.where(seen > 0, l, 1.0)[:, None]
     off = lost_with_the_maximum(row_max, ml_dtypes.finfo(storage).eps / 2, xp)[:, None]
-    rounded = (_stored(p, storage, xp) @ exact[2]) / divisor * (1.0 + off)
-    found = dict(value=(p @ exact[2]) / divisor, rounded=rounded,
-                 mean_abs_v=(p.astype(np.float32) @ size[2]).astype(np.float64) / divisor, row_max=row_max, l=l,
+    rounded = (_stored(p, storage, xp) @ head.v) / divisor * (1.0 + off)
+    found = dict(value=(p @ head.v) / divisor, rounded=rounded,
+                 mean_abs_v=(p.astype(np.float32) @ head.v_size).astype(np.float64) / divisor, row_max=row_max, l=l,
                  abs_score=scale * xp.concatenate([abs_score, xp.zeros((len(q), 1), np.float32)], axis=1)
                  .max(axis=1).astype(np.float64))
     if xp is not np:
@@ -232,7 +247,7 @@ def score_error(rows: Rows, head_dim: int) -> np.ndarray:
     return (head_dim + 8) * FLOAT32_STEP * rows.abs_score
 
 
-def output_bound(rows: Rows, visible: np.ndarray, v: np.ndarray, dtype: str) -> np.ndarray:
+def output_bound(rows: Rows, visible: np.ndarray, head: KeyHead, dtype: str) -> np.ndarray:
     """|O - R| <= u_o |R| + 2 (u_p + d) A + n eta max|v| / l + eta, for each element.
 
     n is the number of visible keys, A = sum_j p_j |v_j|. O is rounded once (u_o). Each p carries its rounding
@@ -240,9 +255,9 @@ def output_bound(rows: Rows, visible: np.ndarray, v: np.ndarray, dtype: str) -> 
     rounding is absolute (eta): of p, where l divides it, and of O.
     """
     unit, eta = UNIT_ROUNDOFF[dtype], SUBNORMAL_ROUNDOFF[dtype]
-    largest = float(np.abs(v.astype(np.float32)).max(initial=0.0))
-    subnormal = np.where(visible > 0, visible * eta * largest / np.where(visible > 0, rows.l, 1.0) + eta, 0.0)
-    of_p = unit + score_error(rows, v.shape[1])
+    divisor = np.where(visible > 0, rows.l, 1.0)
+    subnormal = np.where(visible > 0, visible * eta * head.largest_v / divisor + eta, 0.0)
+    of_p = unit + score_error(rows, head.v.shape[1])
     return unit * np.abs(rows.value) + 2.0 * of_p[:, None] * rows.mean_abs_v + subnormal[:, None]
 
 
@@ -277,13 +292,14 @@ def attention(dims: Dims, options: Mapping[str, str], inputs: Arrays, visible: n
     shape = (dims["B"], dims["H"], dims["S_q"])
     o = {name: np.zeros((*shape, dims["D"])) for name in ("value", "bound", "rounded")}
     lse = {name: np.zeros(shape) for name in ("value", "bound")}
+    made, head = (-1, -1), None
     for b, h, block in _blocks(shape):
-        head = h * dims["H_kv"] // dims["H"]
-        k, v, seen = inputs["k"][b, head], inputs["v"][b, head], visible[block]
-        rows = attend(inputs["q"][b, h, block], k, v, seen, scale, STORAGE[dtype], xp)
-        at = (b, h, block)
+        if made != (b, own := h * dims["H_kv"] // dims["H"]):
+            made, head = (b, own), key_head(inputs["k"][b, own], inputs["v"][b, own], xp)
+        at, seen = (b, h, block), visible[block]
+        rows = attend(inputs["q"][at], head, seen, scale, STORAGE[dtype], xp)
         o["value"][at], o["rounded"][at] = rows.value, rows.rounded
-        o["bound"][at] = output_bound(rows, seen, v, dtype)
+        o["bound"][at] = output_bound(rows, seen, head, dtype)
         with np.errstate(divide="ignore"):
             lse["value"][at] = rows.row_max + np.log(rows.l)
         lse["bound"][at] = lse_bound(rows, lse["value"][at], seen, dims["D"], dtype)

@@ -14,7 +14,7 @@ from typing import Any
 import attention_reference as plain
 import ml_dtypes
 import numpy as np
-from attention_reference import (FLOAT32_STEP, STORAGE, Arrays, Dims, HeadScores, Rows, _blocks, _state, _stored,
+from attention_reference import (FLOAT32_STEP, STORAGE, Arrays, Dims, HeadScores, KeyHead, Rows, _blocks, _state, _stored,
                                  constant_v, dominant_key, equal_keys, falling, far_apart, lost_with_the_maximum, normal, rising,
                                  row_code, softmax_scale, visible_keys)
 
@@ -184,19 +184,24 @@ def held(options: Mapping[str, str]) -> Held:
                 ACCUMULATOR_STEP[form])
 
 
-def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, visible: np.ndarray, scale: float,
-           stored: Held, xp: Any = np) -> Rows:
-    """Attention of q [rows, D] over k, v [keys, D], all float64, row r seeing the first visible[r] keys.
-
-    The two sums that only feed the bound are taken in float32: a bound needs two digits. What is as large as the
-    scores is worked on by `xp`, which is NumPy or CuPy; arrays go in and come out as NumPy's.
-    """
-    exact = [xp.asarray(array) for array in (q, k, v)]
+def key_head(k: np.ndarray, v: np.ndarray, xp: Any = np) -> KeyHead:
+    """K and V [keys, D] of a head, both float64, for `attend`."""
+    exact = [xp.asarray(array) for array in (k, v)]
     size = [xp.abs(array.astype(np.float32)) for array in exact]
+    return KeyHead(*exact, *size, largest_v=float(np.abs(v).max(initial=0.0)))
+
+
+def attend(q: np.ndarray, head: KeyHead, visible: np.ndarray, scale: float,
+           stored: Held, xp: Any = np) -> Rows:
+    """Attention of q [rows, D], float64, over a head's keys, row r seeing the first visible[r] of them.
+
+    What is as large as the scores is worked on by `xp`; q goes in and results come out as NumPy's.
+    """
+    rows = xp.asarray(q)
     seen = xp.asarray(visible)
-    hidden = xp.arange(len(k)) >= seen[:, None]
-    score = (exact[0] * scale) @ exact[1].T
-    abs_score = size[0] @ size[1].T
+    hidden = xp.arange(len(head.k)) >= seen[:, None]
+    score = (rows * scale) @ head.k.T
+    abs_score = xp.abs(rows.astype(np.float32)) @ head.k_size.T
     if hidden.any():
         score[hidden], abs_score[hidden] = -np.inf, 0.0
     # One more column, so that no keys at all have a maximum, too.
@@ -206,9 +211,9 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, visible: np.ndarray, sca
     l = p.sum(axis=1)
     divisor = xp.where(seen > 0, l, 1.0)[:, None]
     off = lost_with_the_maximum(row_max, UNIT_ROUNDOFF[stored.p_type], xp)[:, None]
-    rounded = (_stored(p * stored.p_scale, stored.p_dtype, xp) @ exact[2]) / (divisor * stored.p_scale) * (1.0 + off)
-    found = dict(value=(p @ exact[2]) / divisor, rounded=rounded,
-                 mean_abs_v=(p.astype(np.float32) @ size[2]).astype(np.float64) / divisor, row_max=row_max, l=l,
+    rounded = (_stored(p * stored.p_scale, stored.p_dtype, xp) @ head.v) / (divisor * stored.p_scale) * (1.0 + off)
+    found = dict(value=(p @ head.v) / divisor, rounded=rounded,
+                 mean_abs_v=(p.astype(np.float32) @ head.v_size).astype(np.float64) / divisor, row_max=row_max, l=l,
                  abs_score=scale * xp.concatenate([abs_score, xp.zeros((len(q), 1), np.float32)], axis=1)
                  .max(axis=1).astype(np.float64))
     if xp is not np:
@@ -232,7 +237,7 @@ def product_error(head_dim: int, stored: Held) -> float:
     return (head_dim + 8) * FLOAT32_STEP + -(-head_dim // ACCUMULATED_AT_ONCE) * stored.step
 
 
-def output_bound(rows: Rows, visible: np.ndarray, v: np.ndarray, stored: Held) -> np.ndarray:
+def output_bound(rows: Rows, visible: np.ndarray, head: KeyHead, stored: Held) -> np.ndarray:
     """|O - R| <= u_o |R| + 2 (u_p + d + s) A + n eta max|v| / l + eta_o, for each element.
 
     n is the number of visible keys, A = sum_j p_j |v_j|. O is rounded once (u_o). Each p carries its rounding
@@ -240,10 +245,9 @@ def output_bound(rows: Rows, visible: np.ndarray, v: np.ndarray, stored: Held) -
     the smallest normal number rounding is absolute (eta): of p, where l divides it, and of O.
     """
     unit, eta_o = UNIT_ROUNDOFF[stored.o_type], SUBNORMAL_ROUNDOFF[stored.o_type]
-    largest = float(np.abs(v).max(initial=0.0))
     divisor = np.where(visible > 0, rows.l, 1.0)
-    subnormal = np.where(visible > 0, visible * stored.eta * largest / divisor + eta_o, 0.0)
-    of_p = UNIT_ROUNDOFF[stored.p_type] + score_error(rows, v.shape[1], stored) + adder_loss(visible, stored)
+    subnormal = np.where(visible > 0, visible * stored.eta * head.largest_v / divisor + eta_o, 0.0)
+    of_p = UNIT_ROUNDOFF[stored.p_type] + score_error(rows, head.v.shape[1], stored) + adder_loss(visible, stored)
     return unit * np.abs(rows.value) + 2.0 * of_p[:, None] * rows.mean_abs_v + subnormal[:, None]
 
 
@@ -273,12 +277,14 @@ def attention(dims: Dims, options: Mapping[str, str], inputs: Arrays, visible: n
     shape = (dims["B"], dims["H"], dims["S_q"])
     o = {name: np.zeros((*shape, dims["D"])) for name in ("value", "bound", "rounded")}
     lse = {name: np.zeros(shape) for name in ("value", "bound")}
+    made, head = (-1, -1), None
     for b, h, block in _blocks(shape):
-        head = h * dims["H_kv"] // dims["H"]
-        seen, at = visible[block], (b, h, block)
-        rows = attend(q[at], k[b, head], v[b, head], seen, scale, stored, xp)
+        if made != (b, own := h * dims["H_kv"] // dims["H"]):
+            made, head = (b, own), key_head(k[b, own], v[b, own], xp)
+        at, seen = (b, h, block), visible[block]
+        rows = attend(q[at], head, seen, scale, stored, xp)
         o["value"][at], o["rounded"][at] = rows.value, rows.rounded
-        o["bound"][at] = output_bound(rows, seen, v[b, head], stored)
+        o["bound"][at] = output_bound(rows, seen, head, stored)
         with np.errstate(divide="ignore"):
             lse["value"][at] = rows.row_max + np.log(rows.l)
         lse["bound"][at] = lse_bound(rows, lse["value"][at], seen, dims["D"], stored)
