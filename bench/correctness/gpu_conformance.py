@@ -1,10 +1,11 @@
 """Does the emulator match a GPU bit for bit, primitive by primitive?
 
-python -m bench.correctness.gpu_conformance emulator OUT.json
-python -m bench.correctness.gpu_conformance gpu OUT.json           with a GPU
+python -m bench.correctness.gpu_conformance emulator OUT.json [--only TEXT ...]
+python -m bench.correctness.gpu_conformance gpu OUT.json [--only TEXT ...]      with a GPU
 python -m bench.correctness.gpu_conformance compare EMULATOR.json GPU.json [--save]
 
 `emulator` and `gpu` also compare with what a case expects, and name the differences.
+--only runs the cases whose names contain one of the texts.
 GREENFAST_CONFORMANCE_CACHE is a folder in which compiled kernels stay; without it, they are
 compiled anew.
 """
@@ -15,7 +16,7 @@ import base64
 import os
 import tempfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -45,10 +46,10 @@ SHOWN = 5
 LARGEST_KEPT_BYTES, PIECE_BYTES = 4096, 1024
 
 
-def on_emulator(out: Path) -> int:
+def on_emulator(out: Path, only: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         build = EmulatorBuild(_cache(folder), include_dirs=(HEADERS,))
-        rows = [_row(case, lambda case=case: emulated(build, case)) for case in all_cases()]
+        rows = [_row(case, lambda case=case: emulated(build, case)) for case in _chosen(only)]
     write_json(out, {"device": "emulator", "rows": rows})
     return _ended(rows)
 
@@ -96,7 +97,11 @@ def emulated(
     }
 
 
-def on_gpu(out: Path) -> int:
+def _chosen(only: Sequence[str]) -> list[Case]:
+    return [case for case in all_cases() if any(text in case.name for text in only)]
+
+
+def on_gpu(out: Path, only: Sequence[str]) -> int:
     if not gpu_count():
         raise SystemExit("This comparison needs an NVIDIA GPU, and none is visible here.")
     launcher = Launcher()
@@ -105,10 +110,10 @@ def on_gpu(out: Path) -> int:
         architecture = facts["architecture"]
         skipped = {
             case.name: f"needs sm_{case.architecture}"
-            for case in all_cases()
+            for case in _chosen(only)
             if not runs_on(case, architecture)
         }
-        cases = [case for case in all_cases() if case.name not in skipped]
+        cases = [case for case in _chosen(only) if case.name not in skipped]
         with tempfile.TemporaryDirectory() as folder:
             codes = compiled(cases, architecture, _cache(folder))
         rows = [_row(case, lambda case=case: _gpu_outputs(launcher, case, codes)) for case in cases]
@@ -277,7 +282,9 @@ def main() -> int:
     parser = script_parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("emulator", "gpu"):
-        commands.add_parser(name).add_argument("out", type=Path, metavar="OUT.json")
+        running = commands.add_parser(name)
+        running.add_argument("out", type=Path, metavar="OUT.json")
+        running.add_argument("--only", nargs="+", default=[""], metavar="TEXT")
     comparing = commands.add_parser("compare")
     comparing.add_argument("emulator", type=Path, metavar="EMULATOR.json")
     comparing.add_argument("gpu", type=Path, metavar="GPU.json")
@@ -285,9 +292,9 @@ def main() -> int:
     options = parser.parse_args()
     match options.command:
         case "emulator":
-            return on_emulator(options.out)
+            return on_emulator(options.out, options.only)
         case "gpu":
-            return on_gpu(options.out)
+            return on_gpu(options.out, options.only)
         case _:
             return compare(options.emulator, options.gpu, save=options.save)
 
