@@ -70,6 +70,7 @@ class _Image:
 
     def __init__(self, image: bytes, ptx: bytes) -> None:
         self._image, self._ptx = image, ptx
+        self._numbers: dict[_Symbol, int] = {}  # of variables, as they are met
 
     def parts(self) -> Iterator[str]:
         """A text for each part of the image that counts."""
@@ -151,10 +152,14 @@ class _Image:
             yield f"{section.name} {attribute} {name} {words.hex()}"
 
     def _described(self, symbol: _Symbol) -> str:
-        """A variable by its first contents, anything else by its name."""
+        """A variable by its number and its first contents, anything else by its name.
+
+        Two places that name one variable differ from two that name two with the same contents.
+        """
         if not self._is_variable(symbol) or symbol.section is None:
             return symbol.name
-        return f"{symbol.section.name} {symbol.size} {symbol.initial.hex()}"
+        number = self._numbers.setdefault(symbol, len(self._numbers))
+        return f"{symbol.section.name} {number} {symbol.size} {symbol.initial.hex()}"
 
     @staticmethod
     def _is_variable(symbol: _Symbol) -> bool:

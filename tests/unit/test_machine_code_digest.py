@@ -21,6 +21,9 @@ FUNCTION = "__device__ __noinline__ float f(float a) { return a * a; }\n"
 CALLING = FUNCTION + KERNEL.replace("VALUE", "f(x[i])")
 POINTER = "__device__ float first[2] = {1, 2};\n__device__ float* to = first;\n"
 POINTING = POINTER + KERNEL.replace("VALUE", "to[i & 1]")
+TWO = "__device__ float some[2] = {1, 1}, others[2] = {1, 1};\n"
+TWO += "__device__ float *to = some, *from = others;\n"
+TWO += KERNEL.replace("VALUE", "(to[i & 1] = x[i] + from[i & 1])")
 PLAIN = KERNEL.replace("VALUE", "3.0f")
 SHARED = KERNEL.replace("VALUE", "0.0f;\n __shared__ float s[64]; s[threadIdx.x] = x[i]; "
                         "__syncthreads(); if (i == 0) y[0] = s[threadIdx.x ^ 1]")  # fmt: skip
@@ -56,6 +59,7 @@ def test_what_no_instruction_reads_does_not_count(compiled, text, other):
     ("text", "before", "after"),
     [
         (PLAIN, "3.0f", "4.0f"),
+        (TWO, "*from = others", "*from = some"),
         (PLAIN, "void k", "void __launch_bounds__(128) k"),
         (PLAIN, "void k", "void __cluster_dims__(2, 1, 1) k"),
         (TABLE + LOOKED_UP, "3, 4}", "3, 5}"),
