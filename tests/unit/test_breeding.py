@@ -22,12 +22,44 @@ class Named:
 class Parameter:
     name: str
     when: Named | None = None
+    group: str = ""
 
 
 def test_groups_have_the_same_numbers_in_any_order_of_names():
     for names in (("a", "b"), ("b", "a")):
         parameters = [Parameter(name) for name in "axby"] + [Parameter("c", Named(names))]
         assert parameter_groups(parameters).tolist() == [0, 1, 0, 2, 0]
+
+
+def test_named_groups_stay_apart_though_a_condition_uses_both():
+    parameters = [
+        Parameter("tile_m", group="tile"),
+        Parameter("stages", group="pipeline"),
+        Parameter("tile_n", group="tile"),
+        Parameter("walk", Named(("tile_m", "stages")), "pipeline"),
+        Parameter("hint", Named(("walk",))),  # names none, so it joins its condition
+        Parameter("swizzle"),
+    ]
+    assert parameter_groups(parameters).tolist() == [0, 1, 0, 1, 1, 2]
+
+
+def test_a_child_takes_a_named_group_from_one_parent():
+    kernel = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
+    space = Space(
+        kernel.template("mma"), kernel.workload("mission").compile_time(kernel), device("h200")
+    )
+    parameters = space.template.parameters
+    groups = parameter_groups(parameters)
+    assert 4 <= groups.max() < len(parameters) - 1
+    parents = np.array([[0] * len(parameters), [len(each.values) - 1 for each in parameters]])
+    crossed = Breeder(space)._crossed(
+        np.repeat(parents[:1], 40, 0), np.repeat(parents[1:], 40, 0), np.random.default_rng(1)
+    )
+    taken = crossed == parents[1]
+    for group in range(groups.max() + 1):
+        own = taken[:, groups == group]
+        assert (own == own[:, :1]).all()
+    assert len(np.unique(crossed, axis=0)) > 10
 
 
 def test_children_without_their_condition_have_defaults_and_are_different():
