@@ -168,7 +168,7 @@ class Island:
     def aims(self, rng: random.Random) -> list[float]:
         """The log ratio of each outcome. With several objectives: their weighted Chebyshev distance
         from the best of each, with random weights; half of the time the log ratio alone."""
-        if not any(self.others) or rng.random() < TIME_ALONE:
+        if not self.front.members or rng.random() < TIME_ALONE:
             return self.logs
         correct = [place for place, others in enumerate(self.others) if others]
         rows = np.array([(self.logs[place], *self.others[place]) for place in correct])
@@ -213,7 +213,7 @@ class Island:
             return first_places(expected, count)
         chances = correct.chances(known, steps if self.lengths[1] else FIRST_STEPS)
         self.lengths = times.hyperparameters, correct.hyperparameters
-        least = rng.random() * float(np.isnan(self.logs).mean())
+        least = rng.random() * ((len(self.logs) - len(self.ranked)) / len(self.logs))
 
         def weights(rows: np.ndarray) -> np.ndarray:
             chance = chances(points[rows])
@@ -237,9 +237,7 @@ class Island:
         """Positions of the best, and of the best of each kind: lowest aim first."""
         ranked = [place for _, place in self._order(aims)[:ELITES_AMONG]]
         rows = np.array([self.codes[place] for place in ranked])
-        kinds = {0: None} if ranked else {}  # rows that are the first of a kind
-        for column in rows.T:
-            kinds.update(dict.fromkeys(np.unique(column, return_index=True)[1].tolist()))
+        kinds = first_rows(rows).tolist() if ranked else []
         behaviours: dict[tuple[int, ...], int] = {}
         for row, place in enumerate(ranked):
             behaviours.setdefault(self.behaviours[place], row)
@@ -353,6 +351,16 @@ class Evolution(Strategy):
         dice = np.random.default_rng(rng.getrandbits(64))
         children = island.breeder.children(codes, dice, CHILDREN)
         return children.kept(np.flatnonzero(self.untried[template].fresh(children.codes)))
+
+
+def first_rows(codes: np.ndarray) -> np.ndarray:
+    """The first row of each value of each column of [rows, columns]; some may come twice."""
+    width = int(codes.max(initial=0)) + 1
+    kinds = codes + np.arange(codes.shape[1]) * width  # a number of each value of each column
+    first = np.full(codes.shape[1] * width, len(codes))
+    np.minimum.at(first, kinds.ravel(), np.repeat(np.arange(len(codes)), codes.shape[1]))
+    rows: np.ndarray = first[first < len(codes)]
+    return rows
 
 
 def preferred(chance: np.ndarray, least: float) -> np.ndarray:

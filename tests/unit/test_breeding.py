@@ -11,6 +11,7 @@ from greenfast.search.devices.facts import device
 from greenfast.search.kernels.catalogue import REPOSITORY_TEMPLATES, Catalogue
 from greenfast.search.space.space import Space
 from greenfast.search.strategies.breeding import Breeder, numbers, parameter_groups
+from greenfast.search.strategies.evolution import first_rows
 
 
 @dataclass(frozen=True)
@@ -89,3 +90,11 @@ def test_a_point_of_any_space_has_a_number():
     assert numbers(codes, np.array([2, 3])).tolist() == [2, 3, 2, 4]
     assert numbers(codes, np.array([2**40, 2**40])).tolist() == [0, 1, 0, 2]
     assert numbers(np.zeros((3, 0), np.int64), np.zeros(0, np.int64)).tolist() == [0, 0, 0]
+
+
+def test_the_first_row_of_each_value_of_each_column_is_found():
+    dice = np.random.default_rng(0)
+    for _ in range(50):
+        codes = dice.integers(0, dice.integers(1, 9), (dice.integers(1, 200), dice.integers(1, 9)))
+        first = {np.flatnonzero(column == value)[0] for column in codes.T for value in column}
+        assert set(first_rows(codes).tolist()) == first
