@@ -7,8 +7,8 @@ last ones. Candidates are ranked by expected improvement, times the chance that 
 which a second model of the same kind predicts.
 
 Predictions of other scopes (prior.py) are basis functions: the process models what their weighted
-sum leaves. At first they are believed, and each outcome moves the weights, so that a misleading
-scope soon counts for nothing.
+sum leaves. Each outcome moves the weights, and they count for nothing where the process alone
+predicts left-out outcomes better.
 
 Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, ch. 2.7, 4 and 5;
 Jones et al., "Efficient Global Optimization of Expensive Black-Box Functions", 1998; Riedmiller and
@@ -145,7 +145,8 @@ class Ranker:
         """The weighted sum of the predictions, in units of the targets.
 
         The weights are those of generalised least squares, with the covariance of the last lengths
-        and a normal prior.
+        and a normal prior. They are 0 where the process alone predicts each outcome better from the
+        others (Rasmussen and Williams, 5.4.2).
         """
         correct = np.isfinite(logs)
         deviation = max(float(cut(logs[correct]).std()), LEAST_DEVIATION)
@@ -159,6 +160,12 @@ class Ranker:
             rows @ aims + WEIGHT_PRECISION * first,
         )
         weights = np.maximum(weights, 0.0)
+        inverse = root.T @ root
+        shares = np.diag(inverse)
+        alone = inverse @ targets / shares
+        helped = inverse @ (targets - weights @ (known - middle)) / shares
+        if helped @ helped >= alone @ alone:
+            weights = np.zeros_like(weights)
         return _Trend(
             weights @ (known - middle),
             weights @ (basis.pending / deviation - middle),

@@ -148,3 +148,16 @@ def test_equal_times_and_a_neighbour_leave_finite_expectations():
     expected = ranker.expected(Outcomes(places, np.zeros(3)), none, points, 5, basis)
     assert np.isfinite(expected.means).all()
     assert np.isfinite(expected.improvement(np.arange(50))).all()
+
+
+def test_a_neighbour_that_predicts_nothing_counts_for_next_to_nothing():
+    changes = []
+    for seed in range(12):
+        dice, ranker = np.random.default_rng(seed), Ranker(np.arange(3))
+        places, points = dice.random((60, 3)), dice.random((300, 3))
+        known, none = Outcomes(places, np.sin(3 * places).sum(1)), places[:0]
+        noise = Basis(dice.normal(size=(1, 60)), np.zeros((1, 0)), dice.normal(size=(1, 300)))
+        alone = ranker.expected(known, none, points, 0).means
+        changes.append(np.abs(ranker.expected(known, none, points, 0, noise).means - alone).max())
+    assert sum(change == 0 for change in changes) >= 4
+    assert max(changes) < 0.15  # of the deviation of the times
