@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from greenfast.db import convert
@@ -20,6 +20,7 @@ from greenfast.db.rows import Counts, Page, Point, TrialDetail, TrialRow
 from greenfast.db.searches import IS_RIGHT, confirmed_number
 from greenfast.db.trial_filters import ParameterFilter, conditions
 from greenfast.search.errors import UsageError
+from greenfast.search.space.candidate import Candidate
 from greenfast.search.status import SearchStatus
 from greenfast.search.verdict import Reason, Stage, Trial, VerdictName
 
@@ -180,6 +181,40 @@ class Trials(Part):
                 points.append(Point(number, time_us, best_us))
         return tuple(points)
 
+    def spread_of_times(
+        self, search_id: str, template: str, most: int
+    ) -> tuple[tuple[Candidate, float], ...]:
+        """Correct trials of a template with their times in us: half of `most` are the fastest, and
+        the others are spread evenly over the rest, by rank.
+
+        Trials that are correct and not faster than the baseline count.
+        """
+        slower = and_(
+            TrialRecord.verdict == VerdictName.REJECTED,
+            TrialRecord.stage == Stage.PERFORMANCE,
+            TrialRecord.reason != Reason.IMPLAUSIBLE,
+        )
+        with self._database.reading() as session:
+            timed = (
+                TrialRecord.search_key == search_key(session, search_id),
+                TrialRecord.template == convert.storable(template),
+                TrialRecord.time_median_us > 0,
+                or_(IS_RIGHT, slower),
+            )
+            numbers = session.scalars(
+                select(TrialRecord.number)
+                .where(*timed)
+                .order_by(TrialRecord.time_median_us, TrialRecord.number)
+            ).all()
+            rows = session.execute(
+                select(TrialRecord.candidate, TrialRecord.time_median_us)
+                .where(*timed, TrialRecord.number.in_(spread(numbers, most)))
+                .order_by(TrialRecord.number)
+            ).all()
+        return tuple(
+            (convert.candidate_of(candidate), time_us) for candidate, time_us in rows if time_us
+        )
+
     def counts(self, search_id: str) -> Counts:
         """The search's trials by their results."""
         columns = (TrialRecord.verdict, TrialRecord.stage, TrialRecord.reason, TrialRecord.outcomes)
@@ -190,6 +225,13 @@ class Trials(Part):
                 .group_by(*columns)
             ).all()
         return counts_of([(row[0], row[1], row[2], row[3], row[4]) for row in rows])
+
+
+def spread(ranked: Sequence[int], most: int) -> list[int]:
+    """Half of `most` from the start, and the others at equal steps through the rest."""
+    first, rest = list(ranked[: most // 2]), ranked[most // 2 :]
+    count = min(len(rest), most - len(first))
+    return first + [rest[number * len(rest) // count] for number in range(count)]
 
 
 def trial_record(session: Session, search_id: str, number: int) -> TrialRecord:

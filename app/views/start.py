@@ -12,4 +12,6 @@ def start_of(plan: SearchPlan) -> str:
     if not plan.neighbours:
         return "warm: presets first"
     scopes = list(dict.fromkeys(neighbour.scope for neighbour in plan.neighbours))
-    return f"warm: the best of other scopes first ({'; '.join(scopes)}), then presets"
+    warm = f"warm: the best of other scopes first ({'; '.join(scopes)}), then presets"
+    known = sum(len(history.points) for each in plan.neighbours if (history := each.history))
+    return f"{warm}; the model knows {known} outcomes of theirs" if known else warm

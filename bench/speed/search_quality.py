@@ -25,7 +25,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,12 @@ from bench.results import Row, find_result
 from bench.speed.search_quality_figures import overall, summary
 from bench.speed.search_quality_optuna import SAMPLERS, sampled
 from bench.speed.search_quality_spaces import MeasuredSpace, measured_spaces
+from greenfast.search.space.candidate import Candidate
 from greenfast.search.strategies import STRATEGIES
-from greenfast.search.strategies.base import Infeasible, Objective
+from greenfast.search.strategies.base import Infeasible, Objective, Options
 
 TEMPLATE = "recorded"
+NO_OPTIONS = Options()
 LEFT_OUT = ("exhaustive",)  # the order of a file means nothing
 OURS = tuple(name for name in sorted(STRATEGIES) if name not in LEFT_OUT)
 SEEN, UNSEEN = "search_quality", "search_quality_unseen"  # the results
@@ -50,10 +52,17 @@ Search = tuple[str, str, int, int]  # space, strategy, seed, budget
 _spaces: dict[str, MeasuredSpace] = {}  # of this process
 
 
-def searched(measured: MeasuredSpace, name: str, seed: int, evaluations: int) -> Row:
-    """One cold search. It ends early when it has the best point of the space."""
+def searched(
+    measured: MeasuredSpace,
+    name: str,
+    seed: int,
+    evaluations: int,
+    seeds: Sequence[Candidate] = (),
+    options: Options = NO_OPTIONS,
+) -> Row:
+    """One search, cold by default. It ends early when it has the best point of the space."""
     best, curve = math.inf, []
-    strategy = STRATEGIES[name]("recorded", {TEMPLATE: measured.searched()}, [], seed)
+    strategy = STRATEGIES[name]("recorded", {TEMPLATE: measured.searched()}, seeds, seed, options)
     goal, started = float(measured.times.min()), time.process_time()
     for number in range(1, evaluations + 1):
         proposal = strategy.ask()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -87,17 +89,28 @@ def measured_spaces(paths: list[Path], recordings: bool = True) -> list[Measured
 
 def recorded_space(name: str) -> MeasuredSpace:
     """A recording: the rows of its swept template."""
-    recording = find_recording(name)
-    heading = recording.heading
+    return recorded_family([name])[0]
+
+
+def recorded_family(names: Sequence[str]) -> tuple[MeasuredSpace, ...]:
+    """Recordings of one template, with the parameters that vary in any of them."""
+    recordings = [find_recording(name) for name in names]
+    heading = recordings[0].heading
     kernel = Catalogue.from_environment().kernel(heading.kernel)
-    rows = [row for row in recording.rows if row.template == heading.template]
-    points = [dict(recording.parameters(row)) for row in rows]
+    rows = [
+        [row for row in recording.rows if row.template == heading.template]
+        for recording in recordings
+    ]
+    points = [
+        [dict(recording.parameters(row)) for row in own]
+        for recording, own in zip(recordings, rows, strict=True)
+    ]
     parameters = []
     for parameter in kernel.template(heading.template).parameters:
-        used = {point.get(parameter.name, parameter.default) for point in points}
+        used = {point.get(parameter.name, parameter.default) for own in points for point in own}
         parameters.append(_narrowed(parameter, tuple(v for v in parameter.values if v in used)))
-    times = [time_us(row.times[0]) if row.times else math.inf for row in rows]
-    return _space(name, parameters, points, times)
+    times = [[time_us(row.times[0]) if row.times else math.inf for row in own] for own in rows]
+    return tuple(map(_space, names, itertools.repeat(parameters), points, times))
 
 
 def file_space(path: Path) -> MeasuredSpace:

@@ -256,6 +256,13 @@ PARAMETER = Form(
             "the parameter has its default",
             "always",
         ),
+        Key(
+            "group",
+            NAME,
+            "a name that parameters share which belong together, such as `tile`: a child of two "
+            "candidates takes the whole group from one of them",
+            "none",
+        ),
     ),
 )
 CONSTRAINT = Form(

@@ -82,6 +82,9 @@ class Parameter:
     doc: str
     numerics_same: bool  # results are bit for bit the same for all values
     when: Expression | None  # it is active only when this holds; else it has its default
+    group: str = ""  # strategies move the parameters of a group together; empty: none is named
+
+    DIGEST_EXCLUDES = frozenset({"group"})  # no source depends on it
 
     def has(self, value: object) -> bool:
         """Whether it is one of the values, and of their type: true is not 1."""

@@ -322,9 +322,16 @@ def _parameter(name: str, table: Table) -> Parameter:
         table.get("doc", str, ""),
         numerics == "same",
         table.optional_expression("when"),
+        _group(table),
     )
     table.finish()
     return parameter
+
+
+def _group(table: Table) -> str:
+    """The name of the parameter's group; empty where the template names none."""
+    group = table.get("group", str, None)
+    return "" if group is None else checked_name(group, f"{table.where}, group")
 
 
 def _locals(

@@ -33,6 +33,7 @@ from greenfast.search.loop.usable_templates import usable_templates
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.strategies import DEFAULT_STRATEGY, STRATEGIES
 from greenfast.search.strategies.objectives import TIME
+from greenfast.search.strategies.prior import History
 from greenfast.search.targets import check_target_name
 from greenfast.search.targets.base import GateLimits
 from greenfast.search.targets.replay import on_record, require_recorded
@@ -82,6 +83,11 @@ class Neighbour:
 
     candidate: Candidate
     scope: str
+    outcomes: str = ""  # of its template there (strategies/prior.py), for strategies that use them
+
+    @property
+    def history(self) -> History | None:
+        return History.read(self.candidate.template, self.outcomes) if self.outcomes else None
 
 
 @dataclass(frozen=True)

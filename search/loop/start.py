@@ -11,7 +11,7 @@ from greenfast.search.strategies.base import Options, Strategy
 
 def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
     """The plan's strategy over its templates' spaces. Seeds are the best candidates of
-    neighbouring scopes, then every preset; a cold search has none."""
+    neighbouring scopes, then every preset; a cold search has neither these nor histories."""
     spaces = {
         name: context.target.space(context.kernel.template(name), context.compiled)
         for name in plan.templates
@@ -22,8 +22,9 @@ def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
         for preset in space.template.presets
     ]
     seeds = [*(neighbour.candidate for neighbour in plan.neighbours), *seeds]
+    histories = tuple(filter(None, (neighbour.history for neighbour in plan.neighbours)))
     if plan.cold:
-        seeds = []
+        seeds, histories = [], ()
     if plan.submitted is not None:
         seeds = [plan.submitted]
     valid = [
@@ -31,7 +32,7 @@ def make_strategy(plan: SearchPlan, context: EvaluationContext) -> Strategy:
         for seed in seeds
         if seed.template in spaces and spaces[seed.template].why_not(seed.parameters) is None
     ]
-    options = Options(len(plan.objectives), plan.population)
+    options = Options(len(plan.objectives), plan.population, histories)
     return STRATEGIES[plan.strategy](context.kernel.name, spaces, valid, plan.seed, options)
 
 

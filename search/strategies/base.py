@@ -14,6 +14,7 @@ from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
 from greenfast.search.strategies.objectives import Front, Values
+from greenfast.search.strategies.prior import History
 from greenfast.search.strategies.untried import NoneLeft, untried_of
 
 
@@ -63,11 +64,13 @@ class Options:
 
     objectives: int = 1  # the time, and as many others as outcomes have
     population: int | None = None  # None: the strategy's own
+    histories: tuple[History, ...] = ()  # of other scopes; most strategies ignore them
 
 
 class Strategy(ABC):
     """Chooses candidates from spaces; each choice follows from the seed and earlier outcomes."""
 
+    uses_history = False  # it learns from outcomes of other scopes
     in_haste = False  # more questions wait than it can answer: a quick answer is better
 
     def __init__(

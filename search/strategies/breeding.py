@@ -1,8 +1,9 @@
 """Children of the best points, before any is tried: selection, crossover and mutation on arrays.
 
 A point is a row of positions of values. A child takes groups of parameters from two parents, or
-changes a few values of one. A group is a parameter with those that exist only under its condition:
-a feature moves together with its settings. Ordered values change mostly to a neighbour.
+changes a few values of one. A template names groups of parameters, such as the sizes of a tile. A
+parameter without a group joins those that its `when` uses: a feature moves together with its
+settings. Ordered values change mostly to a neighbour.
 """
 
 from __future__ import annotations
@@ -148,13 +149,20 @@ def parameter_groups(parameters: Sequence[Parameter]) -> np.ndarray:
     """[parameters]: the number of each one's group."""
     places = {parameter.name: place for place, parameter in enumerate(parameters)}
     groups = list(range(len(parameters)))
+    first: dict[str, int] = {}  # place of the first parameter of each named group
+
+    def join(place: int, other: int) -> None:
+        # The lowest number stays: names come in another order in each process.
+        kept, joined = sorted((groups[place], groups[other]))
+        groups[:] = [kept if group == joined else group for group in groups]
+
     for place, parameter in enumerate(parameters):
-        condition = [] if parameter.when is None else parameter.when.names
-        for name in condition:
-            if name in places:
-                # The lowest number stays: names come in another order in each process.
-                kept, joined = sorted((groups[place], groups[places[name]]))
-                groups = [kept if group == joined else group for group in groups]
+        if parameter.group:
+            join(place, first.setdefault(parameter.group, place))
+        elif parameter.when is not None:
+            for name in parameter.when.names:
+                if name in places:
+                    join(place, places[name])
     return np.unique(groups, return_inverse=True)[1].reshape(-1)
 
 

@@ -9,6 +9,8 @@ milliseconds, while a trial needs a compilation.
 An island begins with points far from each other. When it has not improved for long, the next
 candidates are drawn far from all others, and the outcomes so far are kept.
 
+A warm search also learns from the outcomes of other scopes (`prior.py`).
+
 With several objectives, half of the proposals rank by time alone, and the others by a random
 weighting of all objectives. Source: Knowles, "ParEGO", 2006.
 """
@@ -17,12 +19,13 @@ from __future__ import annotations
 
 import random
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
@@ -30,6 +33,7 @@ from greenfast.search.strategies.base import Objective, Proposal, Strategy, Told
 from greenfast.search.strategies.breeding import Breeder, Children
 from greenfast.search.strategies.features import Features
 from greenfast.search.strategies.objectives import Front, Values
+from greenfast.search.strategies.prior import History, Prior
 from greenfast.search.strategies.ranker import Expected, Outcomes, Ranker
 
 FIRST_POINTS = 8  # of an island, far from each other
@@ -75,6 +79,7 @@ class Island:
     ranked: list[tuple[float, int]] = field(default_factory=list)  # correct ones, best first
     size: int = POPULATION
     improved_at: int = 0  # how many were tried when the best one was known
+    prior: Prior | None = None  # of times in other scopes
     spare: tuple[Proposal, int] | None = None  # a second choice, and how many were tried then
 
     def __post_init__(self) -> None:
@@ -82,6 +87,24 @@ class Island:
             {(type(value), value): code for code, value in enumerate(parameter.values)}
             for parameter in self.space.template.parameters
         ]
+
+    def believe(self, histories: Sequence[History]) -> None:
+        """Take outcomes of other scopes for a prior; points of other values are left out."""
+        neighbours = []
+        for history in histories:
+            rows = [self._within(dict(point)) for point in history.points]
+            known = [(row, log) for row, log in zip(rows, history.logs, strict=True) if row]
+            codes = np.array([row for row, _ in known], np.intp).reshape(-1, len(self._places))
+            neighbours.append((codes, np.array([log for _, log in known])))
+        self.prior = Prior(self.encoding, neighbours) if self.encoding.places else None
+
+    def _within(self, values: Mapping[str, Value]) -> list[int] | None:
+        """Positions of values, with defaults for missing ones; None if one is unknown."""
+        parameters = self.space.template.parameters
+        given = [values.get(each.name, each.default) for each in parameters]
+        if not all(each.has(value) for each, value in zip(parameters, given, strict=True)):
+            return None
+        return [known[type(value), value] for known, value in zip(self._places, given, strict=True)]
 
     def encoded(self, point: Items) -> list[int]:
         """Positions of values; a baseline's value outside of the space counts as the first."""
@@ -145,7 +168,7 @@ class Island:
     def aims(self, rng: random.Random) -> list[float]:
         """The log ratio of each outcome. With several objectives: their weighted Chebyshev distance
         from the best of each, with random weights; half of the time the log ratio alone."""
-        if not any(self.others) or rng.random() < TIME_ALONE:
+        if not self.front.members or rng.random() < TIME_ALONE:
             return self.logs
         correct = [place for place, others in enumerate(self.others) if others]
         rows = np.array([(self.logs[place], *self.others[place]) for place in correct])
@@ -176,18 +199,21 @@ class Island:
         steps = STEPS if len(self.logs) < LATER else LATER_STEPS
         if len(self.logs) > MODELLED and len(self.logs) % SELDOM:
             steps = 0
+        pending = self.features(list(self.pending.values()))
+        prior = self.prior if aims is self.logs else None  # it knows of no other objective
         expected = times.expected(
             known,
-            self.features(list(self.pending.values())),
+            pending,
             points,
             steps if self.lengths[0] else FIRST_STEPS,
+            prior.basis(known.points, pending, points) if prior else None,
         )
         if not np.isnan(known.logs).any():
             self.lengths = times.hyperparameters, ()
             return first_places(expected, count)
         chances = correct.chances(known, steps if self.lengths[1] else FIRST_STEPS)
         self.lengths = times.hyperparameters, correct.hyperparameters
-        least = rng.random() * float(np.isnan(self.logs).mean())
+        least = rng.random() * ((len(self.logs) - len(self.ranked)) / len(self.logs))
 
         def weights(rows: np.ndarray) -> np.ndarray:
             chance = chances(points[rows])
@@ -211,9 +237,7 @@ class Island:
         """Positions of the best, and of the best of each kind: lowest aim first."""
         ranked = [place for _, place in self._order(aims)[:ELITES_AMONG]]
         rows = np.array([self.codes[place] for place in ranked])
-        kinds = {0: None} if ranked else {}  # rows that are the first of a kind
-        for column in rows.T:
-            kinds.update(dict.fromkeys(np.unique(column, return_index=True)[1].tolist()))
+        kinds = first_rows(rows).tolist() if ranked else []
         behaviours: dict[tuple[int, ...], int] = {}
         for row, place in enumerate(ranked):
             behaviours.setdefault(self.behaviours[place], row)
@@ -231,6 +255,7 @@ class Evolution(Strategy):
     """Islands by template, children by crossover and mutation, ranked before they are tried."""
 
     drawn_pool = DRAWN_POOL
+    uses_history = True
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -243,6 +268,8 @@ class Evolution(Strategy):
             )
             for name, space in self.spaces.items()
         }
+        for name, island in self._islands.items():
+            island.believe([each for each in self.options.histories if each.template == name])
 
     def propose(self, template: str, rng: random.Random) -> Proposal:
         island = self._islands[template]
@@ -324,6 +351,16 @@ class Evolution(Strategy):
         dice = np.random.default_rng(rng.getrandbits(64))
         children = island.breeder.children(codes, dice, CHILDREN)
         return children.kept(np.flatnonzero(self.untried[template].fresh(children.codes)))
+
+
+def first_rows(codes: np.ndarray) -> np.ndarray:
+    """The first row of each value of each column of [rows, columns]; some may come twice."""
+    width = int(codes.max(initial=0)) + 1
+    kinds = codes + np.arange(codes.shape[1]) * width  # a number of each value of each column
+    first = np.full(codes.shape[1] * width, len(codes))
+    np.minimum.at(first, kinds.ravel(), np.repeat(np.arange(len(codes)), codes.shape[1]))
+    rows: np.ndarray = first[first < len(codes)]
+    return rows
 
 
 def preferred(chance: np.ndarray, least: float) -> np.ndarray:

@@ -6,7 +6,11 @@ the most probable ones under a weak prior, found by a few steps of resilient pro
 last ones. Candidates are ranked by expected improvement, times the chance that they are correct,
 which a second model of the same kind predicts.
 
-Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, ch. 4 and 5;
+Predictions of other scopes (prior.py) are basis functions: the process models what their weighted
+sum leaves. Each outcome moves the weights, and they count for nothing where the process alone
+predicts left-out outcomes better.
+
+Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, ch. 2.7, 4 and 5;
 Jones et al., "Efficient Global Optimization of Expensive Black-Box Functions", 1998; Riedmiller and
 Braun, "A Direct Adaptive Method for Faster Backpropagation Learning: The RPROP Algorithm", 1993.
 """
@@ -29,6 +33,9 @@ FIRST_STEP, STEP_LIMITS = 0.1, (0.005, 0.5)
 FASTER, HESITANT = 1.3, 0.5
 LONGEST_TAIL = 3.0  # times the distance from the best to the median; worse times are cut
 LEAST_VARIANCE = 1e-6  # of the scale: rounding may leave less than nothing
+FIRST_WEIGHT = 1.0  # of the predictions of all other scopes together
+WEIGHT_PRECISION = 1.0  # of that, in parts of the precision of an outcome
+LEAST_DEVIATION = 0.01  # of times: where all are alike, predictions would count for too much
 LEAST_CHANCE = 0.01  # of being correct: the model is never certain
 DIGITS = 4  # of hyperparameters, which are stored with a trial
 SMALL_HALF = 24  # rows: a matrix of less than twice as many is inverted at once
@@ -50,6 +57,15 @@ class Outcomes:
     logs: Array  # [outcomes]
 
 
+@dataclass(frozen=True)
+class Basis:
+    """Logarithms of times that other scopes predict for the points of a question."""
+
+    known: Array  # [scopes, outcomes]
+    pending: Array  # [scopes, pending]
+    points: Array  # [scopes, points]
+
+
 class Ranker:
     """A model of known outcomes. What it expects of others follows from its arguments alone."""
 
@@ -63,7 +79,14 @@ class Ranker:
     def hyperparameters(self) -> tuple[float, ...]:
         return tuple(round(float(value), DIGITS) for value in self.theta)
 
-    def expected(self, known: Outcomes, pending: Array, points: Array, steps: int) -> Expected:
+    def expected(
+        self,
+        known: Outcomes,
+        pending: Array,
+        points: Array,
+        steps: int,
+        basis: Basis | None = None,
+    ) -> Expected:
         """What is expected of the times of `points`, after `steps` of fitting.
 
         `pending` are points whose outcome is not known yet. They count as tried, with the expected
@@ -71,28 +94,38 @@ class Ranker:
         """
         correct = np.isfinite(known.logs)
         places, targets = known.points[correct], standardised(known.logs[correct])
-        factor = self._fitted(places, targets, steps)
+        trend = None
+        if basis is not None:
+            trend = self._trend(basis, known.logs, places, targets)
+        factor = self._fitted(places, targets if trend is None else targets - trend.known, steps)
         # Outcomes that are as expected leave means where they are. Deviations become smaller.
-        means = factor.means(_nearness(self._scaled(places), self._scaled(points)))
+        means = factor.means(self.nearness(places, points))
+        if trend is not None:
+            means += trend.points
         root, scale, best = factor.root, factor.scale, float(targets.min())
         if len(pending):
             shared = _matern(_between(self._scaled(places), self._scaled(pending)))
             root = self._with_pending(factor, shared, pending)
             scale *= (len(places) + 1.0) / (len(root) + 1.0)
-            best = min(best, float((factor.weights @ shared).min()))
+            outlook = factor.weights @ shared
+            best = min(best, float((outlook if trend is None else outlook + trend.pending).min()))
             places = np.vstack([places, pending])
 
         def spread(rows: Array) -> Array:
-            nearness = _nearness(self._scaled(places), self._scaled(points[rows]))
+            nearness = self.nearness(places, points[rows])
             spread: Array = root.astype(np.float32) @ nearness
             return spread
 
         def near(row: int, rows: Array) -> Array:
-            own = self._scaled(points[row : row + 1])
-            nearness: Array = _nearness(own, self._scaled(points[rows]))[0]
+            nearness: Array = self.nearness(points[row : row + 1], points[rows])[0]
             return nearness
 
         return Expected(means, spread, near, scale, self._noise, best)
+
+    def prediction(self, known: Outcomes, steps: int) -> Prediction:
+        """What correct outcomes tell of the time of any point, after `steps` of fitting."""
+        factor = self._fitted(known.points, standardised(known.logs), steps)
+        return Prediction(self, known, factor)
 
     def chances(self, known: Outcomes, steps: int) -> Callable[[Array], Array]:
         """A function of points [points, columns]: how likely each is to be correct, after `steps`
@@ -102,11 +135,46 @@ class Ranker:
         factor = self._fitted(known.points, correct - share, steps)
 
         def chance(points: Array) -> Array:
-            nearness = _nearness(self._scaled(known.points), self._scaled(points))
+            nearness = self.nearness(known.points, points)
             chances: Array = np.clip(factor.means(nearness) + share, LEAST_CHANCE, 1.0)
             return chances
 
         return chance
+
+    def _trend(self, basis: Basis, logs: Array, places: Array, targets: Array) -> _Trend:
+        """The weighted sum of the predictions, in units of the targets.
+
+        The weights are those of generalised least squares, with the covariance of the last lengths
+        and a normal prior. They are 0 where the process alone predicts each outcome better from the
+        others (Rasmussen and Williams, 5.4.2).
+        """
+        correct = np.isfinite(logs)
+        deviation = max(float(cut(logs[correct]).std()), LEAST_DEVIATION)
+        known = basis.known[:, correct] / deviation
+        middle = known.mean(1, keepdims=True)
+        root = self._factor(places, targets).root
+        rows, aims = (known - middle) @ root.T, root @ targets
+        first = np.full(len(rows), FIRST_WEIGHT / len(rows))
+        weights = np.linalg.solve(
+            rows @ rows.T + WEIGHT_PRECISION * np.eye(len(rows)),
+            rows @ aims + WEIGHT_PRECISION * first,
+        )
+        weights = np.maximum(weights, 0.0)
+        inverse = root.T @ root
+        shares = np.diag(inverse)
+        alone = inverse @ targets / shares
+        helped = inverse @ (targets - weights @ (known - middle)) / shares
+        if helped @ helped >= alone @ alone:
+            weights = np.zeros_like(weights)
+        return _Trend(
+            weights @ (known - middle),
+            weights @ (basis.pending / deviation - middle),
+            (weights @ (basis.points / deviation - middle)).astype(np.float32),
+        )
+
+    def nearness(self, places: Array, points: Array) -> Array:
+        """[places, points]: their covariance."""
+        return _nearness(self._scaled(places), self._scaled(points))
 
     def _scaled(self, points: Array) -> Array:
         scaled: Array = points * np.exp(-self.theta[:-1])[self.groups]
@@ -190,6 +258,30 @@ class Ranker:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """A function of points [points, columns]: the expected logarithm of the time of each."""
+
+    ranker: Ranker
+    known: Outcomes
+    factor: _Factor
+
+    def __call__(self, points: Array) -> Array:
+        tailless = cut(self.known.logs)
+        means = self.factor.means(self.ranker.nearness(self.known.points, points))
+        logs: Array = means * np.float32(tailless.std()) + np.float32(tailless.mean())
+        return logs
+
+
+@dataclass(frozen=True)
+class _Trend:
+    """Expected from other scopes alone, in units of the targets."""
+
+    known: Array  # [correct outcomes]
+    pending: Array
+    points: Array
+
+
+@dataclass(frozen=True)
 class _Factor:
     root: Array  # its transpose times itself is the inverse of the covariance
     weights: Array
@@ -242,11 +334,17 @@ class Expected:
 
 
 def standardised(logs: Array) -> Array:
-    """Times for the model. Those far above the median are cut, since their size is irrelevant."""
-    best, median = logs.min(), np.median(logs)
-    cut = np.minimum(logs, best + LONGEST_TAIL * max(median - best, 1e-9))
-    standard: Array = (cut - cut.mean()) / (cut.std() + 1e-12)
+    """Times for the model."""
+    tailless = cut(logs)
+    standard: Array = (tailless - tailless.mean()) / (tailless.std() + 1e-12)
     return standard
+
+
+def cut(logs: Array) -> Array:
+    """Times far above the median are cut, since their size is irrelevant."""
+    best, median = logs.min(), np.median(logs)
+    tailless: Array = np.minimum(logs, best + LONGEST_TAIL * max(median - best, 1e-9))
+    return tailless
 
 
 def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:

@@ -45,6 +45,13 @@ from greenfast.search.space.space import Space, device_refusal
             'numerics = "equal"',
             "it may be same, own",
         ),
+        ("right.toml", "default = 128", "default = 128\ngroup = 2", "group must be str"),
+        (
+            "right.toml",
+            "default = 128",
+            'default = 128\ngroup = "Tile shape"',
+            "group: the name 'Tile shape'; names are small letters, digits and _",
+        ),
         (
             "right.toml",
             "parameters = {}",

@@ -102,6 +102,7 @@ def test_only_places_and_origins_are_left_out():
         ("TemplateSpec", "path"),
         ("TemplateSpec", "lines"),
         ("TemplateSpec", "worthwhile_when"),
+        ("Parameter", "group"),
         ("Candidate", "origin"),
     }
 

@@ -19,6 +19,7 @@ from greenfast.search.loop.stopping import Stopping
 from greenfast.search.space.candidate import Origin, OriginKind
 from greenfast.search.space.space import Space
 from greenfast.search.strategies.base import Infeasible, Objective
+from greenfast.search.strategies.prior import History
 
 
 def _learn(rule, *logs):
@@ -136,3 +137,19 @@ def test_the_best_of_other_scopes_comes_first_and_is_named(album, context):
     assert start_of(plan) == "warm: the best of other scopes first (long on h100), then presets"
     cold = make_plan(dataclasses.replace(request, cold=True), album, neighbours_of=neighbours_of)
     assert cold.neighbours == () and len(seen) == 1
+
+
+def test_outcomes_of_other_scopes_reach_the_strategy_of_a_warm_search_only(album, context):
+    space = Space(context.kernel.template("right"), context.compiled, device("h200"))
+    times = [(point, 1.0 + number) for number, point in enumerate(space.points)]
+    history = History.of_times("right", times)
+    plan = make_plan(SearchRequest("axpy", templates=("right",), seed=3), album)
+    seeded = dataclasses.replace(_first(plan, context), parameters=times[0][0])
+    warm = dataclasses.replace(plan, neighbours=(Neighbour(seeded, "h100", history.text()),))
+    assert make_strategy(warm, context).options.histories == (history,)
+    assert start_of(warm) == (
+        "warm: the best of other scopes first (h100), then presets; "
+        f"the model knows {len(times)} outcomes of theirs"
+    )
+    cold = dataclasses.replace(warm, cold=True)
+    assert make_strategy(cold, context).options.histories == ()

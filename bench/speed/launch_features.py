@@ -1,0 +1,181 @@
+"""Would figures of a candidate's launches, known before it is compiled, help `evolution`'s model?
+
+    python -m bench.speed.launch_features SEARCHES.jsonl [--seeds 20] [--evaluations 100] [--save]
+
+Every recording is searched from nothing: with the features as they are, and with four columns more.
+They are computed from the template's expressions for each child: threads of a block, bytes of its
+dynamic shared memory, blocks that an SM holds by these two, and waves of the grid on the GPU.
+`ratio` compares the two search by search: the geometric mean of evaluations with these columns over
+those without, with a 95 % interval. A search that does not get there counts as the budget.
+
+Searches are appended to SEARCHES.jsonl as they end, and a second run does those that are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+
+from bench.command_line import add_save, script_parser
+from bench.environment import publish
+from bench.results import Row
+from bench.speed.search_quality import searched, stored
+from bench.speed.search_quality_figures import evaluations_to, interval
+from bench.speed.search_quality_spaces import MeasuredSpace, recorded_space
+from greenfast.search.devices.occupancy import occupancy
+from greenfast.search.kernels.catalogue import Catalogue
+from greenfast.search.kernels.spec import Parameter
+from greenfast.search.recordings.shelf import find_recording, recording_names
+from greenfast.search.space.points import Points
+from greenfast.search.space.space import resolve
+from greenfast.search.strategies import evolution
+from greenfast.search.strategies.breeding import numbers
+from greenfast.search.strategies.features import Features
+
+GOALS = {"5 %": 1.05, "1 %": 1.01}
+FIRST_SEED = 2000
+REGISTERS = 1  # of a thread: not known before it is compiled, so they limit nothing
+Job = tuple[str, bool, int, int]  # space, with the columns, seed, budget
+
+
+@cache
+def space_of(name: str) -> MeasuredSpace:
+    return recorded_space(name)
+
+
+@cache
+def launch_columns(name: str) -> np.ndarray:
+    """[points, 4] of a recording, from 0 to 1."""
+    recording = find_recording(name)
+    heading = recording.heading
+    kernel = Catalogue.from_environment().kernel(heading.kernel)
+    template, device, workload = (
+        kernel.template(heading.template),
+        heading.device,
+        heading.workloads[0],
+    )
+    shape = kernel.values_of(dict(workload.dims), dict(workload.options))
+    rows = []
+    for row in recording.rows:
+        if row.template != heading.template:
+            continue
+        given = dict(recording.parameters(row))
+        point = tuple(
+            (each.name, given.get(each.name, each.default)) for each in template.parameters
+        )
+        resolved = resolve(template, point, workload.compile_time(kernel), device)
+        values = {**shape, **resolved.values}
+        blocks = max(
+            math.prod(size.whole(values) for size in launch.grid)
+            for launch in template.launched(resolved.values)
+        )
+        threads, smem_bytes = resolved.threads_per_block, resolved.smem_dynamic_bytes
+        held = max(1, occupancy(device, REGISTERS, threads, smem_bytes).blocks_per_sm)
+        waves = blocks / (held * device.multiprocessors)
+        rows.append([math.log2(threads), smem_bytes, math.log2(held), math.log2(waves)])
+    columns = np.array(rows, float)
+    width = np.ptp(columns, axis=0)
+    scaled: np.ndarray = (columns - columns.min(0)) / np.where(width > 0, width, 1.0)
+    return scaled[:, width > 0]
+
+
+class LaunchFeatures(Features):
+    """Features of a recording with these columns, each with a length of its own."""
+
+    def __init__(self, name: str, parameters: Sequence[Parameter]) -> None:
+        super().__init__(parameters)
+        codes = Points(space_of(name).parameters, space_of(name).points).encoded.astype(np.int64)
+        self._value_counts = np.array([len(each.values) for each in parameters], np.int64)
+        known = numbers(codes, self._value_counts)
+        self._order = np.argsort(known)
+        self._known, self._columns = known[self._order], launch_columns(name)
+        added = int(self.groups.max()) + 1 + np.arange(self._columns.shape[1])
+        self.groups = np.append(self.groups, added).astype(np.intp)
+
+    def __call__(self, codes: np.ndarray) -> np.ndarray:
+        places = np.searchsorted(self._known, numbers(codes.astype(np.int64), self._value_counts))
+        columns: np.ndarray = np.hstack(
+            [super().__call__(codes), self._columns[self._order[places]]]
+        )
+        return columns
+
+
+def run(job: Job) -> Row:
+    name, more, seed, evaluations = job
+    space = space_of(name)
+    if not more:
+        row = searched(space, "evolution", FIRST_SEED + seed, evaluations)
+    else:
+        with patch.object(
+            evolution, "Features", lambda parameters: LaunchFeatures(name, parameters)
+        ):
+            row = searched(space, "evolution", FIRST_SEED + seed, evaluations)
+    return {**row, "seed": seed, "more": more}
+
+
+def _key(row: Row) -> Job:
+    return row["space"], row["more"], row["seed"], row["budget"]
+
+
+def _compared(rows: Sequence[Row], names: Sequence[str]) -> Row:
+    known = {_key(row): row for row in rows}
+    own = [row for row in rows if row["more"] and row["space"] in names]
+    line: Row = {"what": "ratio", "spaces": list(names), "searches": len(own)}
+    for goal, share in GOALS.items():
+        logs = []
+        for row in own:
+            best = float(space_of(row["space"]).times.min()) * share
+            pair = row, known[row["space"], False, row["seed"], row["budget"]]
+            with_more, without = (
+                min(each["budget"], evaluations_to(each["curve"], best)) for each in pair
+            )
+            logs.append(math.log(with_more / without))
+        dice = np.random.default_rng(0)
+        low, high = interval(np.array(logs), lambda drawn: np.asarray(drawn.mean(axis=-1)), dice)
+        line[goal] = {
+            "ratio": round(math.exp(float(np.mean(logs))), 2),
+            "interval": [round(math.exp(end), 2) for end in (low, high)],
+        }
+    return line
+
+
+def main() -> None:
+    parser = script_parser(__doc__)
+    add_save(parser)
+    parser.add_argument("searches", type=Path, metavar="SEARCHES.jsonl")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--evaluations", type=int, default=100)
+    parser.add_argument("--cores", type=int, default=2)
+    options = parser.parse_args()
+    names = recording_names()
+    jobs = [
+        (name, more, seed, options.evaluations)
+        for seed in range(options.seeds)
+        for name in names
+        for more in (False, True)
+    ]
+    done = {_key(row) for row in stored(options.searches)}
+    with ProcessPoolExecutor(options.cores) as pool, options.searches.open("a") as file:
+        for row in pool.map(run, [job for job in jobs if job not in done]):
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+    rows = {_key(row): row for row in stored(options.searches)}
+    chosen = [rows[job] for job in jobs]
+    setting: Row = {
+        "what": "setting",
+        "seeds": options.seeds,
+        "evaluations": options.evaluations,
+    }
+    lines = [_compared(chosen, spaces) for spaces in [*([name] for name in names), names]]
+    publish("launch_features", [setting, *lines], save=options.save)
+
+
+if __name__ == "__main__":
+    main()
