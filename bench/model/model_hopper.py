@@ -3,8 +3,8 @@
     python -m bench.model.model_hopper [--count 24] [--seconds 900] [--progress FILE] [--share I/N]
                                        [--save]
 
-A random sample of the timed candidates of each recording, on the recording's own workload. Nothing
-in the model was fitted to them. A recording's row gives the rank correlation, the median factor
+A random sample of the timed candidates of each recording, on the recording's own workload. Only the
+cost of a ring's refill was fitted, to half of those of `gemm`. A recording's row gives the rank correlation, the median factor
 between measured and modelled, and, once that factor is known, the median error and the error that
 90 % of the candidates are within. `bench.correctness.shares` runs it in many processes.
 """

@@ -97,6 +97,7 @@ def test_copies_and_barriers_are_counted(emulator):
     counters = result.counters
     assert counters.bulk_copy_bytes == TILES * WIDTH * 4 == counters.global_load_bytes
     assert counters.mbarrier_operations > 0
+    assert counters.copy_rounds == 3  # the first of two places has tiles 0, 2 and 4
     assert counters.wgmma_flop == (("f16_f32", 0), ("bf16_f32", 0), ("fp8_f32", 0))
 
 

@@ -101,6 +101,7 @@ def work(grid=(264, 1, 1), threads=128, smem=0, **changes) -> LaunchWork:
         ("special functions", {"mix": {"special": 1e6}, "warps": 1e6}),
         ("latency", {"barriers": 1e5}),
         ("float atomics", {"mix": {"shared float atomic": 1e5}}),
+        ("ring", {"refills": 1e3}),
     ],
 )
 def test_the_resource_that_has_most_to_do_limits_and_the_others_follow(resource, changes):
@@ -111,6 +112,15 @@ def test_the_resource_that_has_most_to_do_limits_and_the_others_follow(resource,
         (us for _, us in prediction.limits), reverse=True
     )
     assert prediction.time_us >= prediction.limits[0][1]
+
+
+def test_a_ring_costs_nothing_beside_what_takes_longer():
+    def time_us(refills):
+        both = work(barriers=1000.0, refills=refills)
+        return model(device("h200"), [both], dram_bytes=0).time_us
+
+    assert time_us(1.0) == time_us(0.0) < time_us(1000.0)
+    assert time_us(2000.0) > 1.9 * time_us(1000.0)
 
 
 def test_more_blocks_than_fit_take_turns():

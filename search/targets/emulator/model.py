@@ -62,6 +62,11 @@ LATENCY = {
     "shuffle": 28,
 }
 BARRIER_CYCLES = 150
+# From a place of a ring that bulk copies fill to the same place again: the copy's latency, its bytes,
+# the products that read them, and the release. Fitted to half of 37 candidates of a product of 512
+# rows on an H200, and rounded; the other half and attention are predictions
+# (bench/results/model_hopper.json.gz).
+REFILL_CYCLES = 3500
 WAVEFRONT_CYCLES = 1.4
 
 
@@ -79,6 +84,7 @@ class BlockWork:
     weight: float = 1.0  # the blocks of the launch that it represents
     wgmma_flop: tuple[tuple[str, float], ...] = ()  # of warpgroups, by the input's format
     async_bytes: float = 0.0  # that bulk copies and warpgroups' operands move in shared memory
+    refills: float = 0.0  # of the most used place of a ring that bulk copies fill
 
 
 @dataclass(frozen=True)
@@ -145,6 +151,9 @@ def model_launch(device: Device, work: LaunchWork, dram_bytes: float) -> Modelle
     cycles["latency"] = work.in_turn(rounds, _warp_cycles)
     cycles["DRAM"] = dram_bytes / device.dram_bytes_per_us * device.clock_max_mhz
     together: float = sum(cycle**NORM for cycle in cycles.values()) ** (1 / NORM)
+    # A ring's places are filled beside everything else, but one fill of a place waits for the last.
+    cycles["ring"] = work.in_turn(rounds, lambda block: block.refills * REFILL_CYCLES)
+    together = max(together, cycles["ring"])
     us = FITTED / device.clock_max_mhz
     limits = {name: us * cycle for name, cycle in cycles.items()}
     size = math.prod(launch.cluster)

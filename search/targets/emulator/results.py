@@ -179,4 +179,5 @@ def _counters(run: Run, end: Event, frames: Frames) -> Counters:
         wgmma_operand_bytes=events["wgmma_operand_bytes"],
         bulk_copy_bytes=events["bulk_copy_bytes"],
         mbarrier_operations=events["mbarrier_operations"],
+        copy_rounds=events["copy_rounds"],
     )

@@ -194,6 +194,8 @@ class Counters:
     wgmma_operand_bytes: int = 0  # that warpgroups' products read of shared memory
     bulk_copy_bytes: int = 0  # of bulk and tensor copies, each destination by itself
     mbarrier_operations: int = 0
+    # Of each block, the most phases of one mbarrier that waited for bytes: a ring's walks.
+    copy_rounds: int = 0
 
     @property
     def bank_conflict_factor(self) -> float:

@@ -124,6 +124,7 @@ def launch_works(
                         if flop
                     ),
                     (counters.bulk_copy_bytes + counters.wgmma_operand_bytes) / executed,
+                    max(0.0, counters.copy_rounds / executed - 1),
                 )
             )
         figures = next(entry for entry in cubin.entries if entry.entry == launch.entry)

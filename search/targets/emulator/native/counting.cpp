@@ -24,6 +24,7 @@ void EventTotals::add(const EventTotals& other) {
     for (std::size_t i = 0; i < wgmma_flop.size(); i++) wgmma_flop[i] += other.wgmma_flop[i];
     operand_bytes += other.operand_bytes;
     mbarrier_operations += other.mbarrier_operations;
+    copy_rounds += other.copy_rounds;
     atomics += other.atomics;
     printfs += other.printfs;
     for (std::size_t i = 0; i < matrix_flop.size(); i++) matrix_flop[i] += other.matrix_flop[i];

@@ -36,6 +36,7 @@ struct EventTotals {
     std::uint64_t bulk_copy_bytes = 0;
     std::uint64_t operand_bytes = 0;  // of wgmma, in shared memory
     std::uint64_t mbarrier_operations = 0;
+    std::uint64_t copy_rounds = 0;  // of each block, the most phases of one mbarrier that waited for bytes
     std::uint64_t atomics = 0;
     std::uint64_t printfs = 0;
     // Floating-point operations by input and accumulator format.

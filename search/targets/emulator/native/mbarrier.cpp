@@ -214,6 +214,7 @@ void Mbarriers::expect_bytes(Block& block, Block& from, Fiber& fiber, void* addr
         block.worker().fail("device_fault", site,
                             format("mbarrier_expect_bytes of %u bytes; a phase counts up to %u", bytes, most_arrivals));
     barrier.bytes += bytes;
+    barrier.is_filling |= bytes != 0;
     if (barrier.bytes > long(most_arrivals))
         block.worker().fail("device_fault", site,
                             format("mbarrier_expect_bytes makes a phase expect %ld bytes; it counts up to %u", barrier.bytes,
@@ -262,6 +263,11 @@ void Mbarriers::complete_if_all_came(Block& block, Barrier& barrier, std::size_t
     if (checked) report_early_completion(block, barrier);
     if (checked) report_open_expectations(block, barrier, offset);
     barrier.phase++;
+    if (barrier.is_filling && ++barrier.fills > most_fills_) {
+        most_fills_ = barrier.fills;
+        block.worker().counting().events.copy_rounds++;
+    }
+    barrier.is_filling = false;
     barrier.pending = barrier.expected;
     barrier.known = std::move(barrier.published);
     barrier.published.clear();

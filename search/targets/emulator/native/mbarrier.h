@@ -17,7 +17,10 @@ class Block;
 
 class Mbarriers {
 public:
-    void start_block() { barriers_.clear(); }
+    void start_block() {
+        barriers_.clear();
+        most_fills_ = 0;
+    }
 
     void init(Block& block, Fiber& fiber, void* address, unsigned arrivals, const void* site);
     void invalidate(Block& block, Fiber& fiber, void* address, const void* site);
@@ -84,6 +87,8 @@ private:
         std::vector<Fiber*> waiting;
         std::vector<std::uint64_t> seen;  // by thread: the phases of which it has waited for the last
         std::vector<CopyArrival> with_copies;  // of those pending
+        bool is_filling = false;               // the phase expects bytes
+        unsigned fills = 0;                    // phases that did and are over
     };
 
     Barrier& at(Block& block, Block& from, Fiber& fiber, void* address, const char* operation, const void* site);
@@ -96,6 +101,7 @@ private:
     void report_open_expectations(Block& block, Barrier& barrier, std::size_t offset);
 
     std::map<std::size_t, Barrier> barriers_;  // by offset in shared memory
+    unsigned most_fills_ = 0;  // of one barrier of the block
 };
 
 }  // namespace gf_emulator

@@ -139,11 +139,11 @@ std::string counters_json(const WorkerPool& pool, const BlockCount& blocks) {
                blocks.total, blocks.executed, static_bytes, events.printfs);
     text += format(
         "\"events\":{\"barriers\":%lu,\"warp_collectives\":%lu,\"special_function_ops\":%lu,"
-        "\"async_copy_bytes\":%lu,\"bulk_copy_bytes\":%lu,\"wgmma_operand_bytes\":%lu,\"mbarrier_operations\":%lu,\"atomics\":%lu,\"mma_f16_f32\":%lu,\"mma_bf16_f32\":%lu,\"mma_f16_f16\":%"
+        "\"async_copy_bytes\":%lu,\"bulk_copy_bytes\":%lu,\"wgmma_operand_bytes\":%lu,\"mbarrier_operations\":%lu,\"copy_rounds\":%lu,\"atomics\":%lu,\"mma_f16_f32\":%lu,\"mma_bf16_f32\":%lu,\"mma_f16_f16\":%"
         "lu,\"mma_tf32_f32\":%lu,\"mma_fp8_f32\":%lu,\"wgmma_f16_f32\":%lu,"
         "\"wgmma_bf16_f32\":%lu,\"wgmma_fp8_f32\":%lu},",
         events.barriers, events.warp_collectives, events.special_functions, events.async_copy_bytes,
-        events.bulk_copy_bytes, events.operand_bytes, events.mbarrier_operations,
+        events.bulk_copy_bytes, events.operand_bytes, events.mbarrier_operations, events.copy_rounds,
         events.atomics, events.matrix_flop[0], events.matrix_flop[1], events.matrix_flop[2], events.matrix_flop[3],
         events.matrix_flop[4], events.wgmma_flop[0], events.wgmma_flop[1], events.wgmma_flop[2]);
     text += "\"sites\":[";
