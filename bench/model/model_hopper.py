@@ -4,9 +4,10 @@
                                        [--save]
 
 A random sample of the timed candidates of each recording, on the recording's own workload. Only the
-cost of a ring's refill was fitted, to half of those of `gemm`. A recording's row gives the rank correlation, the median factor
-between measured and modelled, and, once that factor is known, the median error and the error that
-90 % of the candidates are within. `bench.correctness.shares` runs it in many processes.
+cost of a ring's refill was fitted, to half of those of `gemm`. A recording's row gives the rank
+correlation, the median factor between measured and modelled, and, once that factor is known, the
+median error and the error that 90 % of the candidates are within. `bench.correctness.shares` runs
+it in many processes.
 """
 
 from __future__ import annotations
