@@ -115,7 +115,7 @@ KNOWN: tuple[Known, ...] = (
         "early release",
         "gf::mbarrier_wait(&barriers.k_full",
         "attention_fp8/wgmma .*consumers=2 .*scheduler=grid ",
-        "a block's first tile, the only one that a warpgroup passes by: no place is filled again yet",
+        "a block's first tile, the only one that a warpgroup passes by: no place is filled again",
         "k_place.step();",
     ),
     *(

@@ -111,6 +111,7 @@ def cold() -> str:
         shared = [name for name in PEERS if name in peers and name in stored["ratios"]]
         best = max(shared, key=lambda name: peers[name]["ratio"])
         peer, (middle, _, _) = peers[best], stored["ratios"][best]
+        low, high = peer["ratio_low"], peer["ratio_high"]
         lines.append(
             (
                 f"`{row['workload'].removesuffix(',dtype=bf16')}`",
@@ -118,7 +119,7 @@ def cold() -> str:
                 row["trials"],
                 f"{row['took_s']:.0f}",
                 f"{row['time_median_us']:.1f}",
-                f"{peer['ratio']:.3f} [{peer['ratio_low']:.3f}, {peer['ratio_high']:.3f}] of {best}",
+                f"{peer['ratio']:.3f} [{low:.3f}, {high:.3f}] of {best}",
                 f"{middle:.3f}",
                 f"{peer['ratio'] / middle - 1:+.1%}",
             )

@@ -62,9 +62,9 @@ LATENCY = {
     "shuffle": 28,
 }
 BARRIER_CYCLES = 150
-# From a place of a ring that bulk copies fill to the same place again: the copy's latency, its bytes,
-# the products that read them, and the release. Fitted to half of 37 candidates of a product of 512
-# rows on an H200, and rounded; the other half and attention are predictions
+# From one fill of a ring's place by bulk copies to the next: the copy's latency, its bytes, the
+# products that read them, and the release. Fitted to half of 37 candidates of a product of 512 rows
+# on an H200, and rounded; the other half and attention are predictions
 # (bench/results/model_hopper.json.gz).
 REFILL_CYCLES = 3500
 WAVEFRONT_CYCLES = 1.4
