@@ -39,12 +39,15 @@ namespace gf {{
 //
 //      e = {head}
 {lines}
+//! Undefined: a lane beyond {last_lane}, an element beyond {last_element}, and a GPU with another lane map; nothing reports them.
 __device__ constexpr int accumulator_row(int lane, int element) {{ return {row}; }}
 __device__ constexpr int accumulator_column(int lane, int element) {{ return {column}; }}
 
 // Which of its lane's rows an element is in.
+//! Undefined: an element beyond {last_element}.
 __device__ constexpr int accumulator_half(int element) {{ return {half}; }}
 
+//! How many neighbouring lanes share a row. Undefined: a GPU with another lane map.
 constexpr int accumulator_row_lanes = {row_lanes};
 
 }}  // namespace gf
@@ -107,6 +110,8 @@ def header() -> str:
         row=formula(ROW_BITS),
         column=formula(COLUMN_BITS),
         half=formula(rows),
+        last_lane=LANES - 1,
+        last_element=ELEMENTS - 1,
     )
 
 

@@ -1,8 +1,9 @@
 """A candidate's text: the rendered template, with its `gf/` headers, and the origin of each line.
 
 The *source* is digested, stored, compiled by NVRTC and downloaded. It contains the headers in their
-device form, and no line markers. The *unit* is the text before the headers are inserted, with
-`#line` markers. The emulator compiles it with its own form of the headers.
+device form without their notes (`//!`), and no line markers. The *unit* is the text before the
+headers are inserted, with `#line` markers. The emulator compiles it with its own form of the
+headers.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _LOOKS = re.compile(r"[^#]*#\s*include\b")
 _GOES_ON = re.compile(r'/\*|\\|R"')
 _CONDITION = re.compile(r"\s*(?:#|%:)\s*(if|ifdef|ifndef|endif)\b")
 _PRAGMA_ONCE = re.compile(r"\s*#\s*pragma\s+once\s*$")
+_NOTE = re.compile(r"\s*//!")
 _RAW_ASM = re.compile(r"\b(asm|__asm__|__asm)\b")
 _COMMENT = re.compile(r"//.*")
 
@@ -248,13 +250,27 @@ def _includes(texts: Sequence[str]) -> dict[int, _Include]:
     return found
 
 
+def _notes(texts: Sequence[str]) -> frozenset[int]:
+    """The lines of a header that are notes for authors (`//! ...`), which no source needs.
+
+    In a string, a longer comment or a macro such a line is none, and stays.
+    """
+    if not any(map(_NOTE.match, texts)):
+        return frozenset()
+    lines = logical_lines("\n".join(texts))
+    alone = (line.number for line in lines if line.count == 1 and not line.fault)
+    return frozenset(number for number in alone if _NOTE.match(texts[number - 1]))
+
+
 @lru_cache(maxsize=256)
 def _header(path: Path, changed_ns: int, name: str) -> _Text:
-    """A header's text, cached until its file changes."""
+    """A header's text without its notes, cached until its file changes."""
+    read = read_author_file(path, name).splitlines()
+    notes = _notes(read)
     kept = [
         (text.rstrip(), Line(name, number))
-        for number, text in enumerate(read_author_file(path, name).splitlines(), 1)
-        if not _PRAGMA_ONCE.match(text)
+        for number, text in enumerate(read, 1)
+        if number not in notes and not _PRAGMA_ONCE.match(text)
     ]
     kept = _without_blank_runs(kept)
     texts = [text for text, _ in kept]

@@ -44,7 +44,13 @@ alone on a line. Each entry is an `extern "C" __global__` function whose paramet
 PRIMITIVES = """A template includes a header by name, `#include "gf/reduce.cuh"`. Flattening puts
 its text into the source, so the source that is compiled and downloaded needs no other file. The
 emulator has its own form of each function. Templates should use these functions instead of inline
-PTX, of which the emulator supports only [the common instructions](../emulator.md#inline-ptx)."""
+PTX, of which the emulator supports only [the common instructions](../emulator.md#inline-ptx).
+
+Below each declaration, *Undefined* lists uses that neither the compiler nor the hardware has to
+report. Where the emulator reports one, the kind of [the finding](../emulator.md#checks) follows in
+brackets. The headers hold these paragraphs in lines that begin with `//!`: notes for authors, which
+flattening leaves out. A source and its digest do not depend on them. The same holds for headers of
+your own, in `include/gf/` of a folder on GREENFAST_TEMPLATE_PATH."""
 MACROS = ("GF_DYNAMIC_SHARED", "GF_WGMMA_SHAPE")  # that templates use
 _PUBLIC = tuple(f"#define {name}(" for name in MACROS)
 SCHEMA_ADVICE = """Unknown keys are refused, so a misspelt key does not go unnoticed.
@@ -161,7 +167,8 @@ def _header_section(path: Path) -> str:
 def declarations(text: str) -> Iterator[tuple[str, str]]:
     """(doc comment, declaration) of each function, type and public macro outside other bodies.
 
-    A comment on no declaration, which a blank line ends, comes with an empty one.
+    A comment on no declaration, which a blank line ends, comes with an empty one. Notes for authors
+    (`//! ...`) are a paragraph of their comment.
     """
     comment: list[str] = []
     head: list[str] = []
@@ -224,7 +231,11 @@ def _without_other_macros(text: str) -> Iterator[str]:
 
 
 def _prose(comment: list[str]) -> str:
-    """The comment as Markdown; indented lines are kept as they are."""
+    """The comment as Markdown; indented lines are kept as they are, and notes come last."""
+    notes = [line.removeprefix("!").strip() for line in comment if line.startswith("!")]
+    if notes:
+        rest = [line for line in comment if not line.startswith("!")]
+        return "\n\n".join(filter(None, (_prose(rest), _prose(notes))))
     if any(line.startswith("  ") for line in comment):
         return "```\n" + "\n".join(comment) + "\n```"
     text = " ".join(line or "\n\n" for line in comment).replace(" \n\n ", "\n\n")

@@ -46,6 +46,53 @@ def test_every_function_of_every_header_is_described():
             assert f"{function}" in section, f"{path.name}: {function}"
 
 
+def _without_undefined(text: str) -> set[str]:
+    """The names in a header of which no declaration says what is undefined."""
+    silent, noted = set(), set()
+    for comment, declaration in reference_pages.declarations(text):
+        if declaration:
+            found = noted if re.search(r"\bUndefined[:,]", comment) else silent
+            found.add(_name(declaration))
+    return silent - noted
+
+
+def _name(declaration: str) -> str:
+    """What a declaration declares; a specialisation has the name of its template."""
+    name = re.search(
+        r"(?:struct|using) (?:alignas\(.*\) )?(\w+)|(\w+)(?:<[\w, ]+>)?[(]", declaration
+    )
+    name = name or re.search(r"()(\w+) =", declaration)
+    return name[1] or name[2]
+
+
+def test_every_primitive_says_what_is_undefined():
+    headers = sorted((REPOSITORY_TEMPLATES / "include" / "gf").glob("*.cuh"))
+    assert headers
+    assert {
+        path.name: names for path in headers if (names := _without_undefined(path.read_text()))
+    } == {}
+
+
+def test_a_new_primitive_without_what_is_undefined_is_found():
+    for declaration, name in (
+        ("template <int bytes>\n__device__ __forceinline__ void copy(void* to) {}", "copy"),
+        ("struct alignas(16) Tile {\n    int words[4];\n};", "Tile"),
+        ("constexpr int lanes = 4;", "lanes"),
+        ("#define GF_DYNAMIC_SHARED(Type, name) Type name", "GF_DYNAMIC_SHARED"),
+    ):
+        known = "//! Undefined: nothing.\n__device__ __forceinline__ int known() { return 1; }\n\n"
+        text = f"namespace gf {{\n{known}// It copies.\n{declaration}\n}}\n"
+        assert _without_undefined(text) == {name}
+        note = "//! Undefined: an address that is not aligned.\n"
+        assert _without_undefined(text.replace(declaration, note + declaration)) == set()
+
+
+def test_a_note_is_a_paragraph_of_its_own():
+    text = "// Adds:\n//   a + b\n//! Undefined: nothing,\n//! really.\n"
+    ((comment, _),) = reference_pages.declarations(f"{text}__device__ int add(int a, int b);\n")
+    assert comment == "```\nAdds:\n  a + b\n```\n\nUndefined: nothing, really."
+
+
 def test_the_page_of_expressions_names_every_function_and_limit():
     text = (FOLDER / "expressions.md").read_text()
     for name in expressions._FUNCTIONS:

@@ -10,6 +10,8 @@ from greenfast.search.kernels.template_text import Line
 from greenfast.search.render import RenderedSource, RenderFailed, assemble, render, with_markers
 from greenfast.search.space.candidate import preset_candidate
 from greenfast.search.space.space import resolve
+from greenfast.search.targets.emulator.build import EmulatorBuild
+from greenfast.search.toolchain import CompileFailed
 
 SHARED = '#include "gf/shared.cuh"'
 
@@ -138,6 +140,70 @@ def test_a_header_comes_in_where_a_compiler_finds_its_include(catalogue, text, h
     """The emulator reads the include itself, so both must agree on what is one."""
     source = _assembled(catalogue, text)
     assert ("GF_DYNAMIC_SHARED" in source.text) is has_header
+
+
+NOTED = """#pragma once
+// Doubles a number.
+//! Undefined: a number beyond 2^30.
+
+    //! A note may be indented, and several may follow.
+//! #include "gf/absent.cuh"
+__device__ int twice(int x) { return 2 * x; }
+//!
+__device__ int wrong() { return absent; }
+"""
+
+
+@pytest.fixture
+def with_header(tmp_path):
+    """A source with a header of this text, which lies in a folder like a user's own."""
+
+    def source(header: str, name: str = "mine.cuh") -> RenderedSource:
+        (tmp_path / "gf").mkdir(exist_ok=True)
+        (tmp_path / "gf" / name).write_text(header)
+        text = f'#include "gf/{name}"\nextern "C" __global__ void k(int* y) {{ *y = 1; }}'
+        body = [(line, Line("k.cu", number)) for number, line in enumerate(text.split("\n"), 1)]
+        return assemble(body, ["k"], (tmp_path,))
+
+    return source
+
+
+def test_a_source_does_not_contain_the_notes_of_its_headers(with_header):
+    source = with_header(NOTED)
+    bare = [line for line in NOTED.split("\n") if not line.lstrip().startswith("//!")]
+    plain = with_header("\n".join(bare), "plain.cuh")
+    assert "//!" not in source.text
+    assert (source.text, source.digest) == (plain.text, plain.digest)
+    assert with_header(NOTED.replace("//!", "// "), "other.cuh").digest != plain.digest
+
+
+def test_messages_name_the_line_below_a_note(with_header, toolchain, artifacts, tmp_path):
+    source = with_header(NOTED)
+    written = NOTED.split("\n")
+    for text, line in zip(source.text.split("\n"), source.lines, strict=False):
+        assert line.file == "k.cu" or written[line.number - 1] == text
+    failed = toolchain.compile(source, "sm_90")
+    assert isinstance(failed, CompileFailed)
+    assert 'gf/mine.cuh(9): error: identifier "absent" is undefined' in failed.log
+    build = EmulatorBuild(artifacts / "emulator", include_dirs=(tmp_path,))
+    build.prepare()
+    module = build.build_module(source.unit, ("k",), flavour="plain", deadline_s=60)
+    assert "gf/mine.cuh:9:" in module.log
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "#define TWO \\\n//! a\n2",
+        "//! a \\\nstill a comment",
+        "/*\n//! a\n*/",
+        'constexpr auto text = R"(\n//! a\n)";',
+        "int a; //! a",
+        "// //! a",
+    ],
+)
+def test_what_only_looks_like_a_note_stays(with_header, kept):
+    assert f"{kept}\n" in with_header(f"{kept}\nint b;\n").text
 
 
 def test_an_include_that_may_be_left_out_replaces_no_other(catalogue):

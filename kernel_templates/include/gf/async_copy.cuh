@@ -7,6 +7,9 @@ namespace gf {
 // are aligned to `bytes`. The destination is undefined until the copying thread's async_copy_wait, and for
 // other threads until a barrier after it. PTX ISA, "Data Movement and Conversion Instructions: Non-bulk copy:
 // cp.async".
+//! Undefined: an address that is not aligned to `bytes` (the emulator: `misaligned`), a destination outside of
+//! shared memory, a source outside of global memory, and `valid_bytes` below 0 or above `bytes` (`device_fault`);
+//! a source that is written, or a destination that is touched, before the wait (`race`, `in_flight_read`).
 template <int bytes>
 __device__ __forceinline__ void async_copy(void* shared_destination, const void* global_source,
                                            int valid_bytes = bytes) {
@@ -25,16 +28,20 @@ __device__ __forceinline__ void async_copy(void* shared_destination, const void*
 }
 
 // The same, all bytes or none.
+//! Undefined: the same.
 template <int bytes>
 __device__ __forceinline__ void async_copy(void* shared_destination, const void* global_source, bool valid) {
     async_copy<bytes>(shared_destination, global_source, valid ? bytes : 0);
 }
 
 // Close the group of copies that this thread started since the last commit. PTX ISA, "cp.async.commit_group".
+//! Undefined: nothing; a group without copies counts as finished.
 __device__ __forceinline__ void async_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Wait until at most `groups_left_in_flight` of this thread's newest committed groups are unfinished. Copies
 // that were never committed are not waited for. PTX ISA, "cp.async.wait_group / cp.async.wait_all".
+//! Undefined: nothing by itself. Bytes of groups that are left in flight, and of copies that were not committed,
+//! are undefined (the emulator: `in_flight_read`, `unwaited_copy`); other threads' copies are not waited for.
 template <int groups_left_in_flight>
 __device__ __forceinline__ void async_copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(groups_left_in_flight) : "memory");

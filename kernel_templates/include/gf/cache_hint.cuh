@@ -6,6 +6,7 @@ namespace gf {
 
 // async_copy<16> (gf/async_copy.cuh), after which L2 holds the whole aligned `fetched_bytes` (64, 128 or 256) around
 // the source. Needs sm_80. PTX ISA, "cp.async", .level::prefetch_size.
+//! Undefined: what is undefined of async_copy<16>.
 template <int fetched_bytes>
 __device__ __forceinline__ void async_copy_fetching(void* shared_destination, const void* global_source,
                                                     int valid_bytes) {
@@ -27,6 +28,7 @@ __device__ __forceinline__ void async_copy_fetching(void* shared_destination, co
 
 // async_copy<16> of what is read again, by other blocks: the last lines that L2 shall give up. Needs sm_80. PTX ISA,
 // "createpolicy", "cp.async", .level::cache_hint.
+//! Undefined: what is undefined of async_copy<16>.
 __device__ __forceinline__ void async_copy_keeping(void* shared_destination, const void* global_source,
                                                    int valid_bytes) {
     const unsigned destination = static_cast<unsigned>(__cvta_generic_to_shared(shared_destination));
@@ -39,6 +41,8 @@ __device__ __forceinline__ void async_copy_keeping(void* shared_destination, con
 
 // 4 bytes of global memory that nobody writes and that are read once: they take no place in L1. PTX ISA, "ld.global.nc",
 // .level::eviction_priority.
+//! Undefined: an address that is not 4-byte aligned or not in global memory, and bytes that anybody writes during
+//! the launch, this thread too, before the load or after it (the emulator: `read_only_path`).
 __device__ __forceinline__ unsigned load_once(const unsigned* source) {
     unsigned bits;
     asm("ld.global.nc.L1::no_allocate.b32 %0, [%1];" : "=r"(bits) : "l"(source));

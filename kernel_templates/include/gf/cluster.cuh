@@ -5,6 +5,7 @@ namespace gf {
 // Where a block stands in its thread block cluster. Ranks count x first, then y, then z. A kernel declares its
 // clusters, __cluster_dims__(2, 1, 1) before its name, and its template's toml says the same: cluster = ["2",
 // "1", "1"] under [[launches]]. Without one a block is a cluster of its own. Needs sm_90. PTX ISA, "%cluster_ctarank", "%cluster_nctarank".
+//! Undefined: nothing.
 __device__ __forceinline__ unsigned cluster_rank() {
     unsigned rank;
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -18,6 +19,7 @@ __device__ __forceinline__ unsigned cluster_blocks() {
 
 // The cluster's extent in blocks, the block's index in its cluster, and the cluster's index in the grid. PTX
 // ISA, "%cluster_nctaid", "%cluster_ctaid", "%clusterid".
+//! Undefined: nothing.
 __device__ __forceinline__ uint3 cluster_size() {
     uint3 size;
     asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(size.x));
@@ -44,6 +46,8 @@ __device__ __forceinline__ uint3 cluster_index() {
 // it arrived is seen by all who have waited. Undefined when a thread arrives twice without waiting, or waits
 // without having arrived. PTX ISA, "Parallel Synchronization and Communication Instructions:
 // barrier.cluster".
+//! Undefined: nothing else. A thread that has exited is not waited for; one that neither arrives nor exits keeps the
+//! cluster waiting for ever (the emulator: `deadlock`).
 __device__ __forceinline__ void cluster_arrive() {
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
@@ -57,6 +61,8 @@ __device__ __forceinline__ void cluster_sync() {
 // block's (distributed shared memory); it can be read, written and used by atomics. Undefined before the
 // first cluster_sync (the other block may not have started), after that block's end, and for a rank beyond
 // the cluster. PTX ISA, "Data Movement and Conversion Instructions: mapa".
+//! Undefined, too: a pointer that is not in the calling block's shared memory. A cluster_sync at the end keeps a block
+//! until the others have left its memory (the emulator, without it: `device_fault`).
 template <class T>
 __device__ __forceinline__ T* map_shared_rank(T* pointer, unsigned rank) {
     unsigned long long address;

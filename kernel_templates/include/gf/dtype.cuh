@@ -5,6 +5,7 @@
 namespace gf {
 
 // One storage type's conversions; a new storage type adds one specialisation.
+//! Undefined: nothing; a T without a specialisation does not compile.
 template <class T>
 struct Dtype;
 
@@ -42,22 +43,26 @@ struct Dtype<__nv_bfloat16> {
 };
 
 // Two neighbouring elements of T as one register: __half2, __nv_bfloat162, float2.
+//! Undefined: nothing.
 template <class T>
 using pair = typename Dtype<T>::Pair;
 
 // Exact.
+//! Undefined: nothing; a NaN stays one.
 template <class T>
 __device__ __forceinline__ float to_float(T value) {
     return Dtype<T>::to_float(value);
 }
 
 // Rounded to nearest even; beyond the format's range it becomes infinite.
+//! Undefined: nothing; a NaN stays one.
 template <class T>
 __device__ __forceinline__ T from_float(float value) {
     return Dtype<T>::from_float(value);
 }
 
 // The same for two elements at once; x is the one at the lower address.
+//! Undefined: nothing.
 template <class T>
 __device__ __forceinline__ float2 to_float2(pair<T> value) {
     return Dtype<T>::to_float2(value);

@@ -8,6 +8,7 @@ namespace gf {
 // format's range, the infinities too, becomes its largest finite value (448 for e4m3, 57344 for e5m2), a NaN
 // stays one. One instruction from sm_89 on, integer arithmetic before. PTX ISA,
 // "cvt.rn.satfinite.e4m3x2.f32".
+//! Undefined: nothing. The same for e5m2.
 template <>
 struct Dtype<__nv_fp8_e4m3> {
     using Pair = __nv_fp8x2_e4m3;
@@ -31,6 +32,7 @@ struct Dtype<__nv_fp8_e5m2> {
 };
 
 // Four neighbours in one register, x in its lowest byte: what mma_m16n8k32 takes.
+//! Undefined: nothing; a T that is not fp8 does not compile.
 template <class T>
 __device__ __forceinline__ unsigned pack_fp8x4(float x, float y, float z, float w) {
     const unsigned low = from_float2<T>(make_float2(x, y)).__x, high = from_float2<T>(make_float2(z, w)).__x;

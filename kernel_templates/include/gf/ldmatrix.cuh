@@ -6,6 +6,8 @@ namespace gf {
 // gives the 16-byte aligned address of row r of matrix m (lanes beyond 8 count: ignored). Register m of lane
 // l gets elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of matrix m, the first in its low half.
 // Undefined unless all 32 lanes run it together. PTX ISA, "Warp-level matrix load instruction: ldmatrix".
+//! Undefined, too: a lane that has exited, a row that is not 16-byte aligned (the emulator: `misaligned`), and a row
+//! outside of this block's shared memory (`device_fault`). Up to sm_75, ignored lanes need a valid address as well.
 template <int count>
 __device__ __forceinline__ void ldmatrix(unsigned (&registers)[count], const void* row) {
     static_assert(count == 1 || count == 2 || count == 4, "ldmatrix loads 1, 2 or 4 matrices");
@@ -30,6 +32,7 @@ __device__ __forceinline__ void ldmatrix(unsigned (&registers)[count], const voi
 
 // The same with every matrix transposed: register m of lane l gets elements (2 (l % 4), l / 4) and (2 (l % 4)
 // + 1, l / 4).
+//! Undefined: the same.
 template <int count>
 __device__ __forceinline__ void ldmatrix_transposed(unsigned (&registers)[count], const void* row) {
     static_assert(count == 1 || count == 2 || count == 4, "ldmatrix loads 1, 2 or 4 matrices");

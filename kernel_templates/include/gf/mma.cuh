@@ -10,6 +10,8 @@ namespace gf {
 //   b0 = B[2t..][g], b1 = B[2t + 8..][g];  d[0..1] = D[g][2t..], d[2..3] = D[g + 8][2t..]
 // Undefined unless all 32 lanes run it together. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating
 // point type".
+//! Undefined, too: a lane that has exited, and in which order and how rounded the products are summed. The same for
+//! both types.
 template <class T>
 __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
 

@@ -9,6 +9,7 @@ namespace gf {
 //   b0 = B[4t..][g], b1 = B[4t + 16..][g];  d[0..1] = D[g][2t..], d[2..3] = D[g + 8][2t..]
 // How many bits of a partial sum the device keeps is not specified. Undefined unless all 32 lanes run it
 // together. Needs sm_89. PTX ISA, "Matrix Fragments for mma.m16n8k32".
+//! Undefined, too: a lane that has exited. The same for all four pairs of types.
 template <class TA, class TB = TA>
 __device__ __forceinline__ void mma_m16n8k32(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
 

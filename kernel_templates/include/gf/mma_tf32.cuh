@@ -9,6 +9,7 @@ namespace gf {
 // Operands are to_tf32's (gf/convert.cuh); what the device makes of a float's 13 lowest bits is undefined (it
 // drops them, and so does the emulator). Undefined unless all 32 lanes run it together. Needs sm_80. PTX ISA,
 // "Matrix Fragments for mma.m16n8k8".
+//! Undefined, too: a lane that has exited, and in which order and how rounded the products are summed.
 __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0,
                                                  unsigned b1) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

@@ -6,6 +6,8 @@ namespace gf {
 // the rest after rounding, the whole part added to the exponent. Relative error 2^-18.5; below -125 it is +0, and x
 // must be below 127. Plain CUDA, so that every target has this one form. The technique: Zadouri et al., FlashAttention-4;
 // the coefficients are a least-squares fit of ours, reweighted until the largest relative error no longer fell.
+//! Undefined: the result for 127 and more, +infinity included, and for a NaN: of 0x7fffffff, the NaN that a GPU's sums
+//! give, it is the largest finite float; other NaNs stay one. Nothing reports them.
 __device__ __forceinline__ float exp2_polynomial(float x) {
     const float rounding = 12582912.0f;                   // 1.5 * 2^23: adding it rounds to a whole number
     const float whole = x + rounding, rest = x - (whole - rounding);

@@ -4,6 +4,7 @@ namespace gf {
 
 // The largest `value` among each aligned group of `width` neighbouring lanes (a power of two), in every lane
 // of it. Undefined unless all 32 lanes run it together. CUDA C++ Programming Guide, "Warp Shuffle Functions".
+//! Undefined, too: a lane that has exited (the emulator: `undefined_shuffle`). A NaN counts only where all are NaN.
 template <int width = 32>
 __device__ __forceinline__ float warp_max(float value) {
     static_assert(width >= 1 && width <= 32 && (width & (width - 1)) == 0,
@@ -16,6 +17,7 @@ __device__ __forceinline__ float warp_max(float value) {
 
 // The sum of `value` over each aligned group of `width` neighbouring lanes, in every lane of it, in one fixed
 // order.
+//! Undefined: as for warp_max. A NaN gives a NaN in every lane of its group.
 template <int width = 32>
 __device__ __forceinline__ float warp_sum(float value) {
     static_assert(width >= 1 && width <= 32 && (width & (width - 1)) == 0,

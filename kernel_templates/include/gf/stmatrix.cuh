@@ -7,6 +7,8 @@ namespace gf {
 // ignored). Register m of lane l holds elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of matrix m,
 // the first in its low half. Undefined unless all 32 lanes run it together, and where rows overlap. Needs
 // sm_90. PTX ISA, "Warp-level matrix store instruction: stmatrix".
+//! Undefined, too: a lane that has exited, a row that is not 16-byte aligned (the emulator: `misaligned`), and a row
+//! outside of this block's shared memory (`device_fault`).
 template <int count>
 __device__ __forceinline__ void stmatrix(void* row, const unsigned (&registers)[count]) {
     static_assert(count == 1 || count == 2 || count == 4, "stmatrix stores 1, 2 or 4 matrices");
@@ -28,6 +30,7 @@ __device__ __forceinline__ void stmatrix(void* row, const unsigned (&registers)[
 // The same with every matrix transposed: register m of lane l holds elements (2 (l % 4), l / 4) and (2 (l %
 // 4)
 // + 1, l / 4).
+//! Undefined: the same.
 template <int count>
 __device__ __forceinline__ void stmatrix_transposed(void* row, const unsigned (&registers)[count]) {
     static_assert(count == 1 || count == 2 || count == 4, "stmatrix stores 1, 2 or 4 matrices");

@@ -22,6 +22,9 @@ namespace gf {
 // them to the next, `leading_bytes` from one piece of swizzle_bytes along M or N to the next. The tile starts at
 // a multiple of 8 swizzle_bytes; a step inside of a swizzled row adds its bytes to the address. PTX ISA, "Matrix
 // Descriptor Format".
+//! Undefined: a tile that starts elsewhere or has other distances than its swizzle needs (the emulator: `misaligned`)
+//! or ends beyond shared memory (`out_of_bounds`). Of an address or a distance that is not a multiple of 16, or not
+//! below 2^18, bits are dropped, which nothing reports.
 template <int swizzle_bytes>
 __device__ __forceinline__ unsigned long long matrix_descriptor(const void* shared, unsigned leading_bytes,
                                                                 unsigned stride_bytes) {
@@ -34,23 +37,34 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void* shar
 
 // Before the first product, and after this warp's own accesses to the accumulators or to A's registers. PTX ISA,
 // "wgmma.fence".
+//! Undefined: a call in diverged code (the emulator: `divergence`), and a product without it, which may take its
+//! accumulators and A's registers before they are written (`race`). It does not order accesses to shared memory:
+//! proxy_fence_shared does.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 // Close the group of products issued since the last commit. PTX ISA, "wgmma.commit_group".
+//! Undefined: a call in diverged code (the emulator: `divergence`). Products that were not committed are not waited
+//! for (`in_flight_read`, `unwaited_copy`).
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Wait until at most `groups_left_in_flight` of the newest groups are unfinished. Until then nobody may read or
 // change the accumulators, A's registers or the shared memory of a group. PTX ISA, "wgmma.wait_group".
+//! Undefined: a call in diverged code (the emulator: `divergence`), and registers or shared memory of a group that are
+//! touched before it (`in_flight_read`, `race`; nothing reports a change of A's registers).
 template <int groups_left_in_flight>
 __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups_left_in_flight) : "memory");
 }
 
 // The instructions of one shape; GF_WGMMA_SHAPE declares it.
+//! Undefined: nothing; a shape that is not declared does not compile.
 template <class T, int N>
 struct WgmmaShape;
 
 // acc[64, N] = A B, + acc where `accumulate`; A and B by descriptor, K-major unless transposed (16-bit types only).
+//! Undefined: a call that not all 128 threads of the warpgroup run together, with the same descriptors (the emulator:
+//! `divergence`); operands that threads wrote without a proxy_fence_shared and a barrier (`race`); no wgmma_fence
+//! before; and in which order and how rounded the products are summed.
 template <class T, int N, bool transpose_a = false, bool transpose_b = false>
 __device__ __forceinline__ void wgmma(float (&acc)[N / 2], unsigned long long a, unsigned long long b,
                                       bool accumulate) {
@@ -59,6 +73,7 @@ __device__ __forceinline__ void wgmma(float (&acc)[N / 2], unsigned long long a,
 }
 
 // The same with A in registers.
+//! Undefined: the same; A's registers may change only behind wgmma_wait.
 template <class T, int N, bool transpose_b = false>
 __device__ __forceinline__ void wgmma(float (&acc)[N / 2], const unsigned (&a)[4], unsigned long long b,
                                       bool accumulate) {
@@ -192,6 +207,7 @@ __device__ __forceinline__ void wgmma(float (&acc)[N / 2], const unsigned (&a)[4
 
 // Declares the products of operand type T, spelled as CUDA's headers do, at width N, for gf::wgmma<T, N>. At
 // namespace scope, once for each shape of a kernel; N may be a macro.
+//! Undefined: nothing; an N or T beyond the instruction's does not compile.
 #define GF_WGMMA_SHAPE(T, N) GF_WGMMA_DECLARE(T, N)
 #define GF_WGMMA_DECLARE(T, N)                                                                            \
     template <>                                                                                           \

@@ -13,6 +13,7 @@ namespace gf {
 // wmma's lane map is not documented. Of 16-bit operands it is that of mma.m16n8k16, the four 8 x 8 matrices in the
 // order (0,0) (8,0) (0,8) (8,8), and half operands hold everything twice: what an H200 (sm_90) does and what is
 // published of sm_80. tests/gpu/test_gpu_lane_map.py compares both loads on a GPU.
+//! Undefined: a GPU whose wmma has another lane map; nothing reports it.
 template <class Fragment>
 __device__ __forceinline__ void set_fragment(Fragment& fragment, const unsigned (&registers)[4]) {
     static_assert(sizeof(fragment.x[0]) == 2, "16-bit operands only");
@@ -28,6 +29,8 @@ __device__ __forceinline__ void set_fragment(Fragment& fragment, const unsigned 
     }
 }
 
+//! Undefined, too: a lane that has exited, a row that is not 16-byte aligned (the emulator: `misaligned`), and a row
+//! outside of this block's shared memory (`device_fault`).
 template <class T, class Place>
 __device__ __forceinline__ void load_fragment(
     nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, T, nvcuda::wmma::row_major>& fragment, Place place) {
