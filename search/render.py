@@ -265,7 +265,8 @@ def _notes(texts: Sequence[str]) -> frozenset[int]:
 @lru_cache(maxsize=256)
 def _header(path: Path, changed_ns: int, name: str) -> _Text:
     """A header's text without its notes, cached until its file changes."""
-    read = read_author_file(path, name).splitlines()
+    # As compilers read it: not splitlines(), which would make code of a comment's form feed.
+    read = read_author_file(path, name).removesuffix("\n").split("\n")
     notes = _notes(read)
     kept = [
         (text.rstrip(), Line(name, number))

@@ -84,7 +84,8 @@ def _lines(marked: str) -> tuple[list[str], list[int]]:
     lines: list[str] = []
     numbers: list[int] = []
     number, was_blank = 1, True
-    for rendered in marked.splitlines():
+    # Not splitlines(), as in RenderedSource.marked.
+    for rendered in marked.removesuffix("\n").split("\n"):
         if mark := _MARK.search(rendered):
             number = int(mark.group(1))
             text = _MARK.sub("", rendered).rstrip()

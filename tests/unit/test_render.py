@@ -177,6 +177,17 @@ def test_a_source_does_not_contain_the_notes_of_its_headers(with_header):
     assert with_header(NOTED.replace("//!", "// "), "other.cuh").digest != plain.digest
 
 
+@pytest.mark.parametrize("feed", ["\f", "\v", "\x1c", "\x85", "\u2028"])
+def test_only_a_line_feed_ends_a_comment(with_header, broken_kernel, feed):
+    """As for a compiler: the emulator reads a header as it is, so both must see the same code."""
+    comment = f"// a comment{feed}int hidden;"
+    assert comment in with_header(f"#pragma once\n{comment}\nint seen;\n").text.split("\n")
+    changed = broken_kernel("right.cu.j2", "    for (int step", f"    {comment}\n    for (int step")
+    source = _render(changed, "axpy", "right:plain")
+    assert f"    {comment}" in source.text.split("\n")
+    assert len(source.lines) == source.text.count("\n")
+
+
 def test_messages_name_the_line_below_a_note(with_header, toolchain, artifacts, tmp_path):
     source = with_header(NOTED)
     written = NOTED.split("\n")
