@@ -37,7 +37,7 @@ def older(path: Path) -> None:
     connection = sqlite3.connect(path)
     for table in ("searches", "trials"):
         connection.execute(f"ALTER TABLE {table} DROP COLUMN environment_digest")
-    for column in ("time_mode", "finding", "device_index", "stage_seconds"):
+    for column in ("time_mode", "finding", "device_index", "stage_seconds", "machine_code"):
         connection.execute(f"ALTER TABLE trials DROP COLUMN {column}")
     for column in ("manifest_digest", "closing", "gpu_spent_s"):
         connection.execute(f"ALTER TABLE searches DROP COLUMN {column}")
