@@ -196,7 +196,7 @@ def test_messages_name_the_line_below_a_note(with_header, toolchain, artifacts, 
     failed = toolchain.compile(source, "sm_90")
     assert isinstance(failed, CompileFailed)
     assert 'gf/mine.cuh(9): error: identifier "absent" is undefined' in failed.log
-    build = EmulatorBuild(artifacts / "emulator", include_dirs=(tmp_path,))
+    build = EmulatorBuild(artifacts, include_dirs=(tmp_path,))
     build.prepare()
     module = build.build_module(source.unit, ("k",), flavour="plain", deadline_s=60)
     assert "gf/mine.cuh:9:" in module.log
