@@ -55,6 +55,7 @@ k(const unsigned char* source, const int* plan, unsigned char* tiles, unsigned c
 
 
 def tensor_copies() -> Iterator[Case]:
+    yield from _single()
     for rank in RANKS:
         for dtype in TYPES:
             for swizzle_bytes in SWIZZLES_BYTES:
@@ -70,6 +71,21 @@ def tensor_copies() -> Iterator[Case]:
     yield _strides("rows that overlap", (64, 9, 3), (16, 256), 32)
     yield _strides("a stride of 0", (64, 4, 5), (64, 0), 0)
     yield _far_away()
+
+
+def _single() -> Iterator[Case]:
+    """One copy each: where a GPU refuses other cases, these tell which place is the reason."""
+    tensor_map = dense_map(2, "fp16", 0)
+    columns, rows = tensor_map.sizes
+    for words, at in (
+        ("inside, at a multiple of 16 bytes", (8, 1)),
+        ("inside, at column 1", (1, 1)),
+        ("that begins a row early", (8, -1)),
+        ("that begins a column early", (-1, 1)),
+        ("that ends past the last column", (columns - 8, 1)),
+        ("outside", (0, rows)),
+    ):
+        yield _case(f"tensor copy of a box {words}", tensor_map, [at], seed=10)
 
 
 def _every_place(rank: int, dtype: str, swizzle_bytes: int) -> Case:
