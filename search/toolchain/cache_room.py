@@ -148,7 +148,8 @@ def _entries(root: Path, kind: str, pattern: str) -> Iterator[Entry]:
     groups: dict[Path, list[tuple[Path, os.stat_result]]] = defaultdict(list)
     for path in root.glob(pattern):
         with suppress(OSError):  # removed meanwhile
-            groups[path.parent / path.name.partition(".")[0]].append((path, path.lstat()))
+            status = path.lstat()
+            groups[path.parent / path.name.partition(".")[0]].append((path, status))
     for group in groups.values():
         # kernel.so before kernel.other.so: a reader that finds the one needs the other.
         group.sort(key=lambda item: (len(item[0].name), item[0].name))

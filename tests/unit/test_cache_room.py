@@ -27,8 +27,9 @@ from pathlib import Path
 from greenfast.search.toolchain.cache import ArtifactCache
 from greenfast.search.toolchain.cache_room import CacheRoom
 cache = ArtifactCache(Path(sys.argv[1]), "cubin")
-cache._room = CacheRoom(Path(sys.argv[1]), 200_000)
-for number in range(50):
+limit, files = map(int, sys.argv[3:])
+cache._room = CacheRoom(Path(sys.argv[1]), limit)
+for number in range(files):
     cache.put(hashlib.sha256(f"{sys.argv[2]}/{number}".encode()).hexdigest(), {}, bytes(1000))
 """
 
@@ -71,11 +72,21 @@ def test_reading_an_entry_is_using_it(tmp_path):
     assert cache.get("aa" * 32) is not None and cache.get("bb" * 32) is None
 
 
-def test_several_processes_count_together(tmp_path):
-    commands = [[sys.executable, "-c", WRITER, str(tmp_path), str(n)] for n in range(4)]
+def written_by_four(folder, limit_bytes, files):
+    """Whether four processes write so many files each, at the same time, without an error."""
+    given = [str(limit_bytes), str(files)]
+    commands = [[sys.executable, "-c", WRITER, str(folder), str(n), *given] for n in range(4)]
     with ThreadPoolExecutor() as pool:
         ended = list(pool.map(lambda words: subprocess.run(words, check=False), commands))
-    assert [process.returncode for process in ended] == [0, 0, 0, 0]
+    return [process.returncode for process in ended] == [0, 0, 0, 0]
+
+
+def test_what_others_rename_while_the_cache_is_listed_is_no_error(tmp_path):
+    assert written_by_four(tmp_path, 1_000, 60)
+
+
+def test_several_processes_count_together(tmp_path):
+    assert written_by_four(tmp_path, 200_000, 50)
     size = sum(entry.size_bytes for entry in CacheRoom(tmp_path, 1).entries())
     assert int((tmp_path / COUNT).read_text()) == size > 200_000  # all of them are in use
     for path in (tmp_path / "cubin").rglob("*"):
