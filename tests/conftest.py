@@ -104,6 +104,14 @@ def artifacts(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def stub_library(tmp_path_factory):
+    """The driver that records launches and runs nothing, for tests of the runtime."""
+    from runtime_bundles import built_stub
+
+    return built_stub(tmp_path_factory.mktemp("stub"))
+
+
+@pytest.fixture(scope="session")
 def toolchain(artifacts):
     toolchain = Toolchain(artifacts, 2)
     yield toolchain

@@ -18,16 +18,14 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 
-from bench.command_line import add_save, script_parser
 from bench.environment import publish
 from bench.results import Row
-from bench.speed.search_quality import searched, stored
-from bench.speed.search_quality_figures import evaluations_to, interval
+from bench.speed.search_quality import searched, searches_parser, stored
+from bench.speed.search_quality_figures import evaluations_to, mean_ratio
 from bench.speed.search_quality_spaces import MeasuredSpace, recorded_space
 from greenfast.search.devices.occupancy import occupancy
 from greenfast.search.kernels.catalogue import Catalogue
@@ -137,22 +135,12 @@ def _compared(rows: Sequence[Row], names: Sequence[str]) -> Row:
                 min(each["budget"], evaluations_to(each["curve"], best)) for each in pair
             )
             logs.append(math.log(with_more / without))
-        dice = np.random.default_rng(0)
-        low, high = interval(np.array(logs), lambda drawn: np.asarray(drawn.mean(axis=-1)), dice)
-        line[goal] = {
-            "ratio": round(math.exp(float(np.mean(logs))), 2),
-            "interval": [round(math.exp(end), 2) for end in (low, high)],
-        }
+        line[goal] = mean_ratio(np.array(logs), np.random.default_rng(0))
     return line
 
 
 def main() -> None:
-    parser = script_parser(__doc__)
-    add_save(parser)
-    parser.add_argument("searches", type=Path, metavar="SEARCHES.jsonl")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--evaluations", type=int, default=100)
-    parser.add_argument("--cores", type=int, default=2)
+    parser = searches_parser(__doc__, 100)
     options = parser.parse_args()
     names = recording_names()
     jobs = [

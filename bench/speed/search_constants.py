@@ -25,11 +25,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bench.command_line import add_save, script_parser
 from bench.environment import publish
 from bench.results import Row
-from bench.speed.search_quality import searched, stored
-from bench.speed.search_quality_figures import evaluations_to, interval
+from bench.speed.search_quality import searched, searches_parser, stored
+from bench.speed.search_quality_figures import evaluations_to, mean_ratio
 from bench.speed.search_quality_spaces import MeasuredSpace, measured_spaces
 from greenfast.search.strategies import evolution, ranker
 from greenfast.search.strategies.features import Encoding
@@ -136,21 +135,13 @@ def compared(rows: list[Row], budget: int) -> list[Row]:
                 if changed == setting
             ]
         )
-        low, high = interval(ratios, lambda drawn: np.asarray(drawn.mean(axis=-1)), dice)
-        ends = [round(math.exp(end), 2) for end in (low, high)]
-        ratio = round(math.exp(ratios.mean()), 2)
-        lines.append({"what": "changed", "setting": setting, "ratio": ratio, "interval": ends})
+        lines.append({"what": "changed", "setting": setting, **mean_ratio(ratios, dice)})
     return lines
 
 
 def main() -> None:
-    parser = script_parser(__doc__)
-    add_save(parser)
-    parser.add_argument("searches", type=Path, metavar="SEARCHES.jsonl")
+    parser = searches_parser(__doc__, 120)
     parser.add_argument("--space", type=Path, action="append", default=[], metavar="FILE")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--evaluations", type=int, default=120)
-    parser.add_argument("--cores", type=int, default=2)
     options = parser.parse_args()
     _spaces.update({space.name: space for space in measured_spaces(options.space)})
     jobs = [

@@ -21,6 +21,7 @@ result, if that has the same spaces, evaluations and seeds. The figures are thos
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
@@ -91,6 +92,17 @@ def search_of(search: Search) -> Row:
     space, strategy, seed, budget = search
     run = sampled if strategy in SAMPLERS else searched
     return run(_spaces[space], strategy, seed, budget)
+
+
+def searches_parser(description: str | None, evaluations: int) -> argparse.ArgumentParser:
+    """Options of a script that appends searches to a file, and goes on where it ended."""
+    parser = script_parser(description)
+    add_save(parser)
+    parser.add_argument("searches", type=Path, metavar="SEARCHES.jsonl")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--evaluations", type=int, default=evaluations)
+    parser.add_argument("--cores", type=int, default=2)
+    return parser
 
 
 def stored(path: Path) -> list[Row]:

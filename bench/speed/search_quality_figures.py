@@ -90,6 +90,13 @@ def interval(
     return float(low), float(high)
 
 
+def mean_ratio(logs: np.ndarray, dice: np.random.Generator) -> Row:
+    """The geometric mean of ratios, given their logarithms, and its interval."""
+    low, high = interval(logs, lambda drawn: np.asarray(drawn.mean(axis=-1)), dice)
+    ends = [round(math.exp(end), 2) for end in (low, high)]
+    return {"ratio": round(math.exp(float(logs.mean())), 2), "interval": ends}
+
+
 def summary(space: MeasuredSpace, strategy: str, rows: Sequence[Row], evaluations: int) -> Row:
     """The figures of one strategy on one space."""
     dice = np.random.default_rng(0)

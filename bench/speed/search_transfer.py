@@ -27,11 +27,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.command_line import add_save, script_parser
 from bench.environment import publish
 from bench.results import Row
-from bench.speed.search_quality import TEMPLATE, searched, stored
-from bench.speed.search_quality_figures import evaluations_to, interval
+from bench.speed.search_quality import TEMPLATE, searched, searches_parser, stored
+from bench.speed.search_quality_figures import evaluations_to, interval, mean_ratio
 from bench.speed.search_quality_spaces import MeasuredSpace, file_space, recorded_family
 from greenfast.db.neighbours import MOST, OUTCOMES
 from greenfast.db.trials import spread
@@ -168,12 +167,7 @@ def _compared(rows: Sequence[Row], against: str, spaces: Sequence[str], counts: 
             count = 0 if against == "cold" else row["neighbours"]
             other = others[row["space"], count, row["seed"]]
             logs.append(math.log(_needed(row, share) / _needed(other, share)))
-        dice = np.random.default_rng(0)
-        low, high = interval(np.array(logs), lambda drawn: np.asarray(drawn.mean(axis=-1)), dice)
-        line[goal] = {
-            "ratio": round(math.exp(float(np.mean(logs))), 2),
-            "interval": [round(math.exp(end), 2) for end in (low, high)],
-        }
+        line[goal] = mean_ratio(np.array(logs), np.random.default_rng(0))
     return line
 
 
@@ -192,14 +186,9 @@ def _summary(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def main() -> None:
-    parser = script_parser(__doc__)
-    add_save(parser)
-    parser.add_argument("searches", type=Path, metavar="SEARCHES.jsonl")
+    parser = searches_parser(__doc__, 120)
     parser.add_argument("--space", type=Path, action="append", default=[], metavar="FILE")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--evaluations", type=int, default=120)
     parser.add_argument("--known", type=int, default=200)
-    parser.add_argument("--cores", type=int, default=2)
     options = parser.parse_args()
     for family in families(options.space):
         _families.update({space.name: family for space in family})

@@ -19,6 +19,7 @@ STUB = Path(__file__).parent / "runtime_stub" / "libcuda_stub.cpp"
 SETS = FOLDER
 # Six recorded winners for bf16 and D = 64: small, and the same whatever is shipped.
 RECORDED = Path(__file__).parent.parent / "data" / "attention_set_recorded.zip"
+ATTENTION_WORDS = 22  # arguments of a launch of its kernels
 
 
 class Stub:
@@ -74,6 +75,13 @@ def use(stub: Stub, monkeypatch) -> None:
     """Make `stub` the driver of this process until the test ends."""
     monkeypatch.setenv(driver_module.LIBRARY_VARIABLE, str(stub.path))
     forget_driver()
+
+
+def use_for_attention(stub: Stub, monkeypatch) -> Stub:
+    """The same, with launches that have the arguments of attention's kernels."""
+    use(stub, monkeypatch)
+    stub.reset(ATTENTION_WORDS)
+    return stub
 
 
 def forget_driver() -> None:

@@ -13,11 +13,14 @@ from bench.correctness.conformance import all_cases, copy_model
 from bench.correctness.conformance.barriers import barriers
 from bench.correctness.conformance.bulk_copies import bulk_copies
 from bench.correctness.conformance.case import Case, blank
+from bench.correctness.conformance.reductions import all_reductions
 from bench.correctness.conformance.tensor_copies import RANKS, TYPES, tensor_copies
 from bench.correctness.gpu_conformance import compared, emulated, kept, unexpected_outputs
 from greenfast.search.devices.tensor_map import SWIZZLES_BYTES, TensorMap, misfit
 
-CASES = {case.name: case for case in (*barriers(), *bulk_copies(), *tensor_copies())}
+CASES = {
+    case.name: case for case in (*barriers(), *bulk_copies(), *all_reductions(), *tensor_copies())
+}
 QUICK = (
     "tensor copies 1-D float32 with a swizzle of 0 bytes",
     "tensor copies 2-D uint8 with a swizzle of 64 bytes",

@@ -8,7 +8,14 @@ import threading
 
 import numpy as np
 import pytest
-from runtime_bundles import RECORDED, SETS, built_stub, files_of, forget_driver, use
+from runtime_bundles import (
+    ATTENTION_WORDS,
+    RECORDED,
+    SETS,
+    files_of,
+    forget_driver,
+    use_for_attention,
+)
 
 import greenfast
 from greenfast.runtime import nvrtc
@@ -23,19 +30,12 @@ from greenfast.runtime.tensor_maps import MOST_MAPS
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.kernels.expressions import expression
 
-ATTENTION_WORDS, RMSNORM_WORDS = 22, 12
-
-
-@pytest.fixture(scope="session")
-def stub_library(tmp_path_factory):
-    return built_stub(tmp_path_factory.mktemp("stub"))
+RMSNORM_WORDS = 12
 
 
 @pytest.fixture
 def stub(stub_library, monkeypatch):
-    use(stub_library, monkeypatch)
-    stub_library.reset(ATTENTION_WORDS)
-    return stub_library
+    return use_for_attention(stub_library, monkeypatch)
 
 
 @pytest.fixture(scope="module")

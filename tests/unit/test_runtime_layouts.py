@@ -11,7 +11,7 @@ import struct
 
 import numpy as np
 import pytest
-from runtime_bundles import RECORDED, SETS, built_stub, use
+from runtime_bundles import RECORDED, SETS, use_for_attention
 from test_runtime_calls import FAR, far_call, with_map, without_mask
 
 import greenfast
@@ -27,19 +27,10 @@ from greenfast.search.errors import UsageError
 from greenfast.search.kernels.expressions import expression
 from tests.unit.rows_bundles import layouts_of_x, rows_bundles
 
-ATTENTION_WORDS = 22
-
-
-@pytest.fixture(scope="module")
-def stub_library(tmp_path_factory):
-    return built_stub(tmp_path_factory.mktemp("stub"))
-
 
 @pytest.fixture
 def stub(stub_library, monkeypatch):
-    use(stub_library, monkeypatch)
-    stub_library.reset(ATTENTION_WORDS)
-    return stub_library
+    return use_for_attention(stub_library, monkeypatch)
 
 
 @pytest.fixture

@@ -13,17 +13,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from runtime_bundles import RECORDED, built_stub  # noqa: E402
+from runtime_bundles import RECORDED  # noqa: E402
 from torch_stub import inputs, torch_on_stub  # noqa: E402
 
 import greenfast  # noqa: E402
 from greenfast.runtime import fallbacks, torch_front  # noqa: E402
 from greenfast.search.errors import UsageError  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def stub_library(tmp_path_factory):
-    return built_stub(tmp_path_factory.mktemp("stub"))
 
 
 @pytest.fixture

@@ -9,19 +9,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from runtime_bundles import RECORDED, built_stub  # noqa: E402
-from torch_stub import ATTENTION_WORDS, inputs, torch_on_stub  # noqa: E402
+from runtime_bundles import ATTENTION_WORDS, RECORDED  # noqa: E402
+from torch_stub import inputs, torch_on_stub  # noqa: E402
 
 import greenfast  # noqa: E402
 from greenfast.runtime import torch_loaded  # noqa: E402
 from greenfast.runtime.program import ScratchForm  # noqa: E402
 from greenfast.search.errors import UsageError  # noqa: E402
 from greenfast.search.kernels.expressions import expression  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def stub_library(tmp_path_factory):
-    return built_stub(tmp_path_factory.mktemp("stub"))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from runtime_bundles import SETS, built_stub, use
+from runtime_bundles import SETS, use
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -16,11 +16,6 @@ from greenfast.search.errors import UsageError  # noqa: E402
 
 WORDS = 5  # addresses
 LARGE = 1024, 14336, 4096  # M, N, K that a kernel serves with SiLU
-
-
-@pytest.fixture(scope="module")
-def stub_library(tmp_path_factory):
-    return built_stub(tmp_path_factory.mktemp("stub"))
 
 
 @pytest.fixture

@@ -6,11 +6,9 @@ import shutil
 from functools import cache
 
 import torch
-from runtime_bundles import RECORDED, SETS, use
+from runtime_bundles import RECORDED, SETS, use_for_attention
 
 from greenfast.runtime import fallbacks, frameworks, front, torch_front, torch_loaded, tuned
-
-ATTENTION_WORDS = 22
 
 
 def torch_on_stub(library, folder, monkeypatch):
@@ -20,7 +18,7 @@ def torch_on_stub(library, folder, monkeypatch):
     """
     shutil.copy(RECORDED, folder / "attention-h200.zip")
     shutil.copy(SETS / "rmsnorm-h200.zip", folder)
-    use(library, monkeypatch)
+    use_for_attention(library, monkeypatch)
     monkeypatch.setattr(torch_front, "_stream", lambda device: 0)
     monkeypatch.setattr(torch_loaded, "current_stream", lambda device: 0)
     monkeypatch.setattr(tuned, "FOLDER", folder)
@@ -33,7 +31,6 @@ def torch_on_stub(library, folder, monkeypatch):
     monkeypatch.setattr(torch_front, "_last_attention", [torch_front.Nothing()])
     monkeypatch.setattr(torch_front, "_last_rms_norm", [torch_front.Nothing()])
     monkeypatch.setattr(fallbacks, "_TOLD", set())
-    library.reset(ATTENTION_WORDS)
     return library
 
 

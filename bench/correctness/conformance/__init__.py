@@ -10,6 +10,7 @@ from bench.correctness.conformance import (
     cooperation,
     formats,
     matrices,
+    reductions,
     tensor_copies,
     warpgroups,
 )
@@ -33,6 +34,7 @@ def cases() -> Iterator[Case]:
     yield from cooperation.clusters()
     yield from barriers.barriers()
     yield from bulk_copies.bulk_copies()
+    yield from reductions.all_reductions()
     yield from tensor_copies.tensor_copies()
 
 
