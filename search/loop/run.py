@@ -59,8 +59,7 @@ from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
 from greenfast.search.loop.spending import BUDGET_SPENT, Meter, Spent, gpu_budget_spent
 from greenfast.search.loop.start import baseline_candidate, make_strategy
 from greenfast.search.loop.stopping import Stopping
-from greenfast.search.loop.twins import Find, Hear, Twin, Twins, always, twin_of
-from greenfast.search.loop.work import Work
+from greenfast.search.loop.twins import Find, Twins, always, twin_of
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
 from greenfast.search.render import RenderedSource
@@ -108,7 +107,11 @@ class SearchRun:
         baseline = baseline_candidate(plan, context) if plan.baseline != NO_BASELINE else None
         self.siblings = Siblings(context.kernel, history.checks_of)
         self.twins = Twins(
-            context.kernel, context.compiled, context.target.device, history.verdict_of
+            context.kernel,
+            context.compiled,
+            context.target.device,
+            history.verdict_of,
+            self.memory.recall_work,
         )
         self.context = replace(
             context,
@@ -402,13 +405,14 @@ class SearchRun:
         is_baseline = self._is_baseline(number)
         recalled = self.memory.recall(proposal.candidate, source, is_baseline=is_baseline)
         if recalled is not None and not recalled.lacks_safety:
-            evaluated = known(Evaluated(recalled.verdict, source, 0.0))
+            repeats = Repeats(recalled.number, recalled.search_id)
+            evaluated = known(Evaluated(recalled.verdict, source, 0.0, repeats=repeats))
             return Flight(number, proposal, source, evaluated, recalled)
         if is_baseline:
             context, baseline = replace(context, on_result=self._hear_baseline), no_baseline
         timed: Future[Verdict] = Future()
         hear = set_once(timed)
-        ask: Find = partial(self._find_twin, number, hear, is_baseline)
+        ask: Find = partial(self.twins.find, number, hear, is_baseline)
         if recalled is not None:  # its own twin, but for its safety
             ask = partial(always, twin_of(recalled))
         if self.running_evaluators is not None and not is_baseline:
@@ -428,16 +432,6 @@ class SearchRun:
             )
         self.twins.follow(number, future, timed)
         return Flight(number, proposal, source, future, recalled, timed)
-
-    def _find_twin(
-        self, number: int, hear: Hear, is_baseline: bool, work: Work
-    ) -> Future[Twin | None]:
-        """The trial with the same work: of this search, which may be in flight, or of another."""
-        found = self.twins.find(number, hear, is_baseline, work)
-        if is_baseline or not found.done() or found.result() is not None:
-            return found
-        recalled = self.memory.recall_work(work)
-        return found if recalled is None else always(twin_of(recalled), work)
 
     def _tell(self, flight: Flight) -> None:
         """Report a trial to the strategy before it is recorded."""
@@ -479,18 +473,14 @@ class SearchRun:
 
     def _note_repeats(self, flight: Flight, trial: Trial) -> None:
         """Store which trial this one repeats, if any."""
-        done, recalled = flight.future.result(), flight.recalled
-        if trial.verdict is not done.verdict:
-            return  # it breaks a promise to a sibling
+        done = flight.future.result()
         repeats = done.repeats
-        if recalled is not None and done.verdict is recalled.verdict:
-            repeats = Repeats(recalled.number, recalled.search_id)
-        if repeats is None:
+        if repeats is None or trial.verdict is not done.verdict:  # it breaks a promise to a sibling
             return
         self.memory.used(trial.number, repeats)
         if repeats.search_id or repeats.number in self.timed_elsewhere:
             self.timed_elsewhere.add(trial.number)
-        if recalled is not None:
+        if flight.recalled is not None:
             self.twins.learn(trial)
 
     def _learn(self, trial: Trial) -> None:

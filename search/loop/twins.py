@@ -38,6 +38,7 @@ from greenfast.search.verdict import (
 
 Hear = Callable[[Verdict], None]
 VerdictOf = Callable[[int], "Verdict | None"]
+RecallWork = Callable[[Work], "Recalled | None"]
 
 
 @dataclass(frozen=True)
@@ -125,10 +126,14 @@ class Twins:
         compiled: Items,
         device: Device,
         verdict_of: VerdictOf | None = None,
+        recall_work: RecallWork = lambda work: None,
     ) -> None:
-        """`verdict_of`: that of a stored trial, with its checks; None: nothing is stored."""
+        """`verdict_of`: that of a stored trial, with its checks; None: nothing is stored.
+
+        `recall_work`: what another search recorded of the same work.
+        """
         self._kernel, self._compiled, self._device = kernel, compiled, device
-        self._verdict_of = verdict_of
+        self._verdict_of, self._recall_work = verdict_of, recall_work
         self._lock = threading.Lock()
         self._runs: dict[Work, _Run] = {}
         self._unstored: dict[int, tuple[Work, _Run]] = {}  # in flight, or ended a moment ago
@@ -142,7 +147,7 @@ class Twins:
         return launches_of(template, point)
 
     def find(self, number: int, hear: Hear, is_baseline: bool, work: Work) -> Future[Twin | None]:
-        """The twin of trial `number`, once that has ended. None: the trial has to run.
+        """The twin of trial `number`, here or in another search. None: the trial has to run.
 
         `hear` gets the twin's verdict before its safety check. The baseline always runs.
         """
@@ -160,7 +165,8 @@ class Twins:
                 return future
             run = self._claimed(number, is_baseline, work, instead_of=run)
         if run is None:
-            future.set_result(None)
+            recalled = None if is_baseline else self._recall_work(work)
+            future.set_result(twin_of(recalled) if recalled is not None else None)
         elif timed is not None:
             hear(timed)
         return future
