@@ -51,6 +51,7 @@ from greenfast.search.toolchain.nvrtc import Cubin, Toolchain
 PICK_BLOCKS, BLOCKS = 10, 40
 WARM_UP_S = 0.2
 PLACES = 8192  # of 256 bytes
+STEP = 64  # elements of K in a stage of gemm/wgmma
 CHILD_DEADLINE_S = 240
 
 
@@ -159,10 +160,11 @@ def prepared(
 
     # Each once: a finalist of two sweeps, or one whose later parameters have their defaults.
     items = dict.fromkeys(
-        (row["workload"], complete_parameters(template, finalist["parameters"], compiled))
+        (row["workload"], complete_parameters(template, parameters, compiled))
         for sweep in sweeps
         for row in sweep
         for finalist in row["finalists"][:finalists]
+        for parameters in with_short_steps(given.kernel, row["workload"], finalist["parameters"])
     )
     points: dict[str, list[Row]] = {}
     try:
@@ -172,6 +174,14 @@ def prepared(
     finally:
         toolchain.close()
     return points
+
+
+def with_short_steps(kernel: str, workload: str, parameters: Row) -> list[Row]:
+    """Where K ends within a step, also with a short last one: sweeps multiply whole steps."""
+    k = int(workload.partition("K=")[2].partition(",")[0])
+    if kernel != "gemm" or "short_last" in parameters or k % STEP == 0:
+        return [parameters]
+    return [parameters, {**parameters, "short_last": True}]
 
 
 def in_process(
