@@ -43,6 +43,8 @@ from greenfast.search.toolchain.toolkit import find_toolkit
 __all__ = ["compared", "emulated", "flattened", "kept", "unexpected_outputs"]
 
 SHOWN = 5
+# How a launch that a GPU refuses ends there, and on the emulator.
+REFUSALS = ("CUDA_ERROR_ILLEGAL_INSTRUCTION", "'misaligned'", "'device_fault'")
 LARGEST_KEPT_BYTES, PIECE_BYTES = 4096, 1024
 
 
@@ -138,14 +140,20 @@ def _row(case: Case, outputs_of: Callable[[], dict[str, np.ndarray]]) -> Row:
     try:
         outputs = outputs_of()
     except Exception as error:
+        if case.fails and any(words in str(error) for words in REFUSALS):
+            print(f"{case.name}: fails, as expected", flush=True)
+            return {"case": case.name, "fails": str(error)[:300]}
         print(f"{case.name}: FAILED {type(error).__name__}: {str(error)[:2000]}", flush=True)
         return {"case": case.name, "failed": f"{type(error).__name__}: {str(error)[:2000]}"}
     row: Row = {"case": case.name, "outputs": {}}
+    if case.fails:
+        row["unexpected"] = "it does not fail"
     for name, value in outputs.items():
         row["outputs"][name] = kept(_bytes(value), whole=name in case.bounds)
     if unexpected := unexpected_outputs(case, outputs):
         row["unexpected"] = unexpected
-    print(f"{case.name}: {f'NOT as expected: {unexpected}' if unexpected else 'done'}", flush=True)
+    words = f"NOT as expected: {row['unexpected']}" if "unexpected" in row else "done"
+    print(f"{case.name}: {words}", flush=True)
     return row
 
 
@@ -187,7 +195,7 @@ def compare(emulator_path: Path, gpu_path: Path, *, save: bool) -> int:
                 )
     counts = {
         verdict: sum(row["verdict"] == verdict for row in rows)
-        for verdict in ("equal", "within bounds", "different", "not run")
+        for verdict in ("equal", "fails on both", "within bounds", "different", "not run")
     }
     print(counts)
     if save:
@@ -209,6 +217,9 @@ def _published(row: Row) -> Row:
 
 
 def compared(case: Case, ours: Row, theirs: Row) -> Row:
+    if case.fails:
+        same = "fails" in ours and "fails" in theirs
+        return {"case": case.name, "verdict": "fails on both" if same else "different"}
     reason = [
         side.get("failed") or side.get("skipped")
         for side in (ours, theirs)

@@ -17,7 +17,14 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 from greenfast.runtime.bad_arguments import require_right_kinds
 from greenfast.runtime.calls import Call, Prepared, Refused, run
-from greenfast.runtime.fallbacks import evenly_laid, is_even, tell, tell_copies, torch_attention
+from greenfast.runtime.fallbacks import (
+    begins_evenly,
+    evenly_laid,
+    is_even,
+    tell,
+    tell_copies,
+    torch_attention,
+)
 from greenfast.runtime.layouts import require_no_repeats
 from greenfast.runtime.program import TensorFacts, contiguous_strides
 from greenfast.runtime.signatures import (
@@ -54,8 +61,8 @@ _stream, _device, _one_device = current_stream, current_device, one_device
 DEVICES = ("cuda",)  # whose calls become an operator in a graph
 BOTTOM_RIGHT = "causal_bottom_right"  # the mask that PyTorch's operation does not have
 UNEVEN = (
-    "because a row has gaps or begins at no multiple of 16 bytes, and PyTorch's operation would "
-    "copy it, too"
+    "because it or one of its rows begins at no multiple of 16 bytes, or has gaps; PyTorch's "
+    "operation would get a copy, too"
 )
 SHADOWS = (FakeTensor, FunctionalTensor)  # the tensors of graphs that are being traced
 
@@ -153,7 +160,9 @@ def _by_signature(given: AttentionArguments) -> Any:
                     return result
         elif type(known) is Refused and out is None and not return_lse and mask != BOTTOM_RIGHT:
             causal = is_causal or mask == "causal_top_left"
-            return _sdpa(q, k, v, attn_mask, dropout_p, causal, scale=scale, enable_gqa=enable_gqa)
+            settings = {"scale": scale, "enable_gqa": enable_gqa}
+            if all(map(begins_evenly, (q, k, v))):
+                return _sdpa(q, k, v, attn_mask, dropout_p, causal, **settings)
     return _first_attention(given)
 
 

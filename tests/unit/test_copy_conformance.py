@@ -89,10 +89,16 @@ def test_a_box_of_the_model_is_what_indexing_gives():
 
 
 def test_the_swizzle_of_128_bytes_exchanges_the_chunks_of_8_rows():
-    places = copy_model.swizzled_places(1024, 0, 128).reshape(8, 8, 16)[:, :, 0]
+    places = copy_model.swizzled(np.arange(1024), 128).reshape(8, 8, 16)[:, :, 0]
     for row, chunk in itertools.product(range(8), repeat=2):
         assert places[row, chunk] == row * 128 + (chunk ^ row) * 16
-    assert copy_model.swizzled_places(256, 0, 32)[128] == 128 + 16
+    assert copy_model.swizzled(np.arange(256), 32)[128] == 128 + 16
+
+
+def test_rows_that_are_shorter_than_the_swizzle_lie_at_multiples_of_it():
+    narrow = TensorMap("m", "x", "fp16", (64, 9), (128,), (8, 5), 64)
+    places = copy_model.box_places(narrow, 0).reshape(5, 16)[:, 0]
+    assert places.tolist() == [0, 64, 128 + 16, 192 + 16, 256 + 32]
 
 
 def test_a_difference_is_found_in_small_and_in_digested_outputs():

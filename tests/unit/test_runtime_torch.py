@@ -374,6 +374,8 @@ def test_arrays_of_other_libraries_come_through_dlpack(stub):
         (lambda: torch.randn(2, 4, 64, 33).transpose(2, 3), True),
         (lambda: torch.randn(2, 1, 1, 97)[..., :96], True),  # of the batch alone
         (lambda: torch.randn(2, 4, 5, 3), False),  # PyTorch pads these itself
+        (lambda: torch.randn(2 * 4 * 33 * 64 + 1)[1:].view(2, 4, 33, 64), True),
+        (lambda: torch.randn(2 * 4 * 33 * 64 + 4)[4:].view(2, 4, 33, 64), False),
     ],
 )
 def test_pytorch_gets_rows_that_begin_where_its_loads_do(layout, copied):

@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.correctness.conformance import copy_model
 from bench.correctness.conformance.case import Case, blank, poisoned
-from bench.correctness.conformance.tensor_copies import dense_map, random_memory
+from bench.correctness.conformance.tensor_copies import aligned, dense_map, random_memory
 
 # Loads of `plan`'s rows (source, shared memory, bytes, target), then a store of each, which is
 # a group of its own; before the last ones end, the memory that the first have read is used again.
@@ -85,7 +85,7 @@ def plain_copies() -> Case:
 
 # Within a cluster. `plan`: for each round the rank of the copies, then for each block of the
 # cluster four coordinates and the mask of the blocks that get the box. The second cluster of the
-# grid copies from one element further along the last axis.
+# grid copies from one element further along the last axis, of one axis from 16 bytes further.
 SLOT_BYTES = 1024
 MULTICAST = """
 #include "gf/cluster.cuh"
@@ -119,7 +119,7 @@ k(const unsigned char* source, const int* plan, unsigned char* held,
             const unsigned short mask = at[4];
             unsigned char* to = memory + own * slot;
             if (mask && rank == 1)
-                gf::tensor_load_multicast(to, &map1, &barrier, mask, at[0] + shift);
+                gf::tensor_load_multicast(to, &map1, &barrier, mask, at[0] + 4 * shift);
             if (mask && rank == 2)
                 gf::tensor_load_multicast(to, &map2, &barrier, mask, at[0], at[1] + shift);
             if (mask && rank == 3)
@@ -163,7 +163,10 @@ def _multicast(blocks: int) -> Case:
             limits = zip(maps[rank - 1].sizes, maps[rank - 1].box, strict=True)
             spans = [(-length + 1, size) for size, length in limits]
             rows = [
-                ([int(rng.integers(*span)) for span in spans], masks[block])
+                (
+                    aligned(maps[rank - 1], [int(rng.integers(*span)) for span in spans]),
+                    masks[block],
+                )
                 for block in range(blocks)
             ]
             rounds.append((maps[rank - 1], rows))
@@ -174,8 +177,9 @@ def _multicast(blocks: int) -> Case:
     for shift in range(clusters):
         for number, (tensor_map, rows) in enumerate(rounds):
             for slot, (at, mask) in enumerate(rows):
-                box = copy_model.loaded(tensor_map, memory, [*at[:-1], at[-1] + shift])
-                places = copy_model.swizzled_places(SLOT_BYTES, 0, tensor_map.swizzle_bytes)
+                further = 4 * shift if tensor_map.rank == 1 else shift
+                box = copy_model.loaded(tensor_map, memory, [*at[:-1], at[-1] + further])
+                places = copy_model.box_places(tensor_map, 0)
                 for to in range(blocks):
                     if mask >> to & 1:
                         held[shift, to, number, slot, places] = box

@@ -33,6 +33,8 @@ class Case:
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
     # Outputs as NumPy computes them from PTX's documentation, where that is possible.
     expected: dict[str, np.ndarray] = field(default_factory=dict)
+    # The launch ends with an illegal instruction; on the emulator, with a fault that says why.
+    fails: bool = False
 
 
 # Every byte of an output before the launch; those that the kernel does not write must agree, too.

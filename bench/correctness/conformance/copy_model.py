@@ -15,12 +15,26 @@ def box_bytes(tensor_map: TensorMap) -> int:
     return int(np.prod(tensor_map.box)) * tensor_map.element_bytes
 
 
-def swizzled_places(count: int, start: int, swizzle_bytes: int) -> np.ndarray:
-    """Where each byte of a dense box lies that begins at `start` (PTX ISA, "Swizzling modes").
+# What lies outside a map that fills with NaN, in each 2 bytes and for every type (an H200).
+NAN_BYTES = (0xF7, 0x7F)
+
+
+def box_places(tensor_map: TensorMap, start: int) -> np.ndarray:
+    """Where each byte of a dense box lies that begins at `start` in shared memory.
+
+    Rows that are shorter than the swizzle still lie at multiples of it (measured on an H200).
+    """
+    row_bytes = tensor_map.box[0] * tensor_map.element_bytes
+    rows, within = np.divmod(np.arange(box_bytes(tensor_map)), row_bytes)
+    places = start + rows * max(row_bytes, tensor_map.swizzle_bytes) + within
+    return swizzled(places, tensor_map.swizzle_bytes)
+
+
+def swizzled(places: np.ndarray, swizzle_bytes: int) -> np.ndarray:
+    """The places where a swizzle puts the bytes of these (PTX ISA, "Swizzling modes").
 
     Bits 4 to 6 of an address are changed by bits 7 to 9, as many as the swizzle has.
     """
-    places = np.arange(start, start + count)
     if not swizzle_bytes:
         return places
     return places ^ ((places >> 7) & (swizzle_bytes // UNIT_BYTES - 1)) << 4
@@ -28,8 +42,9 @@ def swizzled_places(count: int, start: int, swizzle_bytes: int) -> np.ndarray:
 
 def loaded(tensor_map: TensorMap, memory: np.ndarray, at: Sequence[int]) -> np.ndarray:
     """The dense box at the coordinates `at`; what lies outside the tensor has the map's fill."""
-    fill = 0xFF if tensor_map.fill == "nan" else 0
-    box = np.full(box_bytes(tensor_map), fill, np.uint8)
+    box = np.zeros(box_bytes(tensor_map), np.uint8)
+    if tensor_map.fill == "nan":
+        box[0::2], box[1::2] = NAN_BYTES
     for in_box, in_memory, count in _runs(tensor_map, at):
         box[in_box : in_box + count] = memory[in_memory : in_memory + count]
     return box

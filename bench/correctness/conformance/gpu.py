@@ -176,7 +176,7 @@ def _facts(device: Any) -> dict[str, Any]:
         )
     )
     return {
-        "device": _done(driver.cuDeviceGetName(256, device)).rstrip(b"\0").decode(),
+        "device": _done(driver.cuDeviceGetName(256, device)).split(b"\0")[0].decode(),
         "architecture": 10 * major + minor,
         "driver": _done(driver.cuDriverGetVersion()),
     }

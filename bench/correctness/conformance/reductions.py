@@ -10,7 +10,12 @@ import numpy as np
 
 from bench.correctness.conformance import copy_model
 from bench.correctness.conformance.case import Case, blank
-from bench.correctness.conformance.tensor_copies import dense_map, places_of, random_memory
+from bench.correctness.conformance.tensor_copies import (
+    dense_map,
+    for_stores,
+    places_of,
+    random_memory,
+)
 
 Update = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -157,14 +162,14 @@ def _tensor_reduction(name: str, swizzle_bytes: int, seed: int) -> Case:
     before = reducible(dtype, random_memory(tensor_map, rng).size, rng).view(np.uint8)
     bytes_, after = copy_model.box_bytes(tensor_map), before.copy()
     # Sums of sums stay small, so that they are exact in every type.
-    places = places_of(tensor_map, rng)[:: 1 if len(operations) > 1 else 2]
+    places = for_stores(places_of(tensor_map, rng))[:: 1 if len(operations) > 1 else 2]
     plan, values = [len(places), bytes_, before.size], []
     for number, at in enumerate(places):
         operation = operations[number % len(operations)]
         plan += [list(UPDATES).index(operation), *at]
         box = reducible(dtype, bytes_, rng).view(np.uint8)
         tile = np.zeros_like(box)
-        tile[copy_model.swizzled_places(bytes_, 0, swizzle_bytes)] = box
+        tile[copy_model.box_places(tensor_map, 0)] = box
         values.append(tile)
         copy_model.reduce(tensor_map, after, at, box, UPDATES[operation], np.dtype(dtype))
     calls = (TENSOR_REDUCTION % {"number": n, "op": op} for n, op in enumerate(UPDATES))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from bench.correctness.conformance import copy_model
 from bench.correctness.conformance.case import Case, blank, poisoned
-from greenfast.search.devices.tensor_map import SWIZZLES_BYTES, TensorMap
+from greenfast.search.devices.tensor_map import SWIZZLES_BYTES, UNIT_BYTES, TensorMap
 
 RANKS = (1, 2, 3, 4)
 TYPES = ("uint8", "fp16", "float32")  # elements of 1, 2 and 4 bytes
@@ -55,7 +55,7 @@ k(const unsigned char* source, const int* plan, unsigned char* tiles, unsigned c
 
 
 def tensor_copies() -> Iterator[Case]:
-    yield from _single()
+    yield from _refused()
     for rank in RANKS:
         for dtype in TYPES:
             for swizzle_bytes in SWIZZLES_BYTES:
@@ -73,19 +73,33 @@ def tensor_copies() -> Iterator[Case]:
     yield _far_away()
 
 
-def _single() -> Iterator[Case]:
-    """One copy each: where a GPU refuses other cases, these tell which place is the reason."""
-    tensor_map = dense_map(2, "fp16", 0)
-    columns, rows = tensor_map.sizes
-    for words, at in (
-        ("inside, at a multiple of 16 bytes", (8, 1)),
-        ("inside, at column 1", (1, 1)),
-        ("that begins a row early", (8, -1)),
-        ("that begins a column early", (-1, 1)),
-        ("that ends past the last column", (columns - 8, 1)),
-        ("outside", (0, rows)),
-    ):
-        yield _case(f"tensor copy of a box {words}", tensor_map, [at], seed=10)
+# What a GPU does with a box there (measured on an H200): boxes begin at multiples of 16 bytes, and
+# stores have no negative coordinates.
+LOAD = """            gf::mbarrier_expect_bytes(&barrier, bytes);
+            gf::tensor_load(tile, &from, &barrier, %(load)s);
+"""
+STORE = "            gf::tensor_store(&to, tile, %(store)s);\n"
+NO_LOAD = "            gf::mbarrier_arrive(&barrier);\n"
+
+
+def _refused() -> Iterator[Case]:
+    """One load or one store each, which no GPU takes."""
+    for dtype, unit in (("uint8", 16), ("fp16", 8), ("float32", 4)):
+        for swizzle_bytes in (0, 128):
+            for column in (1, unit // 2, -1):
+                words = f"at column {column} of {dtype} with a swizzle of {swizzle_bytes} bytes"
+                tensor_map = dense_map(2, dtype, swizzle_bytes)
+                yield _fails(f"a tensor load {words}", tensor_map, (column, 1), STORE, "")
+                yield _fails(f"a tensor store {words}", tensor_map, (column, 1), LOAD, NO_LOAD)
+    for at in ((8, -1), (-8, 1), (-24, 1), (0, -6)):
+        words = f"a tensor store at column {at[0]} and row {at[1]}"
+        yield _fails(words, dense_map(2, "fp16", 0), at, LOAD, NO_LOAD)
+
+
+def _fails(name: str, source: TensorMap, at: tuple[int, ...], old: str, new: str) -> Case:
+    assert COPIES.count(old) == 1
+    case = _case(name, source, [at], [at], text=COPIES.replace(old, new), seed=10)
+    return replace(case, expected={}, fails=True)
 
 
 def _every_place(rank: int, dtype: str, swizzle_bytes: int) -> Case:
@@ -117,7 +131,7 @@ def _filled_with_nan(dtype: str) -> Case:
 
 
 def _narrow(row_bytes: int, swizzle_bytes: int) -> Case:
-    """Rows of a box that are shorter than its swizzle: they lie behind each other."""
+    """Rows of a box that are shorter than its swizzle."""
     base = dense_map(2, "fp16", swizzle_bytes)
     narrow = replace(base, box=(row_bytes // 2, 16))
     name = f"tensor copies of rows of {row_bytes} bytes with a swizzle of {swizzle_bytes}"
@@ -142,12 +156,13 @@ def _far_away() -> Case:
     """Coordinates at the ends of their range: nothing lies there."""
     tensor_map = dense_map(2, "fp16", 64)
     most, least = 2**31 - 1, -(2**31)
-    places = [(most, 0), (least, 0), (0, most), (0, least), (most, most), (0, 0)]
+    last = most // 8 * 8
+    places = [(last, 0), (least, 0), (0, most), (0, least), (last, most), (0, 0)]
     return _case("tensor copies at far coordinates", tensor_map, places, seed=8)
 
 
 def places_of(tensor_map: TensorMap, rng: np.random.Generator) -> list[tuple[int, ...]]:
-    """Boxes inside, across each border of each axis, outside, and anywhere."""
+    """Boxes inside, across each border of each axis, outside, and anywhere that a load takes."""
     sizes, box = tensor_map.sizes, tensor_map.box
     inside = tuple((size - length) // 2 for size, length in zip(sizes, box, strict=True))
     places = [(0,) * len(sizes), inside]
@@ -158,14 +173,32 @@ def places_of(tensor_map: TensorMap, rng: np.random.Generator) -> list[tuple[int
         tuple(int(rng.integers(-length, size + 1)) for size, length in zip(sizes, box, strict=True))
         for _ in range(6)
     ]
-    return places
+    return [aligned(tensor_map, at) for at in places]
+
+
+def aligned(tensor_map: TensorMap, at: Sequence[int]) -> tuple[int, ...]:
+    """The nearest place before that begins at a multiple of 16 bytes."""
+    unit = UNIT_BYTES // tensor_map.element_bytes
+    return (at[0] // unit * unit, *at[1:])
+
+
+def for_stores(places: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Those without negative coordinates."""
+    return [at for at in places if min(at) >= 0]
 
 
 def _case(
-    name: str, source: TensorMap, places: list[tuple[int, ...]] | None = None, *, seed: int
+    name: str,
+    source: TensorMap,
+    places: list[tuple[int, ...]] | None = None,
+    store_places: list[tuple[int, ...]] | None = None,
+    *,
+    text: str = COPIES,
+    seed: int,
 ) -> Case:
     rng = np.random.default_rng(seed)
     places = places or places_of(source, rng)
+    store_places = store_places or for_stores(places)
     target = _target(source)
     memory = random_memory(source, rng)
     bytes_ = copy_model.box_bytes(source)
@@ -173,12 +206,12 @@ def _case(
     for number, at in enumerate(places):
         # A tile may begin within its swizzle's pattern, which follows the address.
         begin = number % 8
-        store_at = places[(number * 5 + 3) % len(places)]
+        store_at = store_places[(number * 5 + 3) % len(store_places)]
         padding = [0] * (4 - len(at))
         plan += [*at, *padding, *store_at, *padding, begin]
         box = copy_model.loaded(source, memory, at)
         tile = np.full(TILE_BYTES, STALE, np.uint8)
-        tile[copy_model.swizzled_places(bytes_, begin * 128, source.swizzle_bytes)] = box
+        tile[copy_model.box_places(source, begin * 128)] = box
         tiles.append(tile)
         copy_model.store(target, stored, store_at, box)
     names = {"room": TILE_BYTES, "stale": STALE}
@@ -186,7 +219,7 @@ def _case(
         names[word] = ", ".join(f"at[{offset + axis}]" for axis in range(source.rank))
     return Case(
         name,
-        COPIES % names,
+        text % names,
         {"source": memory, "plan": np.array(plan, np.int32)},
         {"tiles": blank(np.uint8, len(places), TILE_BYTES), "stored": blank(np.uint8, stored.size)},
         maps=(source, target),

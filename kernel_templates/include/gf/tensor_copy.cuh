@@ -18,9 +18,11 @@ struct alignas(64) TensorMap {
 // it has one), and complete the box's bytes on `barrier`. One thread runs it; the destination is undefined until
 // the barrier's phase is over. PTX ISA, "cp.async.bulk.tensor".
 //! Undefined: a destination that is not aligned so (the emulator: `misaligned`) or ends beyond shared memory
-//! (`out_of_bounds`); its bytes touched before the phase is over (`in_flight_read`, `race`), or written by threads
-//! before without a proxy_fence_shared and a barrier (`race`); a barrier that does not expect the whole box.
-//! The same for all overloads below.
+//! (`out_of_bounds`); a box that begins at no multiple of 16 bytes along the innermost dim (`misaligned`; an H200
+//! ends the kernel with an illegal instruction); its bytes touched before the phase is over (`in_flight_read`,
+//! `race`), or written by threads before without a proxy_fence_shared and a barrier (`race`); a barrier that does
+//! not expect the whole box. Rows of a box that are shorter than its swizzle lie at multiples of it, with gaps. The
+//! same for all overloads below.
 __device__ __forceinline__ void tensor_load(void* shared, const TensorMap* map, unsigned long long* barrier,
                                             int c0) {
     asm volatile(
@@ -97,10 +99,12 @@ __device__ __forceinline__ void tensor_load_multicast(void* shared, const Tensor
 
 // Copy a box from shared memory to the tensor; part of this thread's open group of bulk stores. What threads
 // wrote to the box needs their proxy_fence_shared and a barrier before.
-//! Undefined: a box that is not 128-byte aligned (the emulator: `misaligned`), that is written again before
-//! bulk_wait_read, or whose block ends before it (`race`, `unwaited_copy`); the tensor's bytes touched before
-//! bulk_wait, and boxes of stores that overlap. Where a row ends inside a run of 16 bytes of the tensor, the bytes
-//! behind it in that run are overwritten, too (an H200 does it). The same for all overloads below.
+//! Undefined: a negative coordinate (the emulator: `device_fault`; an H200: an illegal instruction), though loads
+//! take them; a box that is not 128-byte aligned or begins as none of tensor_load may (`misaligned`), that is
+//! written again before bulk_wait_read, or whose block ends before it (`race`, `unwaited_copy`); the tensor's bytes
+//! touched before bulk_wait, and boxes of stores that overlap. Where a row ends inside a run of 16 bytes of the
+//! tensor, the bytes behind it in that run are overwritten, too (an H200 does it). The same for all overloads
+//! below.
 __device__ __forceinline__ void tensor_store(const TensorMap* map, const void* shared, int c0) {
     asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%1, {%2}], [%0];" ::"r"(
                      shared_address(shared)),

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t chunk_bytes = 16, sector_bytes = 32;
 constexpr unsigned char bulk_poison = 0xff;
+constexpr unsigned char nan_bytes[2] = {0xf7, 0x7f};  // of what lies outside, in each type (an H200)
 constexpr unsigned most_box_elements = 256;  // elements along an axis (CUDA Driver API, "cuTensorMapEncodeTiled")
 
 // What every copy asks for, beside its barrier.
@@ -29,7 +30,7 @@ void check_box(Worker& worker, const Block& block, const CopiedBox& box, const v
     const SharedMemory& shared = const_cast<Block&>(block).shared();
     if (!shared.contains(box.shared))
         worker.fail("out_of_bounds", site, format("%s names an address outside its block's shared memory", what));
-    if (!shared.contains(box.shared + box.bytes() - 1))
+    if (!box.all_parts([&](char* begin, std::size_t bytes) { return shared.contains(begin + bytes - 1); }))
         worker.fail("out_of_bounds", site,
                     format("%s of %zu bytes begins in shared memory at +%zu and ends behind it", what, box.bytes(),
                            shared.offset(box.shared)));
@@ -89,6 +90,18 @@ std::size_t CopiedBox::rows() const {
     return count;
 }
 
+char* CopiedBox::place(std::size_t chunk) const {
+    const std::size_t in_row = row_bytes() / chunk_bytes, step = std::max<std::size_t>(row_bytes(), map.swizzle_bytes);
+    return swizzled(shared + chunk / in_row * step + chunk % in_row * chunk_bytes, map.swizzle_bytes);
+}
+
+bool CopiedBox::all_parts(const std::function<bool(char*, std::size_t)>& holds) const {
+    if (!map.swizzle_bytes || row_bytes() == map.swizzle_bytes) return holds(shared, bytes());
+    for (std::size_t chunk = 0; chunk < bytes() / chunk_bytes; chunk++)
+        if (!holds(place(chunk), chunk_bytes)) return false;
+    return true;
+}
+
 std::size_t CopiedBox::inside(std::size_t row, char*& address) const {
     address = reinterpret_cast<char*>(map.base);
     for (unsigned axis = 1; axis < map.rank; axis++) {
@@ -132,7 +145,7 @@ bool CopiedBox::chunk_is_outside(std::size_t chunk) const {
 
 void CopiedBox::move_chunk(std::size_t chunk, bool to_shared) const {
     const std::size_t in_row = row_bytes() / chunk_bytes, row = chunk / in_row;
-    char* place = swizzled(shared + chunk * chunk_bytes, map.swizzle_bytes);
+    char* const there = place(chunk);
     char* first = nullptr;  // of the row's part inside the tensor
     std::size_t bytes = inside(row, first);
     if (!to_shared && bytes && !reduces) bytes = stored(bytes, first);
@@ -141,11 +154,11 @@ void CopiedBox::move_chunk(std::size_t chunk, bool to_shared) const {
         const long in_part = long(chunk % in_row * chunk_bytes + i) - skipped;
         const bool is_inside = in_part >= 0 && in_part < long(bytes);
         if (to_shared && is_inside)
-            std::memcpy(place + i, first + in_part, map.element_bytes);
+            std::memcpy(there + i, first + in_part, map.element_bytes);
         else if (to_shared)
-            std::memset(place + i, map.fill_nan ? 0xff : 0, map.element_bytes);
+            for (std::size_t b = i; b < i + map.element_bytes; b++) there[b] = char(map.fill_nan ? nan_bytes[b % 2] : 0);
         else if (is_inside)
-            move_to_global(first + in_part, place + i, map.element_bytes);
+            move_to_global(first + in_part, there + i, map.element_bytes);
     }
 }
 
@@ -173,10 +186,16 @@ void BulkCopies::load(Block& block, Block& from, Fiber& fiber, const CopiedBox& 
             from.checker().async_read(from.shared().offset(source), box.bytes(),
                                       {from.checker(), {fiber.thread, fiber.thread}, reading});
         }
-        block.checker().async_write(block.shared().offset(box.shared), box.bytes(),
-                                    {from.checker(), {fiber.thread, fiber.thread}, load.operation});
+        box.all_parts([&](char* begin, std::size_t bytes) {
+            block.checker().async_write(block.shared().offset(begin), bytes,
+                                        {from.checker(), {fiber.thread, fiber.thread}, load.operation});
+            return true;
+        });
     }
-    std::memset(box.shared, bulk_poison, box.bytes());
+    box.all_parts([&](char* begin, std::size_t bytes) {
+        std::memset(begin, bulk_poison, bytes);
+        return true;
+    });
     block.worker().counting().events.bulk_copy_bytes += box.bytes();
     loads_.push_back(std::move(load));
     block.progresses();
@@ -187,12 +206,16 @@ void BulkCopies::load(Block& block, Block& from, Fiber& fiber, const CopiedBox& 
 void BulkCopies::reads_source(Block& block, const Fiber& fiber, const CopiedBox& box,
                               const std::shared_ptr<AsyncOperation>& operation) {
     const Checker::AsyncIssue issue{block.checker(), {fiber.thread, fiber.thread}, operation};
-    if (box.is_inside()) return block.checker().async_read(block.shared().offset(box.shared), box.bytes(), issue);
+    const auto is_read = [&](char* begin, std::size_t bytes) {
+        block.checker().async_read(block.shared().offset(begin), bytes, issue);
+        return true;
+    };
+    if (box.is_inside()) {
+        box.all_parts(is_read);
+        return;
+    }
     for (std::size_t chunk = 0; chunk < box.bytes() / chunk_bytes; chunk++)
-        if (!box.chunk_is_outside(chunk))
-            block.checker().async_read(block.shared().offset(
-                                           CopiedBox::swizzled(box.shared + chunk * chunk_bytes, box.map.swizzle_bytes)),
-                                       chunk_bytes, issue);
+        if (!box.chunk_is_outside(chunk)) is_read(box.place(chunk), chunk_bytes);
 }
 
 void BulkCopies::store(Block& block, Fiber& fiber, const CopiedBox& box, const void* site) {
@@ -313,6 +336,11 @@ CopiedBox box_of(const void* map, int rank, const int* at, void* shared, const v
         is_whole &= box.map.box[axis] >= 1 && box.map.box[axis] <= most_box_elements;
     }
     if (!is_whole) worker.fail("device_fault", site, "a tensor copy is given a map with sizes that no map has");
+    if (box.at[0] * long(element) % long(chunk_bytes))
+        worker.fail("misaligned", site,
+                    format("a tensor copy begins at coordinate %ld of the innermost dim, which takes multiples of %zu: a "
+                           "box begins at a multiple of 16 bytes (a GPU ends the kernel with an illegal instruction)",
+                           box.at[0], chunk_bytes / element));
     box.shared = static_cast<char*>(shared);
     return box;
 }
@@ -362,11 +390,22 @@ void move_box(const CopiedBox& box, void* barrier, const void* site) {
     to.bulk_copies().load(to, from, from.current(), box, barrier, site);
 }
 
+// Loads fill what lies before the tensor, stores may not begin there (measured on an H200).
+void check_no_negative(Worker& worker, const CopiedBox& box, const void* site) {
+    for (unsigned axis = 0; axis < box.map.rank; axis++)
+        if (box.at[axis] < 0)
+            worker.fail("device_fault", site,
+                        format("a tensor store at coordinate %ld of dim %u, innermost first: a store takes no negative "
+                               "coordinates (a GPU ends the kernel with an illegal instruction)",
+                               box.at[axis], axis));
+}
+
 void store_box(const CopiedBox& box, std::size_t alignment, const void* site) {
     Worker& worker = Worker::current();
     Block& block = worker.block();
     block.current().site = site;
     if (!box.map.box[0]) return;  // no bytes
+    check_no_negative(worker, box, site);
     check_box(worker, block, box, site, true);
     check_place(worker, block, box, site, alignment);
     if (box.reduces) check_reduction(worker, box, site);

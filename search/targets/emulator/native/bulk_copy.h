@@ -4,6 +4,7 @@
 // reads its source when it is waited for. A copy to another block's shared memory is a load there.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,11 @@ struct CopiedBox {
     std::size_t row_bytes() const { return std::size_t(map.box[0]) * map.element_bytes; }
     std::size_t rows() const;
     std::size_t bytes() const { return rows() * row_bytes(); }
+    // Where a chunk of 16 bytes lies in shared memory. Rows that are shorter than the swizzle lie at multiples of it
+    // (measured on an H200), so that there are gaps between them.
+    char* place(std::size_t chunk) const;
+    // Every part of shared memory that the box fills, until one returns false: all of it, or each chunk beside gaps.
+    bool all_parts(const std::function<bool(char* begin, std::size_t bytes)>& holds) const;
     // The part of a row that lies inside the tensor: its address, and its bytes; 0 when none does.
     std::size_t inside(std::size_t row, char*& address) const;
     bool is_inside() const;
