@@ -10,6 +10,7 @@ from greenfast.search.devices.facts import Device, device
 
 GPU = "h200"
 DEPTH = 64  # elements of K that a step of the ring holds
+RUN = 16  # elements of K of a product, to which `short_last` rounds
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ def limits(workload: str, parameters: Row, on: Device | None = None) -> Limits:
     facts = on or device(GPU)
     m, n, k = (int(item.partition("=")[2]) for item in workload.split(","))
     rows, columns = (n, m) if parameters["swap"] else (m, n)
-    high = parameters["consumers"] * parameters["consumer_rows"]
+    high = (1 if parameters.get("turns") else parameters["consumers"]) * parameters["consumer_rows"]
     wide, split = parameters["tile_n"], parameters["split_k"]
     across = math.ceil(rows / (high * parameters["cluster_rows"])) * parameters["cluster_rows"]
     along = math.ceil(columns / (wide * parameters["cluster_columns"]))
@@ -36,13 +37,15 @@ def limits(workload: str, parameters: Row, on: Device | None = None) -> Limits:
     at_once = facts.multiprocessors * parameters["blocks_per_sm"]
     turns = math.ceil(tiles / facts.multiprocessors)
     steps = math.ceil(math.ceil(k / DEPTH) / split)
-    flop = 2.0 * high * wide * steps * DEPTH * turns
+    is_short = parameters.get("short_last", False) and split == 1
+    depth = math.ceil(k / RUN) * RUN if is_short else steps * DEPTH
+    flop = 2.0 * high * wide * depth * turns
     peak = facts.tensor_flop_per_cycle_per_sm("bf16") * facts.clock_max_mhz  # FLOP a us
     return Limits(
         tiles,
         math.ceil(tiles / at_once),
         tiles / (turns * facts.multiprocessors),
-        m * n * k / (tiles * high * wide * steps * DEPTH),
+        m * n * k / (tiles * high * wide * depth),
         flop / peak,
         steps,
     )

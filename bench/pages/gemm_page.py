@@ -160,6 +160,7 @@ def _tile(parameters: Row) -> str:
     words += [f"K in {parameters['split_k']}"] if parameters["split_k"] > 1 else []
     cluster = parameters["cluster_rows"], parameters["cluster_columns"]
     words += [f"clusters of {cluster[0]} by {cluster[1]}"] if cluster != (1, 1) else []
+    words += ["a short last step"] if parameters.get("short_last") else []
     return ", ".join([*words, f"{parameters['stages']} stages"])
 
 
