@@ -186,23 +186,28 @@ def searched(
         "verdicts": search["counts"]["by_verdict"],
         "reasons": search["counts"]["by_reason"],
         "took_s": round(time.monotonic() - began_s, 1),
+        "spent_s": search["spent_s"],  # until the last trial; then the winner is confirmed
         "time_median_us": best.get("time_median_us"),
         "preset": best.get("preset"),
         "parameters": best.get("parameters"),
         "source_digest": best.get("source_digest"),
         "confirmed": bool((search["confirmation"] or {}).get("confirmed")),
-        "fastest": fastest(search["id"]),
+        **designs(search["id"]),
         "peers": [peer_row(peer) for peer in search["peers"]],
     }
 
 
-def fastest(search: str) -> list[Row]:
-    """The search's fastest designs, for what they have in common."""
-    shown = ("--sort", "time", "--limit", str(FASTEST))
-    process = run_greenfast("trials", search, *shown, "--json", check=False)
+def designs(search: str) -> Row:
+    """The search's fastest designs, for what they have in common, and the seconds of its stages."""
+    process = run_greenfast("trials", search, "--sort", "time", "--json", check=False)
     trials = json.loads(process.stdout) if process.returncode == 0 else []
     names = ("verdict", "time_median_us", "preset", "parameters")
-    return [{name: trial[name] for name in names} for trial in trials]
+    seconds: dict[str, float] = {}
+    for trial in trials:
+        for stage, value in trial["stage_seconds"].items():
+            seconds[stage] = round(seconds.get(stage, 0.0) + value, 1)
+    fastest = [{name: trial[name] for name in names} for trial in trials[:FASTEST]]
+    return {"fastest": fastest, "stage_seconds": seconds}
 
 
 def peer_row(peer: Row) -> Row:
