@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import contextmanager
@@ -29,7 +31,7 @@ from greenfast.search.targets.cuda import driver, execution, gpu_count
 from greenfast.search.targets.cuda import target as cuda
 from greenfast.search.targets.cuda.failures import cannot_start
 from greenfast.search.targets.cuda.images import ImageFiles
-from greenfast.search.targets.cuda.lock import GpuLock
+from greenfast.search.targets.cuda.lock import GpuLock, locks_folder
 from greenfast.search.targets.cuda.nvml import Health, foreign_percent, own_number, strangers
 from greenfast.search.targets.cuda.quarantine import QUARANTINE_S, Quarantine
 from greenfast.search.timing import LOOKS
@@ -61,6 +63,7 @@ def target(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE.parents[1]), str(HERE)]))
     monkeypatch.setattr(driver, "device_of", lambda number: device("h200"))
     monkeypatch.setattr(driver, "gpu_uuid", lambda number: "0123")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # its locks are no other test's
     monkeypatch.setattr(cuda.CudaTarget, "measurer", "standin_measurer")
     opened = cuda.CudaTarget("0", tmp_path, 3.0)
     yield opened
@@ -124,7 +127,7 @@ def test_whoever_has_the_gpu_alone_has_its_turn_and_its_lock_and_needs_no_child(
         yield
 
     target._turn = turn
-    another = GpuLock(tmp_path / "locks", "0123", "cuda:0", 0.1)
+    another = GpuLock(locks_folder(tmp_path / "another"), "0123", "cuda:0", 0.1)
     with target.alone():
         assert turns == ["0123"] and target._open().child.running is None and target.number == 0
         with pytest.raises(Fault, match="another process has used"), another.held():
@@ -132,6 +135,31 @@ def test_whoever_has_the_gpu_alone_has_its_turn_and_its_lock_and_needs_no_child(
     with another.held():
         pass
     another.close()
+
+
+def test_all_data_folders_of_a_user_share_a_gpus_lock(target, tmp_path):
+    other = cuda.CudaTarget("0", tmp_path / "elsewhere", 3.0)
+    with target.alone():
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other._open().lock._gpu, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    other.close()
+
+
+@pytest.mark.parametrize("spoil", ["writable", "linked", "a file"])
+def test_a_folder_of_locks_that_others_could_write_to_is_not_used(tmp_path, monkeypatch, spoil):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    shared = locks_folder(tmp_path / "own")
+    assert shared.parent == tmp_path and locks_folder(tmp_path / "own") == shared
+    shared.rmdir()
+    if spoil == "writable":
+        shared.mkdir()
+        shared.chmod(0o777)
+    elif spoil == "linked":
+        (tmp_path / "target").mkdir(mode=0o700)
+        shared.symlink_to(tmp_path / "target")
+    else:
+        shared.touch()
+    assert locks_folder(tmp_path / "own") == tmp_path / "own"
 
 
 def test_a_candidate_waits_for_who_has_the_gpu_alone(target):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -77,6 +78,7 @@ def target(tmp_path_factory):
         small_l2 = replace(device("h200"), l2_bytes=2**15)
         patch.setattr(driver, "device_of", lambda number: small_l2)
         patch.setattr(driver, "gpu_uuid", lambda number: "0123")
+        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("locks")))
         patch.setattr(CudaTarget, "measurer", "standin_cupy")
         opened = CudaTarget("0", tmp_path_factory.mktemp("cuda"), 3.0)
         yield opened

@@ -7,14 +7,32 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from greenfast.search.errors import Fault
 
 POLL_S = 0.02
+
+
+def locks_folder(fallback: Path) -> Path:
+    """The user's folder of locks on this machine, so that all data folders share them.
+
+    `fallback` where another user could write to that folder. Processes of other users, or with
+    another folder for temporary files, have locks of their own.
+    """
+    folder = Path(tempfile.gettempdir()) / f"greenfast-locks-{os.getuid()}"
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        about = folder.lstat()
+        writable = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not writable:
+            return folder
+    return fallback
 
 
 class GpuLock:

@@ -33,7 +33,7 @@ from greenfast.search.targets.cuda.execution import batches, executions, images_
 from greenfast.search.targets.cuda.failures import LAUNCH_TIMEOUT, failure_of
 from greenfast.search.targets.cuda.images import ImageFiles
 from greenfast.search.targets.cuda.large_reference import LARGE_FLOP, agrees, described, takes_cupy
-from greenfast.search.targets.cuda.lock import GpuLock
+from greenfast.search.targets.cuda.lock import GpuLock, locks_folder
 from greenfast.search.targets.cuda.measuring_child import MeasuringChild
 from greenfast.search.targets.cuda.nvml import BUSY_PERCENT
 from greenfast.search.targets.cuda.quarantine import Quarantine
@@ -166,7 +166,7 @@ class CudaTarget(Runner):
 
     def _made(self) -> Workplace:
         uuid, locks = driver.gpu_uuid(self.number), self._cache_folder / "locks"
-        lock = GpuLock(locks, uuid, self.name, LOCK_DEADLINE_S)
+        lock = GpuLock(locks_folder(locks), uuid, self.name, LOCK_DEADLINE_S)
         quarantine = Quarantine(locks, uuid, self.name)
         child = MeasuringChild(self.measurer, self.name, self.number, quarantine)
         conversation = Conversation(child, lock, lambda: self._turn(uuid), self._spent)
