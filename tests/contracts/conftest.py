@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import uuid
-
 import pytest
 import store_values as values
-from new_database import place_database
-from sqlalchemy import create_engine, text
-from sqlalchemy.engine import make_url
+from new_database import DATABASES, place_database, postgres_schema
 
 from greenfast.db.store import Store
 from greenfast.search.verdict import Reason, Stage
 
 SQLITE_FILE = "store.sqlite"
-POSTGRES = os.environ.get("GREENFAST_TEST_POSTGRES", "")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"] if POSTGRES else ["sqlite"])
+@pytest.fixture(params=DATABASES)
 def new_url(request, tmp_path):
     """The address of a database that nobody has opened yet."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / SQLITE_FILE}"
         return
-    schema = f"greenfast_{uuid.uuid4().hex[:12]}"
-    admin = create_engine(POSTGRES)
-    with admin.begin() as connection:
-        connection.execute(text(f"CREATE SCHEMA {schema}"))
-    yield (
-        make_url(POSTGRES)
-        .update_query_dict({"options": f"-csearch_path={schema}"})
-        .render_as_string(False)
-    )
-    with admin.begin() as connection:
-        connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
-    admin.dispose()
+    with postgres_schema() as url:
+        yield url
 
 
 @pytest.fixture

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import os
 
 import pytest
 import store_values as values
+from new_database import POSTGRES
 from sqlalchemy.engine import make_url
 
 from greenfast.db.faults import LeaseLost
 from greenfast.db.store import Store
 from greenfast.search.errors import UsageError
 from greenfast.search.loop.sink import Control, Ended
-
-POSTGRES = os.environ.get("GREENFAST_TEST_POSTGRES", "")
 
 
 @pytest.mark.skipif(

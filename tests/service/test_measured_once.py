@@ -15,6 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
 from confirmed_searches import ScatteringGpu, by_threads
+from new_database import DATABASES, postgres_schema
 from twin_kernel import twin_catalogue
 
 from greenfast.app import wiring
@@ -62,10 +63,20 @@ class OnStandIn(Services):
         return [part for part in super()._opened() if part is not self.gpu]
 
 
+@pytest.fixture(params=DATABASES)
+def database(request):
+    """The setting that names the database; nothing for SQLite."""
+    if request.param == "sqlite":
+        yield {}
+        return
+    with postgres_schema() as url:
+        yield {"GREENFAST_DATABASE_URL": url}
+
+
 @pytest.fixture
-def services(home, monkeypatch, tmp_path):
+def services(home, monkeypatch, tmp_path, database):
     twin_catalogue(tmp_path / "kernels")
-    home.environment["GREENFAST_TEMPLATE_PATH"] = str(tmp_path / "kernels")
+    home.environment.update(database, GREENFAST_TEMPLATE_PATH=str(tmp_path / "kernels"))
     for name, value in home.environment.items():
         monkeypatch.setenv(name, value)
     for module in (target_space, wiring, writers):

@@ -139,9 +139,8 @@ def test_whoever_has_the_gpu_alone_has_its_turn_and_its_lock_and_needs_no_child(
 
 def test_all_data_folders_of_a_user_share_a_gpus_lock(target, tmp_path):
     other = cuda.CudaTarget("0", tmp_path / "elsewhere", 3.0)
-    with target.alone():
-        with pytest.raises(BlockingIOError):
-            fcntl.flock(other._open().lock._gpu, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with target.alone(), pytest.raises(BlockingIOError):
+        fcntl.flock(other._open().lock._gpu, fcntl.LOCK_EX | fcntl.LOCK_NB)
     other.close()
 
 
