@@ -143,6 +143,7 @@ def test_a_second_search_measures_its_baseline_and_repeats_the_rest(services, se
 
 
 def test_fresh_measures_again_and_another_baseline_repeats_no_comparison(services, search):
+    services.has_checker = False  # without a baseline, every trial's safety would be judged
     search(by_threads(FAST))
     fresh = search(by_threads(FAST), {"reuse": False})
     assert len(services.gpu.timed) == POINTS  # twins of the search itself are still twins
