@@ -148,6 +148,10 @@ def is_even(tensor: Any) -> bool:
 
 def begins_evenly(tensor: Any) -> bool:
     """Whether the tensor's address is a multiple of 16 bytes, or there is none to know."""
+    import torch
+
+    if torch.compiler.is_dynamo_compiling():
+        return True
     try:
         address: int = tensor.data_ptr()
     except RuntimeError:  # a tensor of a graph that is being traced has none
