@@ -13,10 +13,23 @@ import numpy as np
 from greenfast.search.oracle.read_tiles import TilesRead
 
 
+BLOCK = 2**20  # elements: 8 MB of float64
+
+
 def frobenius_norm(values: np.ndarray) -> float:
     """The Frobenius norm, without BLAS: its threads and locks make concurrent callers wait."""
     flat = values.ravel()
     return math.sqrt(float(np.einsum("i,i->", flat, flat)))
+
+
+def distance(one: np.ndarray, other: np.ndarray) -> float:
+    """The Frobenius norm of the difference, which is never held as a whole where it is large."""
+    first, second = one.ravel(), other.ravel()
+    norms = (
+        frobenius_norm(first[begin : begin + BLOCK] - second[begin : begin + BLOCK])
+        for begin in range(0, first.size, BLOCK)
+    )
+    return math.hypot(*norms)
 
 
 @dataclass(frozen=True)
@@ -55,13 +68,15 @@ class Expected:
     @cached_property
     def norm(self) -> float:
         """Frobenius norm of the finite elements."""
-        return frobenius_norm(self.value[self.finite])
+        return frobenius_norm(self.value if self.all_finite else self.value[self.finite])
 
     @cached_property
     def rounding(self) -> float:
         """Frobenius norm of the error that rounding alone causes; needs `rounded`."""
         assert self.rounded is not None, "this output has no model of rounding"
-        return frobenius_norm((self.rounded - self.value)[self.finite])
+        if self.all_finite:
+            return distance(self.rounded, self.value)
+        return distance(self.rounded[self.finite], self.value[self.finite])
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from emulator_harness import prepared
+from slow_cases import quick_first
 
 from bench.correctness.conformance import all_cases, copy_model
 from bench.correctness.conformance.barriers import barriers
@@ -18,9 +19,9 @@ from bench.correctness.conformance.tensor_copies import RANKS, TYPES, tensor_cop
 from bench.correctness.gpu_conformance import compared, emulated, kept, unexpected_outputs
 from greenfast.search.devices.tensor_map import SWIZZLES_BYTES, TensorMap, misfit
 
-CASES = {
-    case.name: case for case in (*barriers(), *bulk_copies(), *all_reductions(), *tensor_copies())
-}
+ALL = (*barriers(), *bulk_copies(), *all_reductions(), *tensor_copies())
+CASES = {case.name: case for case in ALL if not case.fails}
+REFUSED = [case for case in ALL if case.fails]
 QUICK = (
     "tensor copies 1-D float32 with a swizzle of 0 bytes",
     "tensor copies 2-D uint8 with a swizzle of 64 bytes",
@@ -61,6 +62,13 @@ def test_the_checks_report_nothing_in_any_order(emulator, name):
     case = CASES[name]
     outputs = emulated(emulator, case, flavour="checked", order="seeded:3")
     assert unexpected_outputs(case, outputs) == []
+
+
+@pytest.mark.parametrize("case", quick_first(REFUSED, 2), ids=lambda case: case.name)
+def test_what_a_gpu_refuses_is_a_fault(emulator, case):
+    word = "multiples" if "column" in case.name and "row" not in case.name else "negative"
+    with pytest.raises(RuntimeError, match=word):
+        emulated(emulator, case)
 
 
 def test_every_rank_type_and_swizzle_is_copied_and_every_map_can_be_encoded():
