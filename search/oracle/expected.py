@@ -22,12 +22,12 @@ def frobenius_norm(values: np.ndarray) -> float:
     return math.sqrt(float(np.einsum("i,i->", flat, flat)))
 
 
-def distance(one: np.ndarray, other: np.ndarray) -> float:
+def distance(model: np.ndarray, value: np.ndarray) -> float:
     """The Frobenius norm of the difference, which is never held as a whole where it is large."""
-    first, second = one.ravel(), other.ravel()
+    flat, exact = model.ravel(), value.ravel()
     norms = (
-        frobenius_norm(first[begin : begin + BLOCK] - second[begin : begin + BLOCK])
-        for begin in range(0, first.size, BLOCK)
+        frobenius_norm(flat[begin : begin + BLOCK] - exact[begin : begin + BLOCK])
+        for begin in range(0, flat.size, BLOCK)
     )
     return math.hypot(*norms)
 
