@@ -12,7 +12,6 @@ import numpy as np
 
 from greenfast.search.oracle.read_tiles import TilesRead
 
-
 BLOCK = 2**20  # elements: 8 MB of float64
 
 
