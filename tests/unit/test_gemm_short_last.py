@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 from changed_subjects import changed_subject
 from slow_cases import quick_first
 
+from greenfast.search.digest import digest
 from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.safety import SafetyGate
 from greenfast.search.kernels.expressions import expression
@@ -50,3 +52,23 @@ def test_every_length_is_right(catalogue, emulator, preset):
     for gate in (CorrectnessGate(), SafetyGate()):
         judged = gate.judge(replace(made, conditions=conditions))
         assert judged.outcome is Outcome.PASSED, judged
+
+
+def test_a_slot_released_before_the_short_step_has_read_it_is_a_race(catalogue, emulator):
+    """Only blocks that go on to another tile fill the slot again."""
+    right = changed_subject(
+        catalogue,
+        emulator,
+        "gemm",
+        "wgmma",
+        "tall_192",
+        {"short_last": True, "stages": 3, "tile_n": 64, "consumers": 1},
+    )
+    wait, release = "gf::wgmma_wait<1>();", "release(*shared.barriers, position, before);"
+    before, _, short = right.source.unit.partition("if (last_elements) {")
+    place = re.compile(rf"{re.escape(wait)}\s+{re.escape(release)}")
+    unit = f"{before}if (last_elements) {{{place.sub(f'{release} {wait}', short, count=1)}"
+    assert unit != right.source.unit
+    wrong = replace(right, source=replace(right.source, unit=unit, digest=digest(unit)))
+    judged = SafetyGate().judge(wrong)
+    assert judged.outcome is Outcome.FAILED and "matrix product" in judged.sentence
