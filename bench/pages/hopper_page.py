@@ -116,6 +116,7 @@ def cold() -> str:
             (
                 f"`{row['workload'].removesuffix(',dtype=bf16')}`",
                 row["start"].partition(":")[0],
+                row["date"].partition("-")[2],
                 row["trials"],
                 f"{row['took_s']:.0f}",
                 f"{row['time_median_us']:.1f}",
@@ -124,7 +125,7 @@ def cold() -> str:
                 f"{peer['ratio'] / middle - 1:+.1%}",
             )
         )
-    titles = ("workload", "start", "trials", "took, s", "winner, us", "winner / best peer")
+    titles = ("workload", "start", "on", "trials", "took, s", "winner, us", "winner / best peer")
     return table((*titles, "stored kernel / this peer", "difference"), lines) + _source(COLD)
 
 

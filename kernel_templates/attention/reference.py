@@ -23,6 +23,7 @@ UNIT_ROUNDOFF = {"fp16": 2.0**-11, "bf16": 2.0**-8}
 SUBNORMAL_ROUNDOFF = {"fp16": 2.0**-25, "bf16": 2.0**-126}
 FLOAT32_STEP = 2.0**-23
 BLOCK_ROWS = 256                     # scores of so many rows are held at once: 4 MB at 2048 keys
+GPU_BLOCK_SCORES = 2**25             # the same on a GPU, for all its rows: 256 MB, and as much for each intermediate
 
 
 def softmax_scale(dims: Dims) -> float:
@@ -169,14 +170,14 @@ def make_inputs(dims: Dims, options: Mapping[str, str], recipe: str, seed: int,
 
 @dataclass(frozen=True)
 class Rows:
-    """Float64 results of a block of query rows of one head; `l` is the sum of exp(score - max)."""
+    """Float64 results of a block of query rows of one head, as arrays of `xp`; `l` is the sum of exp(score - max)."""
 
-    value: np.ndarray                # [rows, D]
-    rounded: np.ndarray              # [rows, D]: P and O rounded to the storage type, P's maximum known as to float32
-    mean_abs_v: np.ndarray           # [rows, D]: A = sum_j p_j |v_j|
-    row_max: np.ndarray              # [rows]
-    l: np.ndarray                    # [rows]; 0 in a row that sees no key
-    abs_score: np.ndarray            # [rows]: scale * max_j sum_d |q_d k_jd|
+    value: Any                       # [rows, D]
+    rounded: Any                     # [rows, D]: P rounded to the storage type, its maximum known as to float32; O is not
+    mean_abs_v: Any                  # [rows, D]: A = sum_j p_j |v_j|
+    row_max: Any                     # [rows]
+    l: Any                           # [rows]; 0 in a row that sees no key
+    abs_score: Any                   # [rows]: scale * max_j sum_d |q_d k_jd|
 
 
 @dataclass(frozen=True)
@@ -191,39 +192,34 @@ class KeyHead:
 
 
 def key_head(k: np.ndarray, v: np.ndarray, xp: Any = np) -> KeyHead:
-    exact = [xp.asarray(array.astype(np.float64)) for array in (k, v)]
-    size = [xp.abs(array.astype(np.float32)) for array in exact]
-    return KeyHead(*exact, *size, largest_v=float(np.abs(v.astype(np.float32)).max(initial=0.0)))
+    stored = [xp.asarray(array.astype(np.float32)) for array in (k, v)]
+    exact, size = [array.astype(np.float64) for array in stored], [xp.abs(array) for array in stored]
+    return KeyHead(*exact, *size, largest_v=float(size[1].max()) if v.size else 0.0)
 
 
 def attend(q: np.ndarray, head: KeyHead, visible: np.ndarray, scale: float,
            storage: np.dtype, xp: Any = np) -> Rows:
-    """Attention of q [rows, D] over a head's keys, row r seeing the first visible[r] of them.
-
-    What is as large as the scores is worked on by `xp`; q goes in and results come out as NumPy's.
-    """
+    """Attention of q [rows, D] over a head's keys, row r seeing the first visible[r] of them, an array of `xp`."""
     rows = xp.asarray(q.astype(np.float64))
-    seen = xp.asarray(visible)
-    hidden = xp.arange(len(head.k)) >= seen[:, None]
+    hidden = xp.arange(len(head.k)) >= visible[:, None]
     score = (rows * scale) @ head.k.T
     abs_score = xp.abs(rows.astype(np.float32)) @ head.k_size.T
     if hidden.any():
         score[hidden], abs_score[hidden] = -np.inf, 0.0
-    # One more column, so that no keys at all have a maximum, too.
-    row_max = xp.concatenate([score, xp.full((len(q), 1), -np.inf)], axis=1).max(axis=1)
-    score -= xp.where(seen > 0, row_max, 0.0)[:, None]
+    row_max = row_largest(score, -np.inf, xp)
+    score -= xp.where(visible > 0, row_max, 0.0)[:, None]
     p = xp.exp(score, out=score)
     l = p.sum(axis=1)
-    divisor = xp.where(seen > 0, l, 1.0)[:, None]
-    off = lost_with_the_maximum(row_max, ml_dtypes.finfo(storage).eps / 2, xp)[:, None]
-    rounded = (_stored(p, storage, xp) @ head.v) / divisor * (1.0 + off)
-    found = dict(value=(p @ head.v) / divisor, rounded=rounded,
-                 mean_abs_v=(p.astype(np.float32) @ head.v_size).astype(np.float64) / divisor, row_max=row_max, l=l,
-                 abs_score=scale * xp.concatenate([abs_score, xp.zeros((len(q), 1), np.float32)], axis=1)
-                 .max(axis=1).astype(np.float64))
-    if xp is not np:
-        found = {name: xp.asnumpy(array) for name, array in found.items()}
-    return Rows(**{**found, "rounded": found["rounded"].astype(storage).astype(np.float64)})
+    divisor = xp.where(visible > 0, l, 1.0)[:, None]
+    off = lost_with_the_maximum(row_max, float(ml_dtypes.finfo(storage).eps) / 2, xp)[:, None]
+    return Rows(value=(p @ head.v) / divisor, rounded=(_stored(p, storage, xp) @ head.v) / divisor * (1.0 + off),
+                mean_abs_v=(p.astype(np.float32) @ head.v_size).astype(np.float64) / divisor, row_max=row_max, l=l,
+                abs_score=scale * row_largest(abs_score, 0.0, xp).astype(np.float64))
+
+
+def row_largest(scores: Any, of_none: float, xp: Any) -> Any:
+    """Each row's largest score; there may be no key."""
+    return scores.max(axis=1) if scores.shape[1] else xp.full(len(scores), of_none, scores.dtype)
 
 
 def lost_with_the_maximum(row_max: np.ndarray, unit: float, xp: Any) -> np.ndarray:
@@ -242,12 +238,12 @@ def _stored(p: np.ndarray, storage: np.dtype, xp: Any) -> np.ndarray:
     return xp.rint(p / step) * step
 
 
-def score_error(rows: Rows, head_dim: int) -> np.ndarray:
+def score_error(rows: Rows, head_dim: int) -> Any:
     """d: what float32 may lose in a score, a dot product of D terms and a few roundings after it."""
     return (head_dim + 8) * FLOAT32_STEP * rows.abs_score
 
 
-def output_bound(rows: Rows, visible: np.ndarray, head: KeyHead, dtype: str) -> np.ndarray:
+def output_bound(rows: Rows, visible: Any, head: KeyHead, dtype: str, xp: Any) -> Any:
     """|O - R| <= u_o |R| + 2 (u_p + d) A + n eta max|v| / l + eta, for each element.
 
     n is the number of visible keys, A = sum_j p_j |v_j|. O is rounded once (u_o). Each p carries its rounding
@@ -255,23 +251,23 @@ def output_bound(rows: Rows, visible: np.ndarray, head: KeyHead, dtype: str) -> 
     rounding is absolute (eta): of p, where l divides it, and of O.
     """
     unit, eta = UNIT_ROUNDOFF[dtype], SUBNORMAL_ROUNDOFF[dtype]
-    divisor = np.where(visible > 0, rows.l, 1.0)
-    subnormal = np.where(visible > 0, visible * eta * head.largest_v / divisor + eta, 0.0)
+    divisor = xp.where(visible > 0, rows.l, 1.0)
+    subnormal = xp.where(visible > 0, visible * eta * head.largest_v / divisor + eta, 0.0)
     of_p = unit + score_error(rows, head.v.shape[1])
-    return unit * np.abs(rows.value) + 2.0 * of_p[:, None] * rows.mean_abs_v + subnormal[:, None]
+    return unit * xp.abs(rows.value) + 2.0 * of_p[:, None] * rows.mean_abs_v + subnormal[:, None]
 
 
-def lse_bound(rows: Rows, lse: np.ndarray, visible: np.ndarray, head_dim: int, dtype: str) -> np.ndarray:
+def lse_bound(rows: Rows, lse: Any, visible: Any, head_dim: int, dtype: str, xp: Any) -> Any:
     """|LSE - R| for LSE = max + ln l in float32.
 
     A relative error of l is an absolute one of ln l, so: d of the scores; u_p, since l may be the sum of the
     rounded p; n + 8 steps for summing n of them and for exp; four roundings at the size of max and of LSE.
     """
     finite = visible > 0
-    size = np.abs(np.where(finite, lse, 0.0)) + np.abs(np.where(finite, rows.row_max, 0.0))
+    size = xp.abs(xp.where(finite, lse, 0.0)) + xp.abs(xp.where(finite, rows.row_max, 0.0))
     bound = (score_error(rows, head_dim) + UNIT_ROUNDOFF[dtype] + (visible + 8) * FLOAT32_STEP
              + 4.0 * FLOAT32_STEP * size)
-    return np.where(finite, bound, 0.0)
+    return xp.where(finite, bound, 0.0)
 
 
 def reference(dims: Dims, options: Mapping[str, str],
@@ -289,28 +285,36 @@ def attention(dims: Dims, options: Mapping[str, str], inputs: Arrays, visible: n
               xp: Any = np) -> dict[str, dict[str, np.ndarray | None]]:
     """The same with row r of each head seeing the first visible[r] keys."""
     dtype, scale = options["dtype"], softmax_scale(dims)
-    shape = (dims["B"], dims["H"], dims["S_q"])
+    shape, host = (dims["B"], dims["H"], dims["S_q"]), to_numpy(xp)
     o = {name: np.zeros((*shape, dims["D"])) for name in ("value", "bound", "rounded")}
     lse = {name: np.zeros(shape) for name in ("value", "bound")}
     made, head = (-1, -1), None
-    for b, h, block in _blocks(shape):
+    for b, h, block in blocks(shape, dims["S_kv"], xp):
         if made != (b, own := h * dims["H_kv"] // dims["H"]):
             made, head = (b, own), key_head(inputs["k"][b, own], inputs["v"][b, own], xp)
-        at, seen = (b, h, block), visible[block]
+        at, seen = (b, h, block), xp.asarray(visible[block])
         rows = attend(inputs["q"][at], head, seen, scale, STORAGE[dtype], xp)
-        o["value"][at], o["rounded"][at] = rows.value, rows.rounded
-        o["bound"][at] = output_bound(rows, seen, head, dtype)
+        o["value"][at], o["bound"][at] = host(rows.value), host(output_bound(rows, seen, head, dtype, xp))
+        o["rounded"][at] = host(rows.rounded).astype(STORAGE[dtype])
         with np.errstate(divide="ignore"):
-            lse["value"][at] = rows.row_max + np.log(rows.l)
-        lse["bound"][at] = lse_bound(rows, lse["value"][at], seen, dims["D"], dtype)
+            logarithm = rows.row_max + xp.log(rows.l)
+        lse["value"][at] = host(logarithm)
+        lse["bound"][at] = host(lse_bound(rows, logarithm, seen, dims["D"], dtype, xp))
     return {"o": o, "lse": {**lse, "rounded": None}}
 
 
-def _blocks(shape: tuple[int, int, int]) -> Iterator[tuple[int, int, slice]]:
+def blocks(shape: tuple[int, int, int], keys: int, xp: Any) -> Iterator[tuple[int, int, slice]]:
+    """(batch, head, rows) of q [B, H, S_q], a block of rows at a time."""
+    most_rows = BLOCK_ROWS if xp is np else max(BLOCK_ROWS, GPU_BLOCK_SCORES // max(keys, 1))
     for b in range(shape[0]):
         for h in range(shape[1]):
-            for first in range(0, shape[2], BLOCK_ROWS):
-                yield b, h, slice(first, min(first + BLOCK_ROWS, shape[2]))
+            for first in range(0, shape[2], most_rows):
+                yield b, h, slice(first, min(first + most_rows, shape[2]))
+
+
+def to_numpy(xp: Any) -> Callable[[Any], np.ndarray]:
+    """What makes NumPy's arrays of those of `xp`."""
+    return np.asarray if xp is np else xp.asnumpy
 
 
 # ---- probes: what a stage of a template wrote, beside what it should be (docs/probes.md) ----

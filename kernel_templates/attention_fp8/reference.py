@@ -14,9 +14,9 @@ from typing import Any
 import attention_reference as plain
 import ml_dtypes
 import numpy as np
-from attention_reference import (FLOAT32_STEP, STORAGE, Arrays, Dims, HeadScores, KeyHead, Rows, _blocks, _state, _stored,
-                                 constant_v, dominant_key, equal_keys, falling, far_apart, lost_with_the_maximum, normal, rising,
-                                 row_code, softmax_scale, visible_keys)
+from attention_reference import (FLOAT32_STEP, STORAGE, Arrays, Dims, HeadScores, KeyHead, Rows, _state, _stored, blocks,
+                                 constant_v, dominant_key, equal_keys, falling, far_apart, lost_with_the_maximum, normal,
+                                 rising, row_code, row_largest, softmax_scale, to_numpy, visible_keys)
 
 FP8 = {"e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}
 LARGEST = {"sim": 127.0, "e4m3": 448.0, "e5m2": 57344.0}         # what a head's largest number becomes
@@ -191,43 +191,34 @@ def key_head(k: np.ndarray, v: np.ndarray, xp: Any = np) -> KeyHead:
     return KeyHead(*exact, *size, largest_v=float(np.abs(v).max(initial=0.0)))
 
 
-def attend(q: np.ndarray, head: KeyHead, visible: np.ndarray, scale: float,
+def attend(q: np.ndarray, head: KeyHead, visible: Any, scale: float,
            stored: Held, xp: Any = np) -> Rows:
-    """Attention of q [rows, D], float64, over a head's keys, row r seeing the first visible[r] of them.
-
-    What is as large as the scores is worked on by `xp`; q goes in and results come out as NumPy's.
-    """
+    """Attention of q [rows, D], float64, over a head's keys, row r seeing the first visible[r], an array of `xp`."""
     rows = xp.asarray(q)
-    seen = xp.asarray(visible)
-    hidden = xp.arange(len(head.k)) >= seen[:, None]
+    hidden = xp.arange(len(head.k)) >= visible[:, None]
     score = (rows * scale) @ head.k.T
     abs_score = xp.abs(rows.astype(np.float32)) @ head.k_size.T
     if hidden.any():
         score[hidden], abs_score[hidden] = -np.inf, 0.0
-    # One more column, so that no keys at all have a maximum, too.
-    row_max = xp.concatenate([score, xp.full((len(q), 1), -np.inf)], axis=1).max(axis=1)
-    score -= xp.where(seen > 0, row_max, 0.0)[:, None]
+    row_max = row_largest(score, -np.inf, xp)
+    score -= xp.where(visible > 0, row_max, 0.0)[:, None]
     p = xp.exp(score, out=score)
     l = p.sum(axis=1)
-    divisor = xp.where(seen > 0, l, 1.0)[:, None]
+    divisor = xp.where(visible > 0, l, 1.0)[:, None]
     off = lost_with_the_maximum(row_max, UNIT_ROUNDOFF[stored.p_type], xp)[:, None]
     rounded = (_stored(p * stored.p_scale, stored.p_dtype, xp) @ head.v) / (divisor * stored.p_scale) * (1.0 + off)
-    found = dict(value=(p @ head.v) / divisor, rounded=rounded,
-                 mean_abs_v=(p.astype(np.float32) @ head.v_size).astype(np.float64) / divisor, row_max=row_max, l=l,
-                 abs_score=scale * xp.concatenate([abs_score, xp.zeros((len(q), 1), np.float32)], axis=1)
-                 .max(axis=1).astype(np.float64))
-    if xp is not np:
-        found = {name: xp.asnumpy(array) for name, array in found.items()}
-    cut = found["rounded"] - np.sign(found["value"]) * adder_loss(visible, stored)[:, None] * found["mean_abs_v"]
-    return Rows(**{**found, "rounded": cut.astype(stored.o_dtype).astype(np.float64)})
+    value = (p @ head.v) / divisor
+    mean_abs_v = (p.astype(np.float32) @ head.v_size).astype(np.float64) / divisor
+    cut = rounded - xp.sign(value) * adder_loss(visible, stored)[:, None] * mean_abs_v
+    return Rows(value, cut, mean_abs_v, row_max, l, scale * row_largest(abs_score, 0.0, xp).astype(np.float64))
 
 
-def adder_loss(visible: np.ndarray, stored: Held) -> np.ndarray:
+def adder_loss(visible: Any, stored: Held) -> Any:
     """What the adder may lose of each row's sum over its visible keys, as a share of the sum of the terms' sizes."""
     return -(-visible // ACCUMULATED_AT_ONCE) * stored.step
 
 
-def score_error(rows: Rows, head_dim: int, stored: Held) -> np.ndarray:
+def score_error(rows: Rows, head_dim: int, stored: Held) -> Any:
     """d: what may be lost in a score: by float32 in a sum of D terms and a few roundings after it, and by the adder."""
     return product_error(head_dim, stored) * rows.abs_score
 
@@ -237,7 +228,7 @@ def product_error(head_dim: int, stored: Held) -> float:
     return (head_dim + 8) * FLOAT32_STEP + -(-head_dim // ACCUMULATED_AT_ONCE) * stored.step
 
 
-def output_bound(rows: Rows, visible: np.ndarray, head: KeyHead, stored: Held) -> np.ndarray:
+def output_bound(rows: Rows, visible: Any, head: KeyHead, stored: Held, xp: Any) -> Any:
     """|O - R| <= u_o |R| + 2 (u_p + d + s) A + n eta max|v| / l + eta_o, for each element.
 
     n is the number of visible keys, A = sum_j p_j |v_j|. O is rounded once (u_o). Each p carries its rounding
@@ -245,22 +236,22 @@ def output_bound(rows: Rows, visible: np.ndarray, head: KeyHead, stored: Held) -
     the smallest normal number rounding is absolute (eta): of p, where l divides it, and of O.
     """
     unit, eta_o = UNIT_ROUNDOFF[stored.o_type], SUBNORMAL_ROUNDOFF[stored.o_type]
-    divisor = np.where(visible > 0, rows.l, 1.0)
-    subnormal = np.where(visible > 0, visible * stored.eta * head.largest_v / divisor + eta_o, 0.0)
+    divisor = xp.where(visible > 0, rows.l, 1.0)
+    subnormal = xp.where(visible > 0, visible * stored.eta * head.largest_v / divisor + eta_o, 0.0)
     of_p = UNIT_ROUNDOFF[stored.p_type] + score_error(rows, head.v.shape[1], stored) + adder_loss(visible, stored)
-    return unit * np.abs(rows.value) + 2.0 * of_p[:, None] * rows.mean_abs_v + subnormal[:, None]
+    return unit * xp.abs(rows.value) + 2.0 * of_p[:, None] * rows.mean_abs_v + subnormal[:, None]
 
 
-def lse_bound(rows: Rows, lse: np.ndarray, visible: np.ndarray, head_dim: int, stored: Held) -> np.ndarray:
+def lse_bound(rows: Rows, lse: Any, visible: Any, head_dim: int, stored: Held, xp: Any) -> Any:
     """|LSE - R| for LSE = max + ln l in float32, l being the sum of p before it is rounded.
 
     A relative error of l is an absolute one of ln l, so: d of the scores; n + 8 steps for summing n of them and for
     exp; four roundings at the size of max and of LSE, and at that of P's scale.
     """
     finite = visible > 0
-    size = np.abs(np.where(finite, lse, 0.0)) + np.abs(np.where(finite, rows.row_max, 0.0)) + np.log(stored.p_scale)
+    size = xp.abs(xp.where(finite, lse, 0.0)) + xp.abs(xp.where(finite, rows.row_max, 0.0)) + np.log(stored.p_scale)
     bound = score_error(rows, head_dim, stored) + (visible + 8) * FLOAT32_STEP + 4.0 * FLOAT32_STEP * size
-    return np.where(finite, bound, 0.0)
+    return xp.where(finite, bound, 0.0)
 
 
 def reference(dims: Dims, options: Mapping[str, str],
@@ -274,20 +265,21 @@ def attention(dims: Dims, options: Mapping[str, str], inputs: Arrays, visible: n
     """The same with row r of each head seeing the first visible[r] keys."""
     stored, scale = held(options), softmax_scale(dims)
     q, k, v = (dequantised(inputs, name, options["format"]) for name in "qkv")
-    shape = (dims["B"], dims["H"], dims["S_q"])
+    shape, host = (dims["B"], dims["H"], dims["S_q"]), to_numpy(xp)
     o = {name: np.zeros((*shape, dims["D"])) for name in ("value", "bound", "rounded")}
     lse = {name: np.zeros(shape) for name in ("value", "bound")}
     made, head = (-1, -1), None
-    for b, h, block in _blocks(shape):
+    for b, h, block in blocks(shape, dims["S_kv"], xp):
         if made != (b, own := h * dims["H_kv"] // dims["H"]):
             made, head = (b, own), key_head(k[b, own], v[b, own], xp)
-        at, seen = (b, h, block), visible[block]
+        at, seen = (b, h, block), xp.asarray(visible[block])
         rows = attend(q[at], head, seen, scale, stored, xp)
-        o["value"][at], o["rounded"][at] = rows.value, rows.rounded
-        o["bound"][at] = output_bound(rows, seen, head, stored)
+        o["value"][at], o["bound"][at] = host(rows.value), host(output_bound(rows, seen, head, stored, xp))
+        o["rounded"][at] = host(rows.rounded).astype(stored.o_dtype)
         with np.errstate(divide="ignore"):
-            lse["value"][at] = rows.row_max + np.log(rows.l)
-        lse["bound"][at] = lse_bound(rows, lse["value"][at], seen, dims["D"], stored)
+            logarithm = rows.row_max + xp.log(rows.l)
+        lse["value"][at] = host(logarithm)
+        lse["bound"][at] = host(lse_bound(rows, logarithm, seen, dims["D"], stored, xp))
     return {"o": o, "lse": {**lse, "rounded": None}}
 
 

@@ -11,7 +11,7 @@ from greenfast.search.diagnose.probe_patterns import pattern
 from greenfast.search.gates.base import Subject
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case, derived_cases
-from greenfast.search.oracle.comparison import comparable, compare_output
+from greenfast.search.oracle.comparison import comparable, element_errors
 from greenfast.search.oracle.problem import Tensor, lay_out
 from greenfast.search.targets.base import Execution
 from greenfast.search.verdict import CheckEvidence
@@ -97,8 +97,8 @@ def _errors(subject: Subject, execution: Execution) -> list[ErrorOfCase]:
         if tensor.role != "output" or image is None or tensor.name not in data.outputs:
             continue
         got = comparable(tensor.view(image))
-        compared = compare_output(
-            subject.kernel, case, subject.kernel.argument(tensor.name), got, data
+        compared = element_errors(
+            case, subject.kernel.argument(tensor.name), tensor.view(image), data
         )
         wrong = ~compared.within
         errors.append(_error(subject, case, execution.order, tensor, got, compared.signed, wrong))

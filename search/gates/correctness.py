@@ -8,7 +8,7 @@ too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +24,12 @@ from greenfast.search.gates.promises import Siblings, input_digest, promised, wi
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.oracle.cases import Case, derived_cases, workload_case
-from greenfast.search.oracle.comparison import Comparison, comparable, compare_output
+from greenfast.search.oracle.comparison import (
+    Comparison,
+    comparable,
+    compare_output,
+    element_errors,
+)
 from greenfast.search.oracle.drawn import drawn_cases
 from greenfast.search.oracle.expected import CaseData, Expected
 from greenfast.search.oracle.far import far_cases
@@ -259,11 +264,17 @@ def _compare_output(
     order: str,
 ) -> tuple[CheckEvidence, Reason | None]:
     values = tensor.view(image)
-    got = comparable(values)
-    expected = data.outputs[tensor.name]
-    compared = compare_output(kernel, case, kernel.argument(tensor.name), got, data)
-    reason, what = _why(tensor, image, values, got, expected, compared)
-    worst = _worst(compared.error, compared.within, compared.all_within)
+    output, expected = kernel.argument(tensor.name), data.outputs[tensor.name]
+    compared = compare_output(kernel, case, output, values, data)
+    reason, what = _why(
+        tensor,
+        image,
+        values,
+        expected,
+        compared,
+        lambda: element_errors(case, output, values, data).within,
+    )
+    worst = compared.worst
     sentence = shown = shown_expected = ""
     if worst:
         shown, shown_expected = _number(values[worst]), _expected_number(expected, worst, values)
@@ -273,15 +284,13 @@ def _compare_output(
             sentence += (
                 f"; {tensor.name}{list(worst)} is {shown}, expected {shown_expected} "
                 f"within {expected.bound[worst]:.2g}; "
-                f"{int((~compared.within).sum())} of {got.size} elements are out of bound"
+                f"{compared.wrong} of {compared.size} elements are out of bound"
             )
             if np.isnan(expected.value[worst]):
                 sentence += (
                     "; reference.py gives NaN for this input (where a kernel may drop a NaN, "
                     "np.fmax and np.fmin say so)"
                 )
-    has_errors = got.size > 0 and compared.all_finite
-    mean = float(compared.error.mean()) if has_errors else None
     return CheckEvidence(
         workload=case.name,
         shape=_shape(case),
@@ -292,9 +301,9 @@ def _compare_output(
         output=tensor.name,
         passed=reason is None,
         max_abs_error=compared.largest_error if compared.all_finite else None,
-        mean_abs_error=mean,
-        share_out_of_bound=float(1 - compared.within.mean()) if not compared.all_within else 0.0,
-        sign_bias=float(compared.signed.mean() / mean) if mean else None,
+        mean_abs_error=compared.mean_error,
+        share_out_of_bound=compared.wrong / compared.size if compared.wrong else 0.0,
+        sign_bias=compared.sign_bias,
         frobenius_error=compared.frobenius,
         frobenius_allowed=compared.allowed,
         worst_index=worst or (),
@@ -321,25 +330,25 @@ def _why(
     tensor: Tensor,
     image: np.ndarray,
     values: np.ndarray,
-    got: np.ndarray,
     expected: Expected,
     compared: Comparison,
+    within: Callable[[], np.ndarray],
 ) -> tuple[Reason | None, str]:
-    """The most telling fault of an output."""
+    """The most telling fault of an output; `within` gives its elements that are within bounds."""
     outside = tensor.gaps_changed(image)
     if outside:
         return (
             Reason.OUT_OF_BOUNDS,
             f"{outside} bytes between the rows of {tensor.name} were written",
         )
-    unwritten = _unwritten(values, compared.within, expected)
+    unwritten = _unwritten(values, within, expected)
     if unwritten:
         return Reason.UNWRITTEN, (
             f"{unwritten} of {values.size} elements of {tensor.name} were never written, or were "
             "computed from memory that never was; a launch does not find zeros in an output"
         )
     # A finite value where NaN is expected has no finite error, but is no wrong kind.
-    wrong_kind = 0 if compared.all_finite else int((expected.finite & ~np.isfinite(got)).sum())
+    wrong_kind = 0 if compared.all_finite else _not_finite(values, expected)
     if wrong_kind:
         return (
             Reason.NOT_FINITE,
@@ -355,7 +364,11 @@ def _why(
     return None, ""
 
 
-def _unwritten(values: np.ndarray, within: np.ndarray, expected: Expected) -> int:
+def _not_finite(values: np.ndarray, expected: Expected) -> int:
+    return int((expected.finite & ~np.isfinite(comparable(values))).sum())
+
+
+def _unwritten(values: np.ndarray, within: Callable[[], np.ndarray], expected: Expected) -> int:
     """Elements that still hold the poison, bit for bit.
 
     Where NaN is correct, any NaN is: a negated canonical NaN of the hardware has the poison's bits.
@@ -365,24 +378,13 @@ def _unwritten(values: np.ndarray, within: np.ndarray, expected: Expected) -> in
     width = values.dtype.itemsize
     bits = np.ascontiguousarray(values).view(f"u{width}")
     untouched = bits == int.from_bytes(bytes([poison_of(values.dtype)]) * width)
+    if not untouched.any():
+        return 0
     if values.dtype.kind not in "iu":
         return int(np.count_nonzero(untouched & expected.written))
-    count = int(np.count_nonzero(untouched & ~within & expected.written))
-    return count if width > 1 or 2 * count > np.count_nonzero(~within) else 0
-
-
-def _worst(error: np.ndarray, within: np.ndarray, all_within: bool) -> tuple[int, ...] | None:
-    """The index of the first element that is not a number, else of the largest error.
-
-    Elements out of bound rank before the others.
-    """
-    if not error.size:
-        return None
-    rank = error
-    if not all_within:
-        rank = np.where(np.isnan(error), np.inf, error)
-        rank = np.where(within, rank - 1e300, rank)
-    return tuple(int(position) for position in np.unravel_index(int(rank.argmax()), error.shape))
+    right = within()
+    count = int(np.count_nonzero(untouched & ~right & expected.written))
+    return count if width > 1 or 2 * count > np.count_nonzero(~right) else 0
 
 
 def _nothing_came(case: Case, order: str, sentence: str) -> CheckEvidence:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -76,6 +76,27 @@ class Expected:
         if self.all_finite:
             return distance(self.rounded, self.value)
         return distance(self.rounded[self.finite], self.value[self.finite])
+
+
+def blocks(values: np.ndarray, expected: Expected) -> Iterator[tuple[int, np.ndarray, Expected]]:
+    """An output and what it should be in blocks of elements, each with the index of its first.
+
+    Large outputs are flattened; a small one is a block as it is.
+    """
+    if values.size <= BLOCK:
+        if values.size:
+            yield 0, values, expected
+        return
+    flat = values.reshape(-1)
+    fields = {
+        name: array.reshape(-1)
+        for name in ("value", "bound", "undefined", "whole")
+        if (array := getattr(expected, name)) is not None
+    }
+    for first in range(0, values.size, BLOCK):
+        part = slice(first, first + BLOCK)
+        of_part = {name: array[part] for name, array in fields.items()}
+        yield first, flat[part], Expected(rounded=None, **of_part)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import threading
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from greenfast.search import compute_turns
-from greenfast.search.cores import usable_cores
+from greenfast.search.cores import usable_cores, usable_memory_bytes
 from greenfast.search.errors import Fault, GreenfastError, SpecError
 from greenfast.search.kernels.spec import Argument, KernelSpec
 from greenfast.search.oracle.cases import Case
@@ -36,7 +36,8 @@ from greenfast.search.oracle.reference_contract import (
 from greenfast.search.oracle.reference_module import reference_module
 from greenfast.search.oracle.storage import DTYPES
 
-KEPT_BYTES = 2 * 2**30  # of case data; beyond it the least recently used is dropped
+# Of case data; beyond it the least recently used is dropped. A long row of attention is 1.2 GB.
+KEPT_BYTES = max(2 * 2**30, usable_memory_bytes() // 16)
 Compute = Callable[[KernelSpec, Case], Arrays | None]
 
 
@@ -242,7 +243,7 @@ def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -
     dims, options = dict(case.dims), dict(case.options)
 
     def outputs_of(inputs: dict[str, np.ndarray]) -> Any:
-        outputs = compute(kernel, case) if compute is not None else None
+        outputs = elsewhere.result() if elsewhere is not None else None
         if outputs:
             return outputs
         with compute_turns.turn(size_bytes):
@@ -252,8 +253,11 @@ def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -
         outputs = _authors(kernel, case, lambda: outputs_of(inputs))
         return _checked(kernel, case, inputs, outputs).outputs
 
-    inputs, read = _inputs(kernel, case)
-    outputs = _known_or(checked, lambda: outputs_key(kernel, case, inputs))
+    with ThreadPoolExecutor(1) as threads:
+        # It makes its own inputs, in the time that they take here.
+        elsewhere = threads.submit(compute, kernel, case) if compute is not None else None
+        inputs, read = _inputs(kernel, case)
+        outputs = _known_or(checked, lambda: outputs_key(kernel, case, inputs))
     return CaseData(inputs, outputs, tiles_read=read)
 
 

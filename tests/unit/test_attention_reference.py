@@ -167,6 +167,26 @@ def test_row_blocks_do_not_change_the_reference(monkeypatch: pytest.MonkeyPatch)
         np.testing.assert_allclose(parts["bound"], whole[name]["bound"], rtol=1e-5)
 
 
+@pytest.mark.parametrize("keys", [0, 23])
+def test_a_gpu_takes_larger_blocks_and_gives_the_same(
+    keys: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NumPy stands in for CuPy, so the steps that only CuPy takes run, too."""
+    downloads: list[np.ndarray] = []
+    gpu = ModuleType("cupy")
+    vars(gpu).update(vars(np), asnumpy=lambda array: downloads.append(array) or array)
+    dims, options = dims_of(41, keys), {"dtype": "bf16", "mask": "causal_bottom_right"}
+    inputs = attention.make_inputs(dims, options, "normal", 0, TILES)
+    monkeypatch.setattr(attention, "BLOCK_ROWS", 7)
+    expected = attention.reference(dims, options, inputs)
+    given = attention.reference(dims, options, inputs, gpu)
+    assert {len(array) for array in downloads} == {41}, "all rows of a head at once"
+    for name, fields in given.items():
+        for field, array in fields.items():
+            if array is not None:
+                np.testing.assert_allclose(array, expected[name][field], rtol=1e-5, atol=1e-15)
+
+
 def test_a_row_that_sees_no_key_may_be_nothing_but_zero() -> None:
     dims, options = dims_of(7, 3), {"dtype": "fp16", "mask": "causal_bottom_right"}
     expected = attention.reference(

@@ -187,7 +187,7 @@ def test_an_integer_may_be_the_poison_where_that_is_correct():
     def unwritten(written: list[int], correct: list[float], dtype: str, bound: float = 0.0) -> int:
         value, values = np.array(correct), np.array(written).astype(dtype)
         expected = Expected(value, np.full_like(value, bound), None)
-        return _unwritten(values, abs(values - value) <= bound, expected)
+        return _unwritten(values, lambda: abs(values - value) <= bound, expected)
 
     poison = int.from_bytes(bytes([WHOLE_POISON]) * 4, "little", signed=True)
     assert unwritten([WHOLE_POISON, 3], [WHOLE_POISON, 3], "uint8") == 0
