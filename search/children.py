@@ -145,7 +145,14 @@ class Child:
     it cannot be started.
     """
 
-    def __init__(self, module: str, limits: Limits, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        module: str,
+        limits: Limits,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environment`: variables beside those of `child_environment`."""
         request_read, request_write = os.pipe()
         reply_read, reply_write = os.pipe()
         alive_read, alive_write = os.pipe()  # nothing is written to it; it closes with this process
@@ -167,7 +174,7 @@ class Child:
                 stderr=self._errors,
                 close_fds=True,
                 pass_fds=(request_read, reply_write),
-                env=child_environment(),
+                env=child_environment(environment),
                 start_new_session=True,
             )
             limit(self.process.pid, limits)
@@ -308,9 +315,10 @@ class Children:
         arguments: Sequence[str] = (),
         *,
         patience_s: float = 0.0,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.count = count
-        self._patience_s = patience_s
+        self._patience_s, self._environment = patience_s, environment
         self._module, self._limits, self._arguments = module, limits, arguments
         self._changed = threading.Condition()
         self._idle: list[Child] = []  # the one used last at the end
@@ -394,7 +402,7 @@ class Children:
     def _started(self) -> Child:
         """A new child, for a caller that has counted it among those that start."""
         try:
-            return Child(self._module, self._limits, self._arguments)
+            return Child(self._module, self._limits, self._arguments, self._environment)
         except BaseException:
             with self._changed:
                 self._starting -= 1

@@ -26,7 +26,7 @@ from greenfast.search.gates.correctness import CorrectnessGate
 from greenfast.search.gates.judges import Commission
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.spec import KernelSpec
-from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.cases import LARGE_FLOP, Case
 from greenfast.search.oracle.expected import CaseData
 from greenfast.search.oracle.known_outputs import KnownOutputs
 from greenfast.search.oracle.problem import Problem
@@ -38,7 +38,6 @@ from greenfast.search.targets.cuda.arena import description
 from greenfast.search.targets.cuda.execution import batches, executions, images_in
 from greenfast.search.targets.cuda.failures import failure_of
 from greenfast.search.targets.cuda.images import ImageFiles
-from greenfast.search.targets.cuda.large_reference import LARGE_FLOP
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import Timing
 

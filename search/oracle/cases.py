@@ -15,6 +15,7 @@ from greenfast.search.kernels.workloads import Items, Workload, complete_dims
 MOST_CHECK_ELEMENTS = 2**26
 MOST_CHECK_FLOP = 2**37
 _SMALLER = "choose smaller sizes, and smaller [tiles] where sizes follow from them"
+LARGE_FLOP = 4e9  # of a case: its reference is worth a GPU, or all cores
 LARGEST_SEED = 2**31 - 1  # of a search, and of a case's inputs
 
 

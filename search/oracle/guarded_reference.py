@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from greenfast.search.children import ChildDied, ChildTimeout
+from greenfast.search.cores import usable_cores
 from greenfast.search.errors import SpecError
 from greenfast.search.kernels.spec import KernelSpec
-from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.cases import LARGE_FLOP, Case
 from greenfast.search.oracle.reference_children import (
     MEMORY_BYTES,
     OUT_OF_MEMORY,
@@ -39,6 +40,7 @@ class GuardedReferences:
 
     def __init__(self, deadline_s: float) -> None:
         self._children = ReferenceChildren(CHILDREN, patience_s=PATIENCE_S)
+        self._large = ReferenceChildren(1, threads=usable_cores())
         self.deadline_s = deadline_s
         self._loaded: set[str] = set()  # texts that a child has loaded
         self._lock = threading.Lock()
@@ -94,8 +96,9 @@ class GuardedReferences:
 
     def close(self) -> None:
         """End the children, with all processes that a reference has started."""
-        self._children.pool.kill()
-        self._children.pool.close()
+        for children in (self._children, self._large):
+            children.pool.kill()
+            children.pool.close()
 
     def _ask(
         self, kernel: KernelSpec, cases: list[Case], doing: str, work: Work = Work.ALL
@@ -120,12 +123,14 @@ class GuardedReferences:
         self, kernel: KernelSpec, cases: list[Case], work: Work
     ) -> list[tuple[Arrays | None, str]]:
         """The reply; from another child when the first was ended from outside."""
+        is_large = any(case.flop(kernel) > LARGE_FLOP for case in cases)
+        children = self._large if is_large else self._children
         try:
-            return self._children.asked(kernel, cases, self.deadline_s, work)
+            return children.asked(kernel, cases, self.deadline_s, work)
         except ChildDied as died:
             if not died.signal_number or died.has_crashed:
                 raise
-        return self._children.asked(kernel, cases, self.deadline_s, work)
+        return children.asked(kernel, cases, self.deadline_s, work)
 
 
 def _mistake(kernel: KernelSpec, sentence: str, code: str, mend: str = "") -> SpecError:

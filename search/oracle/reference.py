@@ -230,12 +230,19 @@ def precompute(kernel: KernelSpec, cases: Iterable[Case]) -> None:
 
 
 def compute_case_data(kernel: KernelSpec, case: Case, compute: Compute | None) -> CaseData:
-    """The data of `case`, not kept; computed in this process unless a guard watches the kernel."""
+    """The data of `case`, not kept; computed in this process unless a guard watches the kernel.
+
+    `compute` goes before both.
+    """
     guard = guard_of(kernel)
-    if compute is None and guard is not None:
+    if guard is not None:
+        given = compute(kernel, case) if compute is not None else None
+        if given:
+            return _checked(kernel, case, _inputs_of(kernel, case, guard), given)
         arrays = guard.computed(kernel, case)
         if arrays is not None:
             return _from_child(kernel, case, arrays)
+        compute = None
     put = planted(case.inputs)
     if put is not None:
         return _planted_data(kernel, case, put)

@@ -17,13 +17,16 @@ import ml_dtypes
 import numpy as np
 
 from greenfast.search.children import ChildDied, Children, ChildTimeout, Limits
+from greenfast.search.cores import usable_memory_bytes
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.oracle.cases import Case
 from greenfast.search.scratch import scratch_of
 
 DEADLINE_S = 60.0  # for all cases of a candidate
-MEMORY_BYTES = 8 * 2**30
+# A reference is trusted, but may have a mistake: a list that only grows. The arrays of a large case
+# take some of it, too.
+MEMORY_BYTES = max(8, usable_memory_bytes() // 2**31) * 2**30
 OUT_OF_MEMORY = "MemoryError"  # the end of such a case's error
 CORES_A_CHILD = 8  # one child keeps up with the compilers that eight cores run
 
@@ -70,15 +73,16 @@ def described_case(case: Case) -> dict[str, Any]:
 class ReferenceChildren:
     """`count` children, each started when it is first needed. They end with this process.
 
-    `patience_s` is that of `Children`.
+    `patience_s` is that of `Children`, `threads` how many a product of matrices may take.
     """
 
-    def __init__(self, count: int, *, patience_s: float = 0.0) -> None:
+    def __init__(self, count: int, *, patience_s: float = 0.0, threads: int = 1) -> None:
         self.pool = Children(
             count,
             "greenfast.search.oracle.reference_child",
-            Limits(memory_bytes=MEMORY_BYTES),
+            Limits(memory_bytes=MEMORY_BYTES, file_bytes=MEMORY_BYTES),
             patience_s=patience_s,
+            environment={"OPENBLAS_NUM_THREADS": str(threads)},
         )
         self._folder: Path | None = None
         self._lock = threading.Lock()

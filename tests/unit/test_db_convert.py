@@ -116,6 +116,44 @@ def test_a_verdict_that_was_stored_before_lines_and_findings_is_still_read():
     assert convert.gates_plain(back)["safety"]["findings"] == []
 
 
+def test_checks_that_were_stored_as_objects_are_still_read():
+    verdict = values.green()
+    document, details = convert.verdict_json(verdict)
+    inflated = json.loads(zlib.decompress(details))
+    assert inflated["schema"] == 2
+    checks = gate_result(verdict, "correctness").evidence.checks
+    old = {**inflated, "schema": 1, "checks": {"correctness": convert.encode(checks)}}
+    before = zlib.compress(json.dumps(old).encode())
+    assert convert.verdict_of(document, before) == convert.verdict_of(document, details) == verdict
+
+
+def test_text_that_all_checks_share_is_stored_once():
+    checks = gate_result(values.green(), "correctness").evidence.checks
+    first = dataclasses.replace(checks[0], sentence="", mean_abs_error=-0.0, sign_bias=math.nan)
+    many = tuple(dataclasses.replace(first, seed=seed, output="ab"[seed % 2]) for seed in range(9))
+    verdict = Green((Passed("correctness", "", CorrectnessEvidence(many)),))
+    document, details = convert.verdict_json(verdict)
+    stored = json.loads(zlib.decompress(details))["checks"]["correctness"]
+    assert (stored["sentence"], stored["count"]) == ("", 9) and len(stored["output"]) == 9
+    back = gate_result(convert.verdict_of(document, details), "correctness").evidence.checks
+    assert repr(back) == repr(many)  # NaN is no equal of itself
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"count": None}, {"seed": [1]}, {"seed": 7}, {"seed": None}, {"added": [1, 2]}],
+)
+def test_damaged_checks_are_a_fault(damage):
+    document, details = convert.verdict_json(values.green())
+    inflated = json.loads(zlib.decompress(details))
+    inflated["checks"]["correctness"].update(damage)
+    if damage == {"count": None}:
+        del inflated["checks"]["correctness"]["count"]
+    with pytest.raises(Fault) as refused:
+        convert.verdict_of(document, zlib.compress(json.dumps(inflated).encode()))
+    assert refused.value.code == "record_unreadable"
+
+
 def test_a_plan_and_a_candidate_come_back_as_they_were():
     for plan in (values.plan(), values.plan(trials=None, seconds=1e-3)):
         assert convert.plan_of(convert.plan_json(plan)) == plan

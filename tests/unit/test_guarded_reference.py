@@ -59,7 +59,7 @@ def first_case(kernel):
     [
         ("import sys; sys.exit(0)", "case .*: SystemExit: 0", "reference_failed"),
         ("getattr(__import__('os'), '_ex' + 'it')(0)", "ended its process", "reference_failed"),
-        ("import numpy; numpy.ones(2**50)", "more than 8 GiB of memory", "reference_memory"),
+        ("import numpy; numpy.ones(2**50)", r"more than \d+ GiB of memory", "reference_memory"),
     ],
 )
 def test_a_reference_that_ends_without_a_result_is_a_mistake(guard, authored, body, sentence, code):
@@ -108,6 +108,52 @@ def test_a_reference_without_end_is_killed(guard, authored, monkeypatch):
     with pytest.raises(SpecError, match=r"loading it takes more than 0\.2 s"):
         reference.kernel_module(loading)
     assert guard._children.pool.all == ()
+
+
+def test_a_large_reference_that_no_gpu_computes_is_watched_too(guard, authored, monkeypatch):
+    """A GPU target leaves an author's reference to NumPy, unless it takes CuPy's arrays."""
+    monkeypatch.setattr(reference._CACHE, "guard", guard)
+    monkeypatch.setattr(guarded_reference, "LARGE_FLOP", 0.0)
+    monkeypatch.setattr(guard, "deadline_s", SHORT_S)
+    endless = authored("while True:\n    pass")
+    case, asked = first_case(endless), []
+    with pytest.raises(SpecError, match=r"case .* takes more than 0\.2 s") as error:
+        reference.compute_case_data(endless, case, lambda kernel, case: asked.append(case))
+    assert error.value.code == "reference_slow" and asked == [case]
+    assert guard._large.pool.all == ()
+
+
+def test_outputs_from_elsewhere_are_taken_with_the_inputs_of_the_child(
+    guard, authored, monkeypatch
+):
+    monkeypatch.setattr(reference._CACHE, "guard", guard)
+    kernel = authored()
+    case = first_case(kernel)
+    right = reference.compute_case_data(kernel, case, None)
+    fields = {
+        name: {field: getattr(output, field) for field in ("value", "bound", "rounded")}
+        for name, output in right.outputs.items()
+    }
+    endless = authored("while True:\n    pass")
+    data = reference.compute_case_data(endless, case, lambda kernel, case: fields)
+    assert data.inputs.keys() == right.inputs.keys()
+    for name, output in data.outputs.items():
+        assert (output.value == right.outputs[name].value).all()
+
+
+@pytest.mark.slow
+def test_outputs_of_more_than_half_a_gigabyte_come_back(guard, album):
+    """As those of a bandwidth-bound kernel on a tensor of usual size."""
+    size = 2**26 + 1
+    kernel = album.kernel("axpy")
+    text = (
+        f"{kernel.reference_text}\n"
+        "def reference(dims, options, inputs):\n"
+        '    return {"y": {"value": np.zeros(dims["N"]), "bound": 0.5, "rounded": None}}\n'
+    )
+    case = replace(first_case(kernel), dims=(("N", size),), inputs="normal")
+    _, outputs = guard.computed(replace(kernel, reference_text=text), case)
+    assert outputs["y"]["value"].shape == (size,) and not outputs["y"]["value"].any()
 
 
 def test_inputs_alone_do_not_wait_for_the_reference(guard, authored, monkeypatch):

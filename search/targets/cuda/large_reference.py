@@ -22,7 +22,6 @@ from greenfast.search.oracle.reference_children import described_case, described
 from greenfast.search.oracle.reference_module import described_module
 from greenfast.search.space.space import resolve
 
-LARGE_FLOP = 4e9  # below it NumPy is faster
 # Largest differences from NumPy, relative to the largest value of a field. A bound may be computed
 # from float32 sums, and in the model of rounding NumPy may round twice.
 CLOSE = {"value": 1e-12, "bound": 1e-4}

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.spec import KernelSpec
-from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.cases import LARGE_FLOP, Case
 from greenfast.search.oracle.expected import Arrays, CaseData
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.oracle.reference import case_data
@@ -24,7 +24,6 @@ from greenfast.search.render import RenderedSource
 from greenfast.search.targets.base import Execution, Failure, Inspect, Rival, Runner
 from greenfast.search.targets.cuda.execution import batches
 from greenfast.search.targets.cuda.lanes import Lane, Lanes
-from greenfast.search.targets.cuda.large_reference import LARGE_FLOP
 from greenfast.search.targets.cuda.target import CHECK_FLOP_LIMIT, CudaTarget, Program
 from greenfast.search.toolchain import Cubin
 from greenfast.search.verdict import Timing

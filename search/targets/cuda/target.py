@@ -18,7 +18,7 @@ import numpy as np
 
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.spec import KernelSpec
-from greenfast.search.oracle.cases import Case
+from greenfast.search.oracle.cases import LARGE_FLOP, Case
 from greenfast.search.oracle.expected import Arrays, CaseData
 from greenfast.search.oracle.problem import Problem
 from greenfast.search.oracle.reference import case_data
@@ -32,7 +32,7 @@ from greenfast.search.targets.cuda.conversation import Conversation
 from greenfast.search.targets.cuda.execution import batches, executions, images_in, outputs_of
 from greenfast.search.targets.cuda.failures import LAUNCH_TIMEOUT, failure_of
 from greenfast.search.targets.cuda.images import ImageFiles
-from greenfast.search.targets.cuda.large_reference import LARGE_FLOP, agrees, described, takes_cupy
+from greenfast.search.targets.cuda.large_reference import agrees, described, takes_cupy
 from greenfast.search.targets.cuda.lock import GpuLock, locks_folder
 from greenfast.search.targets.cuda.measuring_child import MeasuringChild
 from greenfast.search.targets.cuda.nvml import BUSY_PERCENT
