@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from bench.correctness.mutation import NOT_CODE, OPERATORS, Mutant, Operator, changed
 
@@ -81,6 +82,7 @@ ASYNCHRONOUS: dict[str, Operator] = {
     },
 }
 EARLY_RELEASE = "early release"
+BLOCKS_TOLD = 2
 RELEASE = re.compile(r"\s*(?:release|gf::mbarrier_arrive\w*)\([^;]*\);")
 AWAITED = re.compile(r"\s*(?:gf::wgmma_wait|gf::mbarrier_wait|store_tile|issue_\w+)\b[^;]*;")
 DEFINITION = re.compile(r"\s*(?:template|__device__|extern|struct|using|constexpr)\b")
@@ -115,17 +117,17 @@ def _mutant(operator: str, lines: list[str], number: int, count: int, after: lis
     text = "\n".join([*lines[:number], *after, *lines[end:]]) + "\n"
     following = lines[end].strip() if end < len(lines) else ""
     before = lines[number].strip()
-    block = _opening(lines, number)
-    return Mutant(operator, number, before, after[0].strip(), following, text, block)
+    around = " < ".join(islice(_openings(lines, number), BLOCKS_TOLD))
+    return Mutant(operator, number, before, after[0].strip(), following, text, around)
 
 
-def _opening(lines: list[str], number: int) -> str:
-    """The nearest line of code above a line that is indented less."""
+def _openings(lines: list[str], number: int) -> Iterator[str]:
+    """The lines of code that open the blocks around a line, by their indentation; inner first."""
     depth = _indentation(lines[number])
     for line in reversed(lines[:number]):
         if line.strip() and not line.startswith("#") and _indentation(line) < depth:
-            return line.strip()
-    return ""
+            depth = _indentation(line)
+            yield line.strip()
 
 
 def _indentation(line: str) -> int:

@@ -18,7 +18,7 @@ class Known:
     candidate: str  # a regular expression over `template name=value name=value`
     why: str
     following: str = ""
-    block: str = ""  # a regular expression over the line that opens the block around it
+    block: str = ""  # a regular expression over the lines that open the blocks around it
 
 
 BEFORE_NEXT_Q = "gf::mbarrier_wait(&shared.barriers->q_empty, parity ^ 1);"
@@ -46,6 +46,14 @@ KNOWN: tuple[Known, ...] = (
         "gf::wgmma_wait<0>();",
         "gemm(_fp8)?/wgmma .*scheduler=grid ",
         "the block's only tile ends here: nothing fills the slot again",
+    ),
+    Known(
+        "equivalent",
+        "early release",
+        "gf::wgmma_wait<1>();",
+        "gemm/wgmma .*short_last=True .*scheduler=grid ",
+        "the last step of the block's only tile: nothing fills the slot again",
+        block=r"< if \(last_elements\)",
     ),
     *(
         Known(
@@ -101,7 +109,7 @@ KNOWN: tuple[Known, ...] = (
         "the end of a walk: the next tiles are loaded after the next rows of Q, which take the "
         "place that this warpgroup leaves later",
         "v_place.step();",
-        "^{$",
+        "^{( <|$)",
     ),
     Known(
         "equivalent",

@@ -84,7 +84,7 @@ class Mutant:
     after: str
     following: str  # the next line
     unit: str
-    block: str = ""  # the line that opens the block around it
+    block: str = ""  # the lines that open the blocks around it, `inner < outer`
 
 
 def mutants(unit: str, rng: random.Random) -> Iterator[Mutant]:
