@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import cache, partial
+from itertools import chain
 from typing import Any, TypeVar
 
 from greenfast.search.errors import Fault
@@ -50,7 +51,7 @@ REQUIRED_RESULT_KEYS = {"type", "gate", "outcome", "sentence"}
 RESULT_KEYS = {*REQUIRED_RESULT_KEYS, "evidence", "reason"}
 T = TypeVar("T")
 M = TypeVar("M", bound=Enum)
-_AS_IT_IS = frozenset((str, int, bool, type(None)))
+_AS_IT_IS, _FLOAT, _TUPLE = frozenset((str, int, bool, type(None))), {float}, {tuple}
 _RESULTS = (Passed, Failed, Unavailable, Skipped)
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -286,7 +287,12 @@ def encode(value: Any) -> Any:
 
 
 def _encode_all(values: Sequence[Any]) -> list[Any]:
-    """Without a call for most: a trial has thousands of values."""
+    """Without a call for most: a trial has thousands of values, many in columns of one type."""
+    kinds = set(map(type, values))
+    if kinds <= _AS_IT_IS or (kinds == _FLOAT and all(map(math.isfinite, values))):
+        return list(values)
+    if kinds == _TUPLE and set(map(type, chain.from_iterable(values))) <= _AS_IT_IS:
+        return list(map(list, values))
     return [
         value
         if (kind := type(value)) in _AS_IT_IS or (kind is float and math.isfinite(value))
