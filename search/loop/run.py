@@ -8,7 +8,6 @@ only when they are compared with them.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Sized
@@ -18,20 +17,17 @@ from functools import partial
 from typing import Any
 
 from greenfast.search.dispatch.times import is_correct
-from greenfast.search.errors import Fault
 from greenfast.search.gates.judges import use_judges
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.identity import passed_checks
-from greenfast.search.loop.assignment import News, Order
+from greenfast.search.loop.assignment import Order
 from greenfast.search.loop.check_order import CheckOrder
-from greenfast.search.loop.closing import Closing, Served, closing
-from greenfast.search.loop.confirmation import Contender, contender_of
+from greenfast.search.loop.closing import Closing, closing
 from greenfast.search.loop.evaluate import (
     Evaluated,
     EvaluationContext,
     evaluate,
     no_baseline,
-    timings_of,
 )
 from greenfast.search.loop.evaluators import Evaluators, evaluators_for
 from greenfast.search.loop.executor import LocalExecutor
@@ -50,6 +46,7 @@ from greenfast.search.loop.flights import (
     set_once,
 )
 from greenfast.search.loop.garbage import rare_collections
+from greenfast.search.loop.learnt import Learnt
 from greenfast.search.loop.memory import Memory, NoMemory, Repeats
 from greenfast.search.loop.older_checks import failures_today
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
@@ -58,7 +55,6 @@ from greenfast.search.loop.recorder import Recorder, Written
 from greenfast.search.loop.sink import Control, Ended, History, RunResult, Sink
 from greenfast.search.loop.spending import BUDGET_SPENT, Meter, Spent, gpu_budget_spent
 from greenfast.search.loop.start import baseline_candidate, make_strategy
-from greenfast.search.loop.stopping import Stopping
 from greenfast.search.loop.twins import Find, Twins, always, twin_of
 from greenfast.search.oracle.judged_reference import weakness_sentence
 from greenfast.search.oracle.reference import use_children
@@ -67,13 +63,8 @@ from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.launching import Launch, launch_of
 from greenfast.search.strategies.base import Past, Proposal
 from greenfast.search.verdict import (
-    Accepted,
-    GateResult,
-    PerformanceEvidence,
-    Timing,
     Trial,
     Verdict,
-    weak_tests_of,
 )
 
 CONTROL_INTERVAL_S = 0.25
@@ -120,12 +111,11 @@ class SearchRun:
             min_gain=plan.min_gain,
             mode=plan.mode,
             weights=dict(zip(plan.workloads, plan.weights, strict=False)),
-            best_time_us=lambda: self.best_time_us,
+            best_time_us=lambda: self.learnt.best_time_us,
             check_order=CheckOrder(),
             siblings=self.siblings,
         )
         self.strategy = make_strategy(plan, context)
-        self.stopping = Stopping(plan.no_gain, plan.bound_percent)
         self.proposer = Proposer(
             self.strategy,
             context.render,
@@ -134,20 +124,11 @@ class SearchRun:
             may_move=context.target.measures,
         )
         self.next_number = 0
-        self.baseline: tuple[Timing, ...] | None = None
-        self._baseline_known = threading.Event()
-        self.measured_baseline: Contender | None = None
-        self.contenders: list[Contender] = []  # measured, and shown to be faster than the baseline
-        self.timed_elsewhere: set[int] = set()  # trials whose times another search measured
+        self.learnt = Learnt(plan, self._tell_evaluators)
         self._older: list[Trial] = []  # correct by an earlier version of the checks
-        self.measured: list[Trial] = []  # of a tuning: correct, whether or not faster
-        self.best_time_us = math.inf  # of those that were accepted
-        self.weak_tests: tuple[str, ...] = ()  # of the kernel, as its first correct trial says
         self.faults = FaultStreak()
         self._budget_ended = ""  # the reason, once no trial begins any more
         self.redo = deque(sorted(history.pending, key=lambda pending: pending.number))
-        if plan.baseline == NO_BASELINE:
-            self._baseline_known.set()
         self._restore(history)
 
     def launch_of(self, candidate: Candidate) -> Launch:
@@ -182,8 +163,7 @@ class SearchRun:
 
     def _tell_evaluators(self) -> None:
         if self.running_evaluators is not None:
-            is_known = self._baseline_known.is_set()
-            self.running_evaluators.tell(News(is_known, self.baseline, self.best_time_us))
+            self.running_evaluators.tell(self.learnt.news)
 
     def _rest_evaluators(self) -> None:
         evaluators, self.running_evaluators = self.running_evaluators, None
@@ -250,8 +230,8 @@ class SearchRun:
             context = replace(
                 context, kernel=replace(context.kernel, checks=context.closing_checks)
             )
-        if not self._older and not self._is_confirmed:
-            return replace(result, closing=weakness_sentence(self.weak_tests))
+        if not self._older and not self.learnt.is_confirmed:
+            return replace(result, closing=weakness_sentence(self.learnt.weak_tests))
         self._meter.end_trials()
         self.on_closing()
         future: Future[Closing] = executor.submit(self._close, context)
@@ -274,26 +254,15 @@ class SearchRun:
             self.sink.confirm(replace(confirmation, checks=passed_checks(context.kernel)))
         for peer in done.peers:
             self.sink.beside(peer)
-        sentences = (done.sentence, weakness_sentence(self.weak_tests))
+        sentences = (done.sentence, weakness_sentence(self.learnt.weak_tests))
         return replace(result, closing="; ".join(filter(None, sentences)))
-
-    @property
-    def _is_confirmed(self) -> bool:
-        """Whether the search measured, and its winner is timed again."""
-        return self.plan.confirm and self.measured_baseline is not None
 
     def _close(self, context: EvaluationContext) -> Closing:
         """Judge what an earlier version of the checks judged, then confirm the winner."""
         failures = failures_today(context, self._older)
-        wrong = {number for number, _ in failures}
-        within = self.plan.within_percent
-        measured = tuple(trial for trial in self.measured if trial.number not in wrong)
-        work = closing(
-            context,
-            self.measured_baseline if self._is_confirmed else None,
-            [contender for contender in self.contenders if contender.number not in wrong],
-            Served(measured, within / 100) if within is not None else None,
-        )
+        contenders, served = self.learnt.without({number for number, _ in failures})
+        baseline = self.learnt.measured_baseline if self.learnt.is_confirmed else None
+        work = closing(context, baseline, contenders, served)
         done = work() if work is not None else Closing((), (), (), "")
         numbers = ", ".join(str(number) for number, _ in failures)
         news = f"today's checks reject what earlier ones passed: {numbers}" if failures else ""
@@ -324,18 +293,8 @@ class SearchRun:
             Ended.COMPLETED,
             "every valid candidate was tried"
             if exhausted
-            else self.stopping.why or self._budget_ended or BUDGET_SPENT,
+            else self.learnt.stopping.why or self._budget_ended or BUDGET_SPENT,
         )
-
-    def _is_baseline(self, number: int) -> bool:
-        return number == 0 and self.plan.baseline != NO_BASELINE
-
-    def _timed_baseline(self) -> tuple[Timing, ...] | None:
-        """The times of trial 0, once they are known; it was begun before any other."""
-        while not self._baseline_known.wait(CONTROL_INTERVAL_S):
-            if self.stop.is_set():
-                raise Fault("interrupted while the baseline was evaluated", code="interrupted")
-        return self.baseline
 
     def _takes_another(self, flights: Flights, asked: int, ending: Sized) -> bool:
         """Whether there is room and budget, and the trial would be over in time."""
@@ -349,7 +308,7 @@ class SearchRun:
     def _budget_left(self) -> bool:
         if self.redo:
             return True
-        if self.stopping.why:
+        if self.learnt.stopping.why:
             return False
         self._budget_ended = self._budget_ended or self._why_spent()
         return not self._budget_ended
@@ -365,13 +324,6 @@ class SearchRun:
             return gpu_budget_spent(plan.gpu_seconds)
         return ""
 
-    def _hear_baseline(self, result: GateResult) -> None:
-        """Publish the baseline's times before its safety check, which takes longer."""
-        if isinstance(result.evidence, PerformanceEvidence) and result.evidence.is_ranked:
-            self.baseline = result.evidence.timings
-            self._baseline_known.set()
-            self._tell_evaluators()
-
     def _ask(self) -> Asked:
         """Ask for the next trial: one that a dead worker left, the baseline, or the strategy's
         choice."""
@@ -382,7 +334,7 @@ class SearchRun:
                 return Asked(pending.number, known(Proposed(proposal, None)), pending.attempts)
             return Asked(pending.number, self.proposer.render(proposal), pending.attempts)
         number, self.next_number = self.next_number, self.next_number + 1
-        if self._is_baseline(number):
+        if self.learnt.is_baseline(number):
             proposal = Proposal(baseline_candidate(self.plan, self.context))
             return Asked(number, self.proposer.render(proposal))
         return Asked(number, self.proposer.ask())
@@ -401,15 +353,15 @@ class SearchRun:
     def _submit(self, executor: LocalExecutor, number: int, proposed: Proposed) -> Flight:
         proposal, rendered = proposed.proposal, proposed.rendered
         source = rendered if isinstance(rendered, RenderedSource) else None
-        context, baseline = self.context, self._timed_baseline
-        is_baseline = self._is_baseline(number)
+        context = self.context
+        is_baseline = self.learnt.is_baseline(number)
         recalled = self.memory.recall(proposal.candidate, source, is_baseline=is_baseline)
         if recalled is not None and not recalled.lacks_safety:
             repeats = Repeats(recalled.number, recalled.search_id)
             evaluated = known(Evaluated(recalled.verdict, source, 0.0, repeats=repeats))
             return Flight(number, proposal, source, evaluated, recalled)
         if is_baseline:
-            context, baseline = replace(context, on_result=self._hear_baseline), no_baseline
+            context = replace(context, on_result=self.learnt.hear_baseline)
         timed: Future[Verdict] = Future()
         hear = set_once(timed)
         ask: Find = partial(self.twins.find, number, hear, is_baseline)
@@ -424,7 +376,7 @@ class SearchRun:
                 evaluate,
                 proposal.candidate,
                 context,
-                baseline,
+                no_baseline if is_baseline else partial(self.learnt.timed_baseline, self.stop),
                 rendered,
                 hear,
                 proposed.render_s,
@@ -478,44 +430,24 @@ class SearchRun:
         if repeats is None or trial.verdict is not done.verdict:  # it breaks a promise to a sibling
             return
         self.memory.used(trial.number, repeats)
-        if repeats.search_id or repeats.number in self.timed_elsewhere:
-            self.timed_elsewhere.add(trial.number)
+        if repeats.search_id or repeats.number in self.learnt.timed_elsewhere:
+            self.learnt.timed_elsewhere.add(trial.number)
         if flight.recalled is not None:
             self.twins.learn(trial)
 
     def _learn(self, trial: Trial) -> None:
-        if self._is_baseline(trial.number):
-            self.baseline = timings_of(trial.verdict)
-            self.measured_baseline = contender_of(trial, is_baseline=True)
-            self._baseline_known.set()
-            self._tell_evaluators()
-        else:
-            self._learn_time(trial)
-        if self.plan.within_percent is not None and is_correct(trial.verdict):
-            self.measured.append(trial)
+        self.learnt.learn(trial)
         self.siblings.learn(trial)
-        self.weak_tests = self.weak_tests or weak_tests_of(trial.verdict)
-        self.stopping.learn(told_of(trial, self.plan), trial.verdict)
         self.faults.learn(trial.verdict)
-
-    def _learn_time(self, trial: Trial) -> None:
-        elsewhere = trial.number in self.timed_elsewhere
-        contender = contender_of(trial, False, self.baseline, of_another_search=elsewhere)
-        if contender is None:
-            return
-        self.contenders.append(contender)
-        if isinstance(trial.verdict, Accepted):
-            self.best_time_us = min(self.best_time_us, contender.time_us)
-            self._tell_evaluators()
 
     def _is_asked(self, number: int, candidate: Candidate) -> bool:
         """Whether the strategy proposed a trial: not a baseline, unless it is a seed."""
-        return not self._is_baseline(number) or self.strategy.is_seed(candidate)
+        return not self.learnt.is_baseline(number) or self.strategy.is_seed(candidate)
 
     def _restore(self, history: History) -> None:
         past: list[Past] = []
         if history.trials:
-            self.timed_elsewhere |= self.memory.timed_elsewhere()
+            self.learnt.timed_elsewhere |= self.memory.timed_elsewhere()
         for trial in sorted(history.trials, key=lambda trial: trial.number):
             self._learn(trial)
             if trial.number not in history.older:
@@ -530,7 +462,7 @@ class SearchRun:
             elif told is not None:
                 self.strategy.tell(Proposal(trial.candidate, trial.sampler), told)
         self.faults = FaultStreak()
-        self.stopping.go_on()
+        self.learnt.stopping.go_on()
         self.strategy.restore(
             [
                 *past,

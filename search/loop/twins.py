@@ -215,8 +215,11 @@ class Twins:
             self._runs.setdefault(Work(machine_code, self.launches_of(candidate)), run)
 
     def _ended_verdict(self, run: _Run) -> Verdict | None:
-        stored = self._verdict_of(run.number) if self._verdict_of is not None else None
-        return stored if stored is not None else run.verdict
+        # In this order: another thread may store it in between, and then drops `run.verdict`.
+        verdict = run.verdict
+        if verdict is None and self._verdict_of is not None:
+            verdict = self._verdict_of(run.number)
+        return verdict
 
     def _hear(self, number: int, verdict: Verdict) -> None:
         with self._lock:

@@ -180,13 +180,13 @@ def test_what_an_accepted_candidate_beats_is_green_and_not_looked_at_for_races(s
     gpu, sink = ScatteringGpu(by_threads(TWO_FAST)), ListSink()
     search, _ = start(gpu, sink)
     trial = next(trial for trial in sink.trials if trial.number == sink.confirmations[0].trial)
-    assert search.best_time_us == contender_of(trial, is_baseline=False).time_us
+    assert search.learnt.best_time_us == contender_of(trial, is_baseline=False).time_us
     for best_us, verdict, outcome in (
         (9.0, Accepted, Outcome.PASSED),
         (7.0, Green, Outcome.SKIPPED),
     ):
         context = replace(search.context, best_time_us=lambda best_us=best_us: best_us)
-        judgement = evaluate(trial.candidate, context, lambda: search.baseline).verdict
+        judgement = evaluate(trial.candidate, context, lambda: search.learnt.baseline).verdict
         assert (
             isinstance(judgement, verdict) and gate_result(judgement, "safety").outcome is outcome
         )

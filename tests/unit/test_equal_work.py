@@ -299,6 +299,23 @@ def test_where_nothing_is_known_the_next_one_runs_and_the_others_wait_for_it(twi
     assert last.result(0) == Twin(1, RIGHT)
 
 
+def test_a_trial_that_is_stored_while_a_twin_asks_is_repeated(twins):
+    """The store may not know it yet, and it is dropped here as soon as the store does."""
+    store = {}
+
+    def stored_verdict(number):
+        verdict = store.get(number)  # what the database shows by then
+        store[number] = RIGHT
+        registry.stored(number)
+        return verdict
+
+    registry = Twins(twins.kernel("axpy"), (), device("h200"), stored_verdict)
+    own, _, _, _ = asked(registry, 7)
+    own.set_result(Evaluated(RIGHT, None, 0.0))
+    for number in (8, 9):
+        assert asked(registry, number)[3].result(0) == Twin(7, RIGHT)
+
+
 def test_the_baseline_runs_even_when_another_trial_was_first(twins):
     registry = held(twins)
     own, _, _, _ = asked(registry, 3)

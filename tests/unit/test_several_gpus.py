@@ -155,8 +155,8 @@ def test_a_time_of_a_slower_gpu_counts_as_on_the_baselines(machine, search):
     ready = search(machine({0: {"sleep_s": 0.02}, 1: {"speed": 1.4, "sleep_s": 0.02}}), sink)
     ready.run()
     baseline_us = performance_of(sink.trials[0].verdict).timings[0].time_median_us
-    assert ready.contenders and {1} <= gpus_of(sink)
-    for contender in ready.contenders:
+    assert ready.learnt.contenders and {1} <= gpus_of(sink)
+    for contender in ready.learnt.contenders:
         ratio = ratios(sink)[contender.candidate.digest]
         assert contender.time_us == pytest.approx(ratio * baseline_us, rel=1e-3)
 
