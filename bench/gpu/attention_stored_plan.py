@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from bench.gpu.attention_plans import Plan
-from bench.gpu.long_rows import DTYPE, VARIANTS, planned, stored_designs
+from bench.gpu.long_rows import DTYPE, SEARCHES, VARIANTS, planned, stored_designs
 from bench.results import Row, find_result
 
 OF_EACH = 6  # points of one result
@@ -25,7 +25,14 @@ def stored_points(name: str) -> list[Row]:
         for of, design in stored_designs()
         if of == workload and design.template == "wgmma"
     ]
-    return points + winners
+    runners_up = [
+        design["parameters"]
+        for result in SEARCHES
+        for row in find_result(result).get("rows", ())
+        if row["workload"] == workload and row["baseline"].startswith("wgmma:")
+        for design in row.get("fastest", ())[:OF_EACH]
+    ]
+    return points + winners + runners_up
 
 
 # For each row of long_rows: the fastest points of every result that has it, of any GPU.

@@ -4,7 +4,7 @@
     python -m bench.gpu.long_rows measure ROWS.zip OUT.json [--seconds 60]      on a GPU
 
 `build` renders and compiles a kernel for each row of bench.gpu.hopper_rows: the winner that
-h200/hopper_rows or h200/few_rows holds, or the fastest point of one of VARIANTS. Results of the GPU
+a search of SEARCHES holds, or the fastest point of one of VARIANTS. Results of the GPU
 of --gpu come first; of several, the one counts that took less of the time of PyTorch's best in its
 run. A row that is in none of them has its baseline.
 `measure` needs greenfast's runtime alone: it times those kernels in CUDA graphs in turns with
@@ -33,6 +33,7 @@ DTYPE, GPU = "bf16", "h200"
 ROUNDS = 31
 OURS = "greenfast"
 FASTEST = "fastest_variants"
+SEARCHES = ("h200/hopper_rows", "h200/few_rows", "h200/cold_rows")
 VARIANTS = (
     "h200/attention_variants",
     f"h200/{FASTEST}",
@@ -161,7 +162,7 @@ def chosen_designs(gpu: str) -> dict[str, Chosen]:
 def stored_designs() -> list[tuple[str, Chosen]]:
     """The workload and the fastest design of each row of each stored result."""
     every: list[tuple[str, Chosen]] = []
-    for name in ("h200/hopper_rows", "h200/few_rows"):
+    for name in SEARCHES:
         for row in read_result(name)["rows"]:
             ratios = [peer["ratio"] for peer in row["peers"] if peer["ratio"]]
             if row["kernel"] == "attention" and ratios:
