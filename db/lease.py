@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, func, or_, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, or_, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningUpdate
 
@@ -47,18 +47,20 @@ def claimed(claim: Claim) -> dict[str, Any]:
 
 
 def hold(
-    session: Session, claim: Claim, returning: tuple[str, ...] = ("key",), **values: Any
+    transaction: Session | Connection,
+    claim: Claim,
+    returning: tuple[str, ...] = ("key",),
+    **values: Any,
 ) -> tuple[Any, ...]:
     """The fence, first in a transaction: renew the lease, or LeaseLost before any write.
 
     `returning`: the columns of the search whose values are returned. `values`: columns to set.
     """
     statement = _hold(returning)
-    row = (
-        session.connection()  # without the session's own work: every trial comes here twice
-        .execute(statement.values(**values) if values else statement, claimed(claim))
-        .first()
-    )
+    connection = transaction.connection() if isinstance(transaction, Session) else transaction
+    row = connection.execute(
+        statement.values(**values) if values else statement, claimed(claim)
+    ).first()
     if row is None:
         raise lease_lost(claim)
     return tuple(row)

@@ -7,7 +7,6 @@ from functools import cache, lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, update
-from sqlalchemy.orm import Session
 
 from greenfast.db import convert
 from greenfast.db.base import Part
@@ -81,11 +80,11 @@ class Recording(Part):
             {"number": number, **_proposed(proposal), "fence": claim.fence}
             for number, proposal in begun
         ]
-        with self._database.writing() as session:
-            key, plan = hold(session, claim, ("key", "plan"))
+        with self._database.writing_rows() as connection:
+            key, plan = hold(connection, claim, ("key", "plan"))
             has_baseline = _baseline_name(plan) != NO_BASELINE
             for row in rows:
-                _begin_row(session.connection(), claim, key, has_baseline, row)
+                _begin_row(connection, claim, key, has_baseline, row)
 
     def record(self, claim: Claim, trial: Trial, source: RenderedSource | None) -> None:
         """`record_all` of one trial."""
@@ -103,9 +102,9 @@ class Recording(Part):
                     code="source_mismatch",
                 )
         verdicts = [convert.verdict_json(trial.verdict) for trial, _ in records]
-        with self._database.writing() as session:
-            key, plan, environment = hold(session, claim, ("key", "plan", "environment_digest"))
-            connection, baseline, new = session.connection(), _baseline_name(plan), 0
+        with self._database.writing_rows() as connection:
+            key, plan, environment = hold(connection, claim, ("key", "plan", "environment_digest"))
+            baseline, new = _baseline_name(plan), 0
             for (trial, source), (verdict, details) in zip(records, verdicts, strict=True):
                 at = {"key": key, "at": trial.number}
                 if _is_recorded(connection, claim, at):
@@ -117,7 +116,7 @@ class Recording(Part):
                     "source_digest": trial.source_digest,
                     "environment_digest": environment,
                 }
-                columns = _columns(session, key, baseline, trial)
+                columns = _columns(connection, key, baseline, trial)
                 connection.execute(_RECORD, {**at, **columns, **ended})
                 evidence = {"search_key": key, "number": trial.number}
                 connection.execute(_EVIDENCE, {**evidence, "verdict": verdict, "details": details})
@@ -151,7 +150,7 @@ class Recording(Part):
                 record.source_digest,
                 record.duration_s or 0.0,
             )
-            columns = _columns(session, key, _baseline_name(plan), trial)
+            columns = _columns(session.connection(), key, _baseline_name(plan), trial)
             session.execute(_UPDATE, {"key": key, "at": number, **columns})
             evidence.verdict, evidence.details = convert.verdict_json(verdict)
 
@@ -199,8 +198,8 @@ def _is_recorded(connection: Connection, claim: Claim, at: dict[str, int]) -> bo
     return begun.verdict is not None
 
 
-def _columns(session: Session, key: int, baseline: str, trial: Trial) -> dict[str, Any]:
-    stored = session.scalar(_BASELINE, {"key": key})
+def _columns(connection: Connection, key: int, baseline: str, trial: Trial) -> dict[str, Any]:
+    stored = connection.scalar(_BASELINE, {"key": key})
     changed = changes(_baseline(stored) if stored else None, trial.candidate)
     rows = tuple((change.name, change.before, change.after) for change in changed)
     return {

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
 from greenfast.db.dialects import WRITER, has_one_writer, reader_options
@@ -38,6 +38,12 @@ class Database:
         """All or nothing, and on disk when it returns. On SQLite one at a time: others wait."""
         with self._own_turn(), self._transaction(self._writers) as session:
             yield session
+
+    @contextmanager
+    def writing_rows(self) -> Iterator[Connection]:
+        """`writing` without a session's own work: every trial is written twice."""
+        with self._own_turn(), translated(), self._writers.begin() as connection:
+            yield connection
 
     @contextmanager
     def _own_turn(self) -> Iterator[None]:
