@@ -113,6 +113,15 @@ def test_open_elements_are_right_in_every_block(compared):
         assert result.passes and result.wrong == 0
 
 
+def test_whole_numbers_beyond_a_floats_are_exact_in_every_block(compared):
+    values = 2**60 + np.arange(105, dtype=np.int64).reshape(SHAPE)
+    exact = Expected(values.astype(np.float64), np.zeros(SHAPE), None, whole=values.copy())
+    assert all(result.passes for result in compared(values, exact))
+    values[1, 4, 6] += 1
+    for result in compared(values, exact):
+        assert (result.wrong, result.worst, result.largest_error) == (1, (1, 4, 6), 1.0)
+
+
 def test_an_output_of_no_elements_is_right(compared):
     empty = np.zeros((0, 4))
     for result in compared(empty, Expected(empty, empty, empty)):
