@@ -20,10 +20,12 @@ from bench.results import Row
 from greenfast.search.gates import GATES, correctness
 from greenfast.search.gates.judges import Judges
 from greenfast.search.loop import evaluate as evaluation
+from greenfast.search.loop import recorder
 from greenfast.search.loop import run as loop
 from greenfast.search.loop.check_order import CheckOrder
 from greenfast.search.loop.executor import LocalExecutor
 from greenfast.search.loop.flights import Flight
+from greenfast.search.loop.learnt import Learnt
 from greenfast.search.loop.proposer import Proposer
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.targets.cuda.conversation import Conversation
@@ -31,6 +33,7 @@ from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.targets.emulator.build import EmulatorBuild
 from greenfast.search.targets.emulator.target import EmulatorTarget
 from greenfast.search.toolchain.nvrtc import Toolchain
+from greenfast.search.verdict import Trial
 
 OTHER, QUEUED, IN_ORDER = "other", "queued for a thread", "done, waits for its turn to be recorded"
 ON_GPU = "on the GPU"
@@ -41,7 +44,8 @@ STAGES: tuple[tuple[Any, str, str], ...] = (
     (Proposer, "_propose", "strategy: asked"),
     (Proposer, "_told", "strategy: told"),
     (Proposer, "_text", "render"),
-    (SearchRun, "_timed_baseline", "wait: times of the baseline"),
+    (Learnt, "timed_baseline", "wait: times of the baseline"),
+    (recorder, "_write_all", "record"),
     (Toolchain, "compile", "compile: rest"),
     (Toolchain, "ask", "compile: NVRTC"),
     (evaluation, "_wrong_signature", "compare the signature"),
@@ -145,7 +149,7 @@ def watched() -> Iterator[Spans]:
         replace(Conversation, "_count", _counted(spans))
         replace(LocalExecutor, "submit", _submitted(spans))
         replace(loop, "evaluate", _evaluated(spans))
-        replace(SearchRun, "_record", _recorded(spans))
+        replace(SearchRun, "_judged", _judged(spans))
         yield spans
 
 
@@ -212,18 +216,16 @@ def _evaluated(spans: Spans) -> Method:
     return evaluated
 
 
-def _recorded(spans: Spans) -> Method:
-    record: Method = SearchRun._record
+def _judged(spans: Spans) -> Method:
+    judged: Method = SearchRun._judged
 
-    def recorded(run: SearchRun, done: Sequence[Flight]) -> None:
-        now = time.perf_counter()
-        for flight in done:
-            digest = flight.proposal.candidate.digest
-            spans.add(Segment(IN_ORDER, spans.evaluated_s.get(digest, now), now, "", digest))
-        with spans.stage("record"):
-            record(run, done)
+    def in_order(run: SearchRun, flight: Flight) -> Trial:
+        now, digest = time.perf_counter(), flight.proposal.candidate.digest
+        spans.add(Segment(IN_ORDER, spans.evaluated_s.get(digest, now), now, "", digest))
+        trial: Trial = judged(run, flight)
+        return trial
 
-    return recorded
+    return in_order
 
 
 @dataclass(frozen=True)
