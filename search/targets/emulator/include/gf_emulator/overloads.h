@@ -174,8 +174,8 @@ __forceinline__ double gf_emulator_yn(int order, double x) { return ::yn(order, 
 __forceinline__ float gf_emulator_ynf(int order, float x) { return ::ynf(order, x); }
 __forceinline__ float gf_emulator_yn(int order, float x) { return ::ynf(order, x); }
 
-__forceinline__ double gf_emulator_nan_of(const char* text) { return __builtin_nan(""); }
-__forceinline__ float gf_emulator_nanf_of(const char* text) { return __builtin_nanf(""); }
+__forceinline__ double gf_emulator_nan_of(const char*) { return __builtin_nan(""); }
+__forceinline__ float gf_emulator_nanf_of(const char*) { return __builtin_nanf(""); }
 
 __forceinline__ int gf_emulator_abs(int x) { return __builtin_abs(x); }
 __forceinline__ long gf_emulator_abs(long x) { return __builtin_labs(x); }
