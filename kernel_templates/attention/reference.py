@@ -197,7 +197,7 @@ def key_head(k: np.ndarray, v: np.ndarray, xp: Any = np) -> KeyHead:
     return KeyHead(*exact, *size, largest_v=float(size[1].max()) if v.size else 0.0)
 
 
-def attend(q: np.ndarray, head: KeyHead, visible: np.ndarray, scale: float,
+def attend(q: np.ndarray, head: KeyHead, visible: Any, scale: float,
            storage: np.dtype, xp: Any = np) -> Rows:
     """Attention of q [rows, D] over a head's keys, row r seeing the first visible[r] of them, an array of `xp`."""
     rows = xp.asarray(q.astype(np.float64))
