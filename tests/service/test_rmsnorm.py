@@ -56,7 +56,7 @@ def test_its_negatives_say_what_changed_and_the_figures(service, searched):
 def test_its_bundle_agrees_on_new_seeds(service, searched, home):
     content = service._get(f"/api/v1/searches/{searched['id']}/bundle").content
     with zipfile.ZipFile(io.BytesIO(content)) as packed:
-        texts = {name: packed.read(name).decode() for name in packed.namelist()}
+        texts = {name: packed.read(name).decode(errors="replace") for name in packed.namelist()}
     assert not [
         name for name, text in texts.items() if "attention" in text.lower() or "tile_q" in text
     ]
