@@ -6,6 +6,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+_STATISTICS = Path("/proc/stat")
+_IDLE_FIELDS = slice(4, 6)  # of a core's line: idle, and waiting for a disk
 _CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -22,3 +24,21 @@ def usable_memory_bytes() -> int:
     with suppress(OSError, ValueError):  # no container, or one without a limit ("max")
         memory = min(memory, int(_CONTAINER_LIMIT.read_text()))
     return memory
+
+
+def idle_core_seconds() -> float | None:
+    """The seconds for which the usable cores were idle since the machine started, summed.
+
+    None: this system does not tell.
+    """
+    try:
+        lines = _STATISTICS.read_text().splitlines()
+        usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        ticks = [
+            sum(map(int, fields[_IDLE_FIELDS]))
+            for fields in map(str.split, lines)
+            if fields and fields[0] in usable
+        ]
+        return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
+    except (OSError, ValueError, AttributeError):
+        return None

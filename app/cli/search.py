@@ -33,6 +33,7 @@ from greenfast.app.cli.search_options import (
     MaxSmemOption,
     MaxSpillsOption,
     MinGainOption,
+    ModelledOption,
     ModeOption,
     NameOption,
     NoGainOption,
@@ -67,6 +68,7 @@ def search(
     strategy: StrategyOption = None,
     objectives: ObjectivesOption = None,
     population: PopulationOption = None,
+    modelled: ModelledOption = None,
     seed: Seed = None,
     baseline: BaselineOption = None,
     min_gain: MinGainOption = None,
@@ -132,6 +134,7 @@ def search(
             cold=cold,
             objectives=names_of(objectives),
             population=population,
+            modelled=modelled,
         )
     )
     with opened_services(executor, address) as services:

@@ -6,7 +6,12 @@ from typing import Annotated
 
 import typer
 
-from greenfast.search.strategies import DEFAULT_STRATEGY, STRATEGIES
+from greenfast.search.strategies import (
+    DEFAULT_MODELLED,
+    DEFAULT_STRATEGY,
+    STRATEGIES,
+    WITH_MODELLED_TIMES,
+)
 from greenfast.search.strategies.objectives import OBJECTIVES
 
 KernelArgument = Annotated[
@@ -87,6 +92,16 @@ PopulationOption = Annotated[
         "--population",
         metavar="N",
         help="The population of a strategy that has one. [default: the strategy's own]",
+    ),
+]
+ModelledOption = Annotated[
+    int | None,
+    typer.Option(
+        "--modelled",
+        metavar="N",
+        help="On a GPU: let the emulator model the times of N points of each template on idle "
+        f"cores; {', '.join(sorted(WITH_MODELLED_TIMES))} learn from them. [default: "
+        f"{DEFAULT_MODELLED}]",
     ),
 ]
 BaselineOption = Annotated[

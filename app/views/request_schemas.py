@@ -113,6 +113,11 @@ class SearchSubmission(Input):
     population: int | None = Field(
         None, description="of a strategy that has one; default: the strategy's own"
     )
+    modelled: int | None = Field(
+        None,
+        description="points of each template whose times the emulator models for the strategy, on "
+        "idle cores beside a GPU; default: 40 for strategies that use them",
+    )
 
     def request(self) -> SearchRequest:
         given = {
@@ -134,6 +139,7 @@ class SearchSubmission(Input):
                 "cost",
                 "cold",
                 "population",
+                "modelled",
             )
         }
         return SearchRequest(

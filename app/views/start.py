@@ -6,7 +6,12 @@ from greenfast.search.loop.plan import SearchPlan
 
 
 def start_of(plan: SearchPlan) -> str:
-    """One phrase: `cold`, or `warm` and from what."""
+    """One phrase: `cold`, or `warm` and from what, and whether times are modelled beside it."""
+    modelled = f"idle cores model up to {plan.modelled} points of each template"
+    return f"{_known_first(plan)}; {modelled}" if plan.modelled else _known_first(plan)
+
+
+def _known_first(plan: SearchPlan) -> str:
     if plan.cold:
         return "cold: no presets, no history"
     if not plan.neighbours:

@@ -17,7 +17,7 @@ from bench.pages.svg import Axis, Series, linear_axis, log_axis, plot
 from bench.results import Row, find_result
 
 PAGE = DOCS / "search.md"
-RESULT, UNSEEN = "search_quality", "search_quality_unseen"
+RESULT, UNSEEN, MODELLED = "search_quality", "search_quality_unseen", "modelled_times"
 SCORES, WAYS = DOCS / "search_scores.svg", DOCS / "search_ways.svg"
 OURS, OTHERS, PLAIN = "evolution", "kernel_tuner ", "optuna "
 MOST_WAYS = 5  # colours of a plot
@@ -131,6 +131,38 @@ def figures() -> str:
     return table(TITLES, lines)
 
 
+def modelled_times() -> str:
+    """Evaluations of `evolution` with modelled times and without, by recording and over all."""
+    if not rows(MODELLED, "line"):
+        return ""
+    (setting,) = rows(MODELLED, "setting")
+    lines = []
+    for row in rows(MODELLED, "line"):
+        names, figures = row["spaces"], []
+        for goal in (row["5 %"], row["1 %"]):
+            figures += [
+                *(_median(goal[which]) for which in ("without", "with")),
+                _interval(goal["ratio"], goal["interval"]),
+            ]
+        what = f"all {len(names)}" if len(names) > 1 else f"{names[0]}, {row['points']} points"
+        lines.append((what, *figures))
+    titles = [
+        f"{percent} %, {which}"
+        for percent in (5, 1)
+        for which in ("without", "with", "with / without")
+    ]
+    return (
+        f"{table(('recording', *titles), lines)}\n\nMedian evaluations of cold searches, and the "
+        f"geometric mean of the ratio, with 95 % intervals: {setting['seeds']} searches each, at "
+        f"most {setting['evaluations']} evaluations. {source_of(MODELLED)}."
+    )
+
+
+def _median(goal: Row) -> str:
+    low, high = goal["interval"]
+    return f"{goal['median']:g} [{low:g}, {high:g}]"
+
+
 def _spaces(result: str = RESULT) -> Iterable[str]:
     return dict.fromkeys(row["space"] for row in _of("line", result))
 
@@ -201,6 +233,7 @@ def pages() -> dict[Path, str]:
     sections = {
         "aims": aims,
         "where_time_goes": where_time_goes,
+        "modelled_times": modelled_times,
         "strategies": strategies,
         "against": against,
         "unseen_strategies": partial(strategies, UNSEEN),

@@ -26,7 +26,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from bench.speed.search_quality_optuna import SAMPLERS, sampled
 from bench.speed.search_quality_spaces import MeasuredSpace, measured_spaces
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.strategies import STRATEGIES
-from greenfast.search.strategies.base import Infeasible, Objective, Options
+from greenfast.search.strategies.base import Infeasible, Objective, Options, Strategy
 
 TEMPLATE = "recorded"
 NO_OPTIONS = Options()
@@ -60,10 +60,15 @@ def searched(
     evaluations: int,
     seeds: Sequence[Candidate] = (),
     options: Options = NO_OPTIONS,
+    prepare: Callable[[Strategy], None] = lambda strategy: None,
 ) -> Row:
-    """One search, cold by default. It ends early when it has the best point of the space."""
+    """One search, cold by default. It ends early when it has the best point of the space.
+
+    `prepare` is called with the strategy before its first proposal.
+    """
     best, curve = math.inf, []
     strategy = STRATEGIES[name]("recorded", {TEMPLATE: measured.searched()}, seeds, seed, options)
+    prepare(strategy)
     goal, started = float(measured.times.min()), time.process_time()
     for number in range(1, evaluations + 1):
         proposal = strategy.ask()

@@ -119,9 +119,12 @@ def died(attempts: int) -> Faulted:
 class Flights:
     """A queue of trials with room for `window` that are compiled, checked and timed."""
 
-    def __init__(self, window: int, *, is_measured: bool) -> None:
-        """`is_measured`: trials whose time is known take no room."""
-        self.window, self._is_measured = window, is_measured
+    def __init__(
+        self, window: int, *, is_measured: bool, room: Callable[[], int] | None = None
+    ) -> None:
+        """`is_measured`: trials whose time is known take no room. `room`: the trials under way that
+        are enough at the moment, up to the window (default: the window)."""
+        self._is_measured, self._room = is_measured, room or (lambda: window)
         self.most = BEHIND * window if is_measured else window
         self._queue: deque[Flight] = deque()
         self._begun = 0
@@ -144,7 +147,7 @@ class Flights:
         if not self._is_measured:
             return True
         self._under_way = [flight for flight in self._under_way if not flight.is_known]
-        return len(self._under_way) + asked < self.window
+        return len(self._under_way) + asked < self._room()
 
     def in_time(self, asked: int, run_s: float, left_s: float) -> bool:
         """Whether one more trial would be known within `left_s`, at the rate of the first `run_s`.

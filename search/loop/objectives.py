@@ -9,14 +9,17 @@ from collections.abc import Collection, Iterable
 from greenfast.search.errors import UsageError, unknown_name
 from greenfast.search.kernels.spec import TemplateSpec
 from greenfast.search.strategies import (
+    DEFAULT_MODELLED,
     SEVERAL_OBJECTIVES,
     STRATEGIES,
+    WITH_MODELLED_TIMES,
     WITH_POPULATION,
     WITHOUT_CONDITIONS,
 )
 from greenfast.search.strategies.objectives import OBJECTIVES, TIME, Values
 from greenfast.search.verdict import CorrectnessEvidence, PtxasEvidence, Stage, Verdict, gate_result
 
+MOST_MODELLED = 1_000  # points of each template
 SMALLEST_POPULATION, LARGEST_POPULATION = 4, 1_000
 LEAST_ERROR = 1e-12  # of which the logarithm is taken
 
@@ -55,6 +58,28 @@ def population_of(requested: int | None, strategy: str, trials: int | None) -> i
             + (f" with {trials:,} trials" if trials else ""),
             code="bad_population",
         )
+    return requested
+
+
+def modelled_of(requested: int | None, strategy: str, family: str) -> int:
+    """The points of each template whose times are modelled for the strategy; UsageError if they
+    make no sense."""
+    if requested is None:
+        return DEFAULT_MODELLED if family == "cuda" and strategy in WITH_MODELLED_TIMES else 0
+    if not 0 <= requested <= MOST_MODELLED:
+        raise UsageError(
+            f"modelled must be between 0 and {MOST_MODELLED:,} points of each template; "
+            f"got {requested}",
+            code="bad_modelled",
+        )
+    if requested:
+        _require_able(strategy, "modelled times", WITH_MODELLED_TIMES)
+        if family != "cuda":
+            raise UsageError(
+                "only a search on GPUs uses modelled times beside its own",
+                code="bad_modelled",
+                mend="leave modelled out, or choose a target such as cuda:0",
+            )
     return requested
 
 

@@ -14,7 +14,12 @@ from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workload_files import MOST_WORKLOADS
 from greenfast.search.kernels.workloads import Items, Workload, WorkloadValues
 from greenfast.search.loop.limits import require_memory
-from greenfast.search.loop.objectives import objectives_of, population_of, require_conditions
+from greenfast.search.loop.objectives import (
+    modelled_of,
+    objectives_of,
+    population_of,
+    require_conditions,
+)
 from greenfast.search.loop.settings import (
     expected_gain_of,
     gate_limits_of,
@@ -75,6 +80,7 @@ class SearchRequest:
     objectives: tuple[str, ...] | None = None  # of strategies/objectives.py; default: time
     population: int | None = None  # of a strategy that has one
     gpu_seconds: float | None = None  # begin no trial once GPUs were occupied for so long
+    modelled: int | None = None  # points of each template whose times the emulator models
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,9 @@ class SearchPlan:
     objectives: tuple[str, ...] = (TIME,)
     population: int | None = None
     gpu_seconds: float | None = None
+    # Points of each template that idle cores model for the strategy (modelling.py); plans of
+    # earlier versions: none.
+    modelled: int = 0
 
 
 ChampionOf = Callable[
@@ -228,6 +237,7 @@ def _complete(
         objectives=objectives,
         population=population_of(request.population, strategy, trials),
         gpu_seconds=gpu_seconds,
+        modelled=modelled_of(request.modelled, strategy, check_target_name(target)[0]),
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from greenfast.search.render import RenderedSource, RenderFailed
 from greenfast.search.space.candidate import Candidate
 from greenfast.search.space.launching import Launch
 from greenfast.search.strategies.apart import Apart, Chooser, apart
-from greenfast.search.strategies.base import Proposal, Strategy, Told
+from greenfast.search.strategies.base import ModelledTime, Proposal, Strategy, Told
 
 Rendered = RenderedSource | RenderFailed
 MANY_WAITING = 16  # questions; then the strategy is what a search waits for
@@ -105,6 +105,10 @@ class Proposer:
         """Replace the reported outcome of a trial, for example if it proved unsafe."""
         self._thread.submit(self._corrected, proposal, source_digest, told)
 
+    def hear_modelled(self, times: Sequence[ModelledTime]) -> None:
+        """Pass modelled times on to the strategy."""
+        self._thread.submit(self._heard_modelled, times)
+
     def remember(self, candidate: Candidate, source_digest: str, told: Told | None) -> None:
         """Note a stored trial's outcome, before the first question."""
         self._done[self._work(candidate, source_digest)] = told
@@ -178,6 +182,12 @@ class Proposer:
         if isinstance(rendered, RenderedSource):
             self._done[self._work(proposal.candidate, rendered.digest)] = None
         return Proposed(proposal, rendered, render_s)
+
+    def _heard_modelled(self, times: Sequence[ModelledTime]) -> None:
+        try:
+            self._strategy.hear_modelled(times)
+        except BaseException as error:
+            self._failure = error
 
     def _told(self, proposal: Proposal, source_digest: str | None, told: Told | None) -> None:
         self._heard(proposal, source_digest, told, self._strategy.tell)

@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ from greenfast.search.dispatch.times import is_correct
 from greenfast.search.gates.judges import use_judges
 from greenfast.search.gates.promises import Siblings
 from greenfast.search.kernels.identity import passed_checks
+from greenfast.search.loop.ahead import Ahead
 from greenfast.search.loop.assignment import Order
 from greenfast.search.loop.check_order import CheckOrder
 from greenfast.search.loop.closing import Closing, closing
@@ -48,6 +50,7 @@ from greenfast.search.loop.flights import (
 from greenfast.search.loop.garbage import rare_collections
 from greenfast.search.loop.learnt import Learnt
 from greenfast.search.loop.memory import Memory, NoMemory, Repeats
+from greenfast.search.loop.modelling import Modelling, points_to_model
 from greenfast.search.loop.older_checks import failures_today
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
@@ -124,6 +127,7 @@ class SearchRun:
             may_move=context.target.measures,
         )
         self.next_number = 0
+        self.ahead = Ahead(plan.window, max(1, context.target.gpu_count))
         self.learnt = Learnt(plan, self._tell_evaluators)
         self._older: list[Trial] = []  # correct by an earlier version of the checks
         self.faults = FaultStreak()
@@ -142,9 +146,20 @@ class SearchRun:
         use_children()
         use_judges()
         self.context.target.prepare()
-        flights = Flights(self.plan.window, is_measured=self.context.target.measures)
-        recorder = Recorder(self.sink, is_apart=self.context.target.measures)
-        with rare_collections(), LocalExecutor(flights.most) as executor, recorder, self.proposer:
+        target = self.context.target
+        flights = Flights(
+            self.plan.window,
+            is_measured=target.measures,
+            room=partial(self._room, target.gpu_seconds) if target.measures else None,
+        )
+        recorder = Recorder(self.sink, is_apart=target.measures)
+        with (
+            rare_collections(),
+            LocalExecutor(flights.most) as executor,
+            recorder,
+            self.proposer,
+            self._modelling(),
+        ):
             try:
                 if self.evaluator_count:
                     self.running_evaluators = Evaluators(
@@ -160,6 +175,18 @@ class SearchRun:
                 # Cancelled, interrupted or broken: their results are no longer needed.
                 self._end_all(flights.futures)
                 self._rest_evaluators()
+
+    def _room(self, gpu_seconds_before: float) -> int:
+        return self.ahead.room(self.context.target.gpu_seconds - gpu_seconds_before)
+
+    def _modelling(self) -> AbstractContextManager[object]:
+        """Modelled times for the strategy, where the plan wants them and this machine can."""
+        if not self.plan.modelled or self.context.checker is None:
+            return nullcontext()
+        points = points_to_model(
+            self.strategy.spaces, self.plan.modelled, self.plan.seed, self.strategy.modelled_count
+        )
+        return Modelling(self.context, points, self.proposer.hear_modelled, self._on_remark)
 
     def _tell_evaluators(self) -> None:
         if self.running_evaluators is not None:
@@ -382,6 +409,7 @@ class SearchRun:
                 proposed.render_s,
                 lambda work: ask(work).result(),
             )
+        future.add_done_callback(self.ahead.hear)
         self.twins.follow(number, future, timed)
         return Flight(number, proposal, source, future, recalled, timed)
 

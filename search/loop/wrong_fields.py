@@ -8,7 +8,7 @@ from greenfast.search.errors import Refusals
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Workload
 from greenfast.search.loop.limits import require_memory
-from greenfast.search.loop.objectives import objectives_of, population_of
+from greenfast.search.loop.objectives import modelled_of, objectives_of, population_of
 from greenfast.search.loop.plan import (
     DEFAULT_TARGET,
     SearchRequest,
@@ -76,6 +76,10 @@ def _collect_settings(request: SearchRequest, wrong: Refusals) -> None:
         strategy = strategy_of(request.strategy)
         with wrong.at("objectives"):
             objectives_of(request.objectives, strategy)
+        if "target" not in wrong.fields:
+            family, _ = check_target_name(request.target or DEFAULT_TARGET)
+            with wrong.at("modelled"):
+                modelled_of(request.modelled, strategy, family)
         if "trials" not in wrong.fields:
             with wrong.at("population"):
                 population_of(request.population, strategy, request.trials)

@@ -50,5 +50,7 @@ STRATEGIES: Mapping[str, type[Strategy]] = _Strategies(
 
 # What only some strategies can do. A strategy's file is not imported to refuse a request.
 SEVERAL_OBJECTIVES = frozenset({"evolution", "gp", "nsga2"})
+WITH_MODELLED_TIMES = frozenset({"evolution", "gp", "portfolio"})
+DEFAULT_MODELLED = 40  # points of each template, for these
 WITH_POPULATION = frozenset({"cmaes", "evolution", "nsga2"})
 WITHOUT_CONDITIONS: frozenset[str] = frozenset()  # no parameters that exist under a condition

@@ -10,6 +10,7 @@ import base64
 import pickle
 import tempfile
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 from greenfast.search.children import Child, ChildDied, ChildTimeout, Limits, encoded
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import Fault
-from greenfast.search.strategies.base import Past, Proposal, Strategy, Told
+from greenfast.search.strategies.base import ModelledTime, Past, Proposal, Strategy, Told
 
 MODULE = "greenfast.search.strategies.apart_child"
 LEAST_CORES = 8  # below it every core compiles
@@ -36,6 +37,7 @@ class Chooser(Protocol):
     def ask(self) -> Proposal | None: ...
     def tell(self, proposal: Proposal, told: Told) -> None: ...
     def correct(self, proposal: Proposal, told: Told) -> None: ...
+    def hear_modelled(self, times: Sequence[ModelledTime]) -> None: ...
 
 
 class Apart:
@@ -88,6 +90,10 @@ class Apart:
             self._note("correct", proposal, told)
         else:
             self._strategy.correct(proposal, told)
+
+    def hear_modelled(self, times: Sequence[ModelledTime]) -> None:
+        if not self._send("hear_modelled", (times,)):
+            self._strategy.hear_modelled(times)
 
     def close(self) -> None:
         """End the process."""

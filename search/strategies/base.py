@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from greenfast.search.kernels.workloads import Items
@@ -59,6 +59,18 @@ class Past:
 
 
 @dataclass(frozen=True)
+class ModelledTime:
+    """The time of a point by the emulator's model, as a logarithm in any unit."""
+
+    template: str
+    parameters: Items
+    log_time: float
+
+
+MODELLED_TIMES = "modelled"  # in a proposal's `sampler`: the modelled times that came before it
+
+
+@dataclass(frozen=True)
 class Options:
     """Requirements of a search on its strategy. Every strategy can do what the defaults need."""
 
@@ -70,7 +82,7 @@ class Options:
 class Strategy(ABC):
     """Chooses candidates from spaces; each choice follows from the seed and earlier outcomes."""
 
-    uses_history = False  # it learns from outcomes of other scopes
+    uses_history = False  # it learns from outcomes of other scopes, and from modelled times
     in_haste = False  # more questions wait than it can answer: a quick answer is better
 
     def __init__(
@@ -89,10 +101,21 @@ class Strategy(ABC):
         self._best: dict[str, float] = {}  # by template
         self._front = Front()  # of several objectives: templates of the candidates on it
         self._proposal_count = 0
+        self._modelled: list[ModelledTime] = []  # that came since the last proposal
+        self.modelled_count: dict[str, int] = {}  # by template: the times that were heard
 
     def ask(self) -> Proposal | None:
         """The next candidate, always a new one; None when no valid point is left."""
         self._proposal_count += 1
+        came, self._modelled = self._modelled, []
+        if came:
+            self.learn_modelled(came)
+        proposal = self._next()
+        if proposal is None or not came:
+            return proposal
+        return replace(proposal, sampler={**proposal.sampler, MODELLED_TIMES: _stored(came)})
+
+    def _next(self) -> Proposal | None:
         while self._seeds:
             candidate = self._seeds.popleft()
             if self._is_new(candidate):
@@ -128,6 +151,12 @@ class Strategy(ABC):
         self.unlearn(proposal)
         self.learn(proposal, told)
 
+    def hear_modelled(self, times: Sequence[ModelledTime]) -> None:
+        """Take modelled times, which the next proposal knows. They are stored with it."""
+        known = [each for each in times if each.template in self.spaces]
+        self._modelled += known
+        self._count(known)
+
     def is_seed(self, candidate: Candidate) -> bool:
         """Whether the candidate is among the seeds that were not asked for yet."""
         return any(seed.digest == candidate.digest for seed in self._seeds)
@@ -136,6 +165,10 @@ class Strategy(ABC):
         """Rebuild the strategy from stored trials, in order."""
         for trial in past:
             self._proposal_count += 1
+            if rows := trial.sampler.get(MODELLED_TIMES):
+                restored = self._restored(rows)
+                self._count(restored)
+                self.learn_modelled(restored)
             if trial.is_open:
                 continue
             self._mark(trial.candidate)
@@ -160,6 +193,9 @@ class Strategy(ABC):
 
     def learn(self, proposal: Proposal, told: Told) -> None:  # noqa: B027  optional
         """Learn an outcome; strategies without a model do nothing."""
+
+    def learn_modelled(self, times: Sequence[ModelledTime]) -> None:  # noqa: B027  optional
+        """Learn modelled times; strategies without a model do nothing."""
 
     def unlearn(self, proposal: Proposal) -> None:  # noqa: B027  optional
         """Forget the outcome of a candidate, if the strategy's model can."""
@@ -186,6 +222,21 @@ class Strategy(ABC):
         return Candidate(
             self.kernel, template, parameters, Origin(OriginKind.REPAIRED, parents, wanted=replaced)
         )
+
+    def _count(self, times: Sequence[ModelledTime]) -> None:
+        for each in times:
+            self.modelled_count[each.template] = self.modelled_count.get(each.template, 0) + 1
+
+    def _restored(self, rows: Sequence[Sequence[Any]]) -> list[ModelledTime]:
+        names = {
+            name: [parameter.name for parameter in space.template.parameters]
+            for name, space in self.spaces.items()
+        }
+        return [
+            ModelledTime(template, tuple(zip(names[template], values, strict=True)), log_time)
+            for template, values, log_time in rows
+            if template in names
+        ]
 
     def _choose_template(self, names: list[str], rng: random.Random) -> str:
         """Mostly the template of the best candidate; every fourth time a random one."""
@@ -226,3 +277,10 @@ class Strategy(ABC):
         """Mark a candidate as tried; a baseline may be of a template that is not searched."""
         if candidate.template in self.spaces:
             self.untried[candidate.template].mark(candidate.parameters)
+
+
+def _stored(times: Sequence[ModelledTime]) -> list[list[Any]]:
+    """Of each: its template, the values of its parameters, and the logarithm."""
+    return [
+        [each.template, [value for _, value in each.parameters], each.log_time] for each in times
+    ]

@@ -29,7 +29,13 @@ from greenfast.search.kernels.expressions import Value
 from greenfast.search.kernels.workloads import Items
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
-from greenfast.search.strategies.base import Objective, Proposal, Strategy, Told
+from greenfast.search.strategies.base import (
+    ModelledTime,
+    Objective,
+    Proposal,
+    Strategy,
+    Told,
+)
 from greenfast.search.strategies.breeding import Breeder, Children
 from greenfast.search.strategies.features import Features
 from greenfast.search.strategies.objectives import Front, Values
@@ -37,6 +43,8 @@ from greenfast.search.strategies.prior import History, Prior
 from greenfast.search.strategies.ranker import Expected, Outcomes, Ranker
 
 FIRST_POINTS = 8  # of an island, far from each other
+FIRST_MODELLED = 4  # the same of an island that knows modelled times
+ENOUGH_MODELLED = 16  # of them
 FAR_FROM = 4  # random points of which the one farthest from all tried is taken
 POPULATION = 16
 ELITES_AMONG = 512  # of the best: far worse candidates are no parents
@@ -79,7 +87,8 @@ class Island:
     ranked: list[tuple[float, int]] = field(default_factory=list)  # correct ones, best first
     size: int = POPULATION
     improved_at: int = 0  # how many were tried when the best one was known
-    prior: Prior | None = None  # of times in other scopes
+    prior: Prior | None = None  # of times in other scopes, and of modelled ones
+    modelled: list[tuple[list[int], float]] = field(default_factory=list)  # codes, log time
     spare: tuple[Proposal, int] | None = None  # a second choice, and how many were tried then
 
     def __post_init__(self) -> None:
@@ -97,6 +106,16 @@ class Island:
             codes = np.array([row for row, _ in known], np.intp).reshape(-1, len(self._places))
             neighbours.append((codes, np.array([log for _, log in known])))
         self.prior = Prior(self.encoding, neighbours) if self.encoding.places else None
+
+    def model(self, times: Sequence[ModelledTime]) -> None:
+        """Take modelled times for a part of the prior."""
+        rows = [self._within(dict(each.parameters)) for each in times]
+        self.modelled += [
+            (row, each.log_time) for row, each in zip(rows, times, strict=True) if row
+        ]
+        if self.prior is not None and self.modelled:
+            codes = np.array([row for row, _ in self.modelled], np.intp)
+            self.prior.model(codes, np.array([log for _, log in self.modelled]))
 
     def _within(self, values: Mapping[str, Value]) -> list[int] | None:
         """Positions of values, with defaults for missing ones; None if one is unknown."""
@@ -160,7 +179,9 @@ class Island:
 
     def is_far_phase(self) -> bool:
         """Whether the next point is one far from the others: at first, and when stuck."""
-        if self.proposed < FIRST_POINTS or len(self.ranked) < 2:
+        is_modelled = len(self.modelled) >= ENOUGH_MODELLED
+        first = FIRST_MODELLED if is_modelled else FIRST_POINTS
+        if self.proposed < first or len(self.ranked) < 2:
             return True
         stuck = len(self.tried) - self.improved_at
         return stuck >= STUCK and stuck % STUCK < RESTART
@@ -289,6 +310,11 @@ class Evolution(Strategy):
 
     def learn(self, proposal: Proposal, told: Told) -> None:
         self._islands[proposal.candidate.template].learn(proposal.candidate, told)
+
+    def learn_modelled(self, times: Sequence[ModelledTime]) -> None:
+        for name, island in self._islands.items():
+            if own := [each for each in times if each.template == name]:
+                island.model(own)
 
     def unlearn(self, proposal: Proposal) -> None:
         self._islands[proposal.candidate.template].unlearn(proposal.candidate)

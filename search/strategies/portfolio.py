@@ -12,10 +12,17 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from greenfast.search.strategies.base import Objective, Proposal, Strategy, Told
+from greenfast.search.strategies.base import (
+    ModelledTime,
+    Objective,
+    Proposal,
+    Strategy,
+    Told,
+)
 from greenfast.search.strategies.cmaes import CmaEs
 from greenfast.search.strategies.evolution import Evolution
 from greenfast.search.strategies.nsga2 import Nsga2
@@ -68,6 +75,10 @@ class Portfolio(Strategy):
             self._logs.append(told.log_ratio)
         for name, member in self._members.items():
             member.learn(_own(proposal, name), told)
+
+    def learn_modelled(self, times: Sequence[ModelledTime]) -> None:
+        for member in self._members.values():
+            member.learn_modelled(times)
 
     def unlearn(self, proposal: Proposal) -> None:
         """The members forget; what the candidate earned fades by itself."""

@@ -19,7 +19,7 @@ from greenfast.search.strategies.features import Features
 from greenfast.search.strategies.ranker import Array, Basis, Outcomes, Prediction, Ranker
 
 STEPS = 30  # of fitting, which is done once
-LEAST = 4  # outcomes of a neighbour: fewer predict nothing
+LEAST = 4  # outcomes of a source: fewer predict nothing
 DIGITS = 4  # of the logarithms of times
 
 
@@ -74,23 +74,38 @@ class History:
 
 
 class Prior:
-    """The predictions of some neighbours for one template; each is a model of its own."""
+    """The predictions of some sources for one template; each is a model of its own.
 
-    def __init__(self, features: Features, neighbours: Sequence[tuple[Array, Array]]) -> None:
-        """`neighbours`: of each, positions of values [points, parameters] and the logs."""
-        ranker = (Ranker(features.groups) for _ in neighbours)
+    A source is a neighbouring scope, or the emulator's model of this one.
+    """
+
+    def __init__(self, features: Features, sources: Sequence[tuple[Array, Array]]) -> None:
+        """`sources`: of each, positions of values [points, parameters] and the logs."""
+        self._features = features
         self._predictions: list[Prediction] = [
-            each.prediction(Outcomes(features(codes), logs), STEPS)
-            for each, (codes, logs) in zip(ranker, neighbours, strict=True)
-            if len(logs) >= LEAST
+            self._fitted(codes, logs) for codes, logs in sources if len(logs) >= LEAST
         ]
+        self._modelled: Prediction | None = None
 
     def __len__(self) -> int:
-        return len(self._predictions)
+        return len(self._all)
+
+    def model(self, codes: Array, logs: Array) -> None:
+        """Take the modelled times of points, all that there are so far."""
+        if len(logs) >= LEAST:
+            self._modelled = self._fitted(codes, logs)
+
+    def _fitted(self, codes: Array, logs: Array) -> Prediction:
+        ranker = Ranker(self._features.groups)
+        return ranker.prediction(Outcomes(self._features(codes), logs), STEPS)
+
+    @property
+    def _all(self) -> list[Prediction]:
+        return [*self._predictions, *([self._modelled] if self._modelled else [])]
 
     def basis(self, known: Array, pending: Array, points: Array) -> Basis:
         return Basis(*map(self._of, (known, pending, points)))
 
     def _of(self, points: Array) -> Array:
-        """[neighbours, points]: the logarithm of the time that each predicts."""
-        return np.stack([prediction(points) for prediction in self._predictions])
+        """[sources, points]: the logarithm of the time that each predicts."""
+        return np.stack([prediction(points) for prediction in self._all])

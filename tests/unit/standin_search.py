@@ -22,6 +22,7 @@ def axpy_search(
     checker=None,
     on_remark=lambda sentence: None,
     gpu_seconds=None,
+    modelled=0,
     **request,
 ):
     """Nine random candidates of template `right`, unless `request` asks for others.
@@ -31,6 +32,7 @@ def axpy_search(
     request = {"trials": 9, "strategy": "random", "seed": 3, "confirm": False, **request}
     plan = make_plan(SearchRequest("axpy", templates=("right",), **request), album, window=window)
     trials = request["trials"] if gpu_seconds is not None else plan.trials
-    plan = replace(plan, target=target.name, trials=trials, gpu_seconds=gpu_seconds)
+    beside = {"gpu_seconds": gpu_seconds, "modelled": modelled}
+    plan = replace(plan, target=target.name, trials=trials, **beside)
     context = plan_context(album, plan, target, toolchain, checker=checker)
     return SearchRun(plan, context, sink, history, on_remark=on_remark)
