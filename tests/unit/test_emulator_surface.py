@@ -31,7 +31,9 @@ def outputs(emulator):
     return lambda name: emulated(emulator, CASES[name])
 
 
-@pytest.mark.parametrize("name", quick_every(CASES, 6))
+@pytest.mark.parametrize(
+    "name", quick_every([name for name, case in CASES.items() if not case.fails], 6)
+)
 @pytest.mark.slow
 def test_a_primitive_gives_the_same_in_every_order_and_raises_no_alarm(emulator, name):
     first = emulated(emulator, CASES[name])
