@@ -27,6 +27,7 @@ from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kerne
 from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.memory import Memory
+from greenfast.search.loop.modelling import DEADLINE_S as MODEL_DEADLINE_S
 from greenfast.search.loop.plan import DEFAULT_TARGET, SearchPlan, SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.scope import scope_of
@@ -330,17 +331,22 @@ class Services:
             files.include_dirs,
             plan.limits,
             plan.seed,
-            checker=self._checker(target, files.include_dirs) if measures else None,
+            checker=self._emulator(target, files.include_dirs) if measures else None,
+            modeller=self._emulator(target, files.include_dirs, MODEL_DEADLINE_S)
+            if plan.modelled and self.executor.is_here
+            else None,
             # A peer runs beside the GPU, in a process of this machine.
             compare_peers=compare_peers if measures and self.executor.is_here else None,
             closing_checks=todays_checks(self.catalogue, kernel),
             sizes_secret=plan.sizes_secret,
         )
 
-    def _checker(self, target: Target, include_dirs: tuple[Path, ...]) -> Runner:
+    def _emulator(
+        self, target: Target, include_dirs: tuple[Path, ...], run_deadline_s: float | None = None
+    ) -> Runner:
         """The emulator of the GPU that is most like the target's."""
         name = f"emulator:{like(target.device).name}"
-        return runner(self.target(name, include_dirs=include_dirs))
+        return runner(self.target(name, run_deadline_s, include_dirs))
 
     def search_run(
         self,

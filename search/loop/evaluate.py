@@ -88,6 +88,7 @@ class EvaluationContext:
     baseline: Candidate | None = None  # timed by a measuring target in turns with the others
     min_gain: float = 0.0
     checker: Runner | None = None  # finds races where the target itself cannot
+    modeller: Runner | None = None  # models times of points for the strategy; None: none are
     mode: str = "auto"  # the state of the caches under a measured time: "auto" | "hot" | "cold"
     stop: threading.Event = field(default_factory=threading.Event, compare=False)
     best_time_us: Callable[[], float] = lambda: math.inf  # of the fastest accepted candidate so far

@@ -5,8 +5,9 @@ factor of two, but it tells early which values matter. Random valid points of ea
 compiled and run on the emulator, and the strategy takes their modelled times for one more source of
 its prior (strategies/prior.py), whose weight follows from how well it predicts measured times.
 
-A point is begun only while cores are idle, so compilers and checks do not wait for it. A search
-that keeps all cores busy, as one of a kernel of microseconds does, may model few points or none.
+A point is begun only while cores are idle, and a run is short: where a workload is large, its
+dims are halved first. So compilers and checks hardly wait for it. A search that keeps all cores
+busy, as one of a kernel of microseconds does, may model few points or none.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from dataclasses import replace
 from greenfast.search.acceptance import time_us_of
 from greenfast.search.cores import idle_core_seconds, usable_cores
 from greenfast.search.errors import GreenfastError
-from greenfast.search.kernels.workloads import Items
+from greenfast.search.kernels.spec import KernelSpec
+from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
+from greenfast.search.oracle.cases import workload_case
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
 from greenfast.search.strategies.base import ModelledTime
@@ -32,6 +35,9 @@ from greenfast.search.verdict import Rejected
 
 LOOK_S = 0.25  # between two looks at the cores
 LEAST_IDLE = 2.0  # cores for each point that begins: those that began last are not seen at once
+CORES_A_POINT = 2
+DEADLINE_S = 10.0  # of a point's run, in processor time
+LARGEST_FLOP = 40e9  # of a workload: a few of its blocks take a second or two on a core
 BATCH = 4  # times that the strategy hears together: it fits its prior anew for each batch
 MOST_WORKLOADS = 3  # that are modelled for a point
 MOST_FAULTS = 3  # in a row, after which no further point begins
@@ -52,11 +58,15 @@ class Modelling:
     ) -> None:
         """Both functions are called from another thread: `hear` with times as they come, `remark`
         with the reason when faults end the modelling."""
-        assert context.checker is not None, "it runs the points"
-        workloads = context.workloads[:MOST_WORKLOADS]
-        self._context = replace(context, target=context.checker, baseline=None, workloads=workloads)
+        assert context.modeller is not None, "it runs the points"
+        workloads = dict.fromkeys(
+            smaller_workload(context.kernel, each) for each in context.workloads[:MOST_WORKLOADS]
+        )
+        self._context = replace(
+            context, target=context.modeller, baseline=None, workloads=tuple(workloads)
+        )
         self._points, self._hear, self._remark = points, hear, remark
-        self._most = max(1, usable_cores() // 2)
+        self._most = max(1, usable_cores() // CORES_A_POINT)
         self._end = threading.Event()
         self._running: set[Future[ModelledTime | None]] = set()
         self._pool = ThreadPoolExecutor(self._most, thread_name_prefix="model")
@@ -130,6 +140,39 @@ def points_to_model(
         sampled[name] = points[known.get(name, 0) :]
     for number in range(count):
         yield from ((name, points[number]) for name, points in sampled.items() if points[number:])
+
+
+def smaller_workload(kernel: KernelSpec, workload: Workload) -> Workload:
+    """The workload, with its largest dims halved until it is small enough, or they cannot be.
+
+    Equal dims are halved together, so that square problems stay square. Dims that a candidate's
+    text contains stay as they are.
+    """
+    compiled = dict(workload.compile_time(kernel))
+    while _flop(kernel, workload) > LARGEST_FLOP:
+        dims = dict(workload.dims)
+        largest = max((int(size) for name, size in dims.items() if name not in compiled), default=1)
+        if largest < 2:
+            break
+        halved = {
+            name: largest // 2 if size == largest and name not in compiled else size
+            for name, size in dims.items()
+        }
+        try:
+            workload = kernel.workload_form.workload(
+                {**halved, **dict(workload.options)}, where="a smaller workload"
+            )
+        except GreenfastError:  # the kernel does not take such sizes
+            break
+    return workload
+
+
+def _flop(kernel: KernelSpec, workload: Workload) -> float:
+    """0 where the kernel does not tell."""
+    try:
+        return workload_case(workload, 0).flop(kernel)
+    except GreenfastError:
+        return 0.0
 
 
 class IdleCores:

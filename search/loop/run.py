@@ -158,7 +158,6 @@ class SearchRun:
             LocalExecutor(flights.most) as executor,
             recorder,
             self.proposer,
-            self._modelling(),
         ):
             try:
                 if self.evaluator_count:
@@ -166,7 +165,8 @@ class SearchRun:
                         self.context, flights.most, self.evaluator_count
                     )
                     self._tell_evaluators()
-                result = self._loop(executor, flights, recorder)
+                with self._modelling():
+                    result = self._loop(executor, flights, recorder)
                 self._rest_evaluators()
                 if result.ended is Ended.COMPLETED:
                     result = self._closed(executor, result)
@@ -181,7 +181,7 @@ class SearchRun:
 
     def _modelling(self) -> AbstractContextManager[object]:
         """Modelled times for the strategy, where the plan wants them and this machine can."""
-        if not self.plan.modelled or self.context.checker is None:
+        if not self.plan.modelled or self.context.modeller is None:
             return nullcontext()
         points = points_to_model(
             self.strategy.spaces, self.plan.modelled, self.plan.seed, self.strategy.modelled_count

@@ -20,6 +20,7 @@ def axpy_search(
     window=4,
     history=NO_HISTORY,
     checker=None,
+    modeller=None,
     on_remark=lambda sentence: None,
     gpu_seconds=None,
     modelled=0,
@@ -34,5 +35,5 @@ def axpy_search(
     trials = request["trials"] if gpu_seconds is not None else plan.trials
     beside = {"gpu_seconds": gpu_seconds, "modelled": modelled}
     plan = replace(plan, target=target.name, trials=trials, **beside)
-    context = plan_context(album, plan, target, toolchain, checker=checker)
+    context = plan_context(album, plan, target, toolchain, checker=checker, modeller=modeller)
     return SearchRun(plan, context, sink, history, on_remark=on_remark)

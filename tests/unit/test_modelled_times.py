@@ -17,7 +17,12 @@ from test_run import ListSink
 from greenfast.search.cores import idle_core_seconds
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.loop import modelling
-from greenfast.search.loop.modelling import IdleCores, Modelling, points_to_model
+from greenfast.search.loop.modelling import (
+    IdleCores,
+    Modelling,
+    points_to_model,
+    smaller_workload,
+)
 from greenfast.search.loop.objectives import modelled_of
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.sink import Ended
@@ -163,7 +168,7 @@ def test_a_search_stores_the_times_that_it_modelled_and_models_no_point_twice(
             sink,
             album,
             toolchain,
-            checker=emulator,
+            modeller=emulator,
             strategy="evolution",
             modelled=6,
             trials=trials,
@@ -193,7 +198,7 @@ def test_faults_end_the_modelling_with_a_remark_and_leave_the_search_alone(
         sink,
         album,
         toolchain,
-        checker=emulator,
+        modeller=emulator,
         strategy="evolution",
         modelled=20,
         on_remark=remarks.append,
@@ -206,7 +211,7 @@ def test_faults_end_the_modelling_with_a_remark_and_leave_the_search_alone(
 def test_nothing_is_modelled_while_all_cores_are_busy(monkeypatch):
     monkeypatch.setattr(modelling, "LOOK_S", 0.01)
     monkeypatch.setattr(IdleCores, "read", lambda self: 1.0)
-    context = SimpleNamespace(checker=object(), workloads=())
+    context = SimpleNamespace(modeller=object(), workloads=())
     monkeypatch.setattr(modelling, "replace", lambda context, **_: context)
     taken = []
     points = (taken.append(number) for number in range(9))
@@ -234,3 +239,24 @@ def test_the_default_is_for_gpus_and_strategies_that_learn_from_it(album):
     assert [modelled_of(None, *where) for where in (("tpe", "cuda"), ("gp", "emulator"))] == [0, 0]
     assert modelled_of(0, "tpe", "emulator") == 0
     assert make_plan(SearchRequest("axpy"), album).modelled == 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "workload", "smaller"),
+    [
+        ("attention", "mission", "mission"),
+        ("attention", "B=1,H=16,S_q=16384,D=128,dtype=bf16", {"S_q": 2048, "S_kv": 2048, "H": 16}),
+        ("attention", "B=8,H=32,H_kv=8,S_q=1,S_kv=4096,D=128", None),
+        ("gemm", "M=8192,N=8192,K=8192", {"M": 2048, "N": 2048, "K": 2048}),
+    ],
+)
+def test_a_large_workload_is_modelled_with_smaller_dims(catalogue, kernel, workload, smaller):
+    spec = catalogue.kernel(kernel)
+    given = spec.workload(workload)
+    modelled = smaller_workload(spec, given)
+    if not isinstance(smaller, dict):
+        assert modelled == given
+        return
+    dims = dict(modelled.dims)
+    assert {name: dims[name] for name in smaller} == smaller
+    assert modelled.compile_time(spec) == given.compile_time(spec)
