@@ -61,6 +61,7 @@ def main() -> None:
         "workloads": (options.workload,),
         "target": options.target,
         "strategy": options.strategy,
+        "modelled": options.modelled,
         "seed": SEED,
         "confirm": False,
         "seconds": options.seconds,
@@ -89,6 +90,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--target", default="cuda:0")
     parser.add_argument("--strategy", default="evolution")
+    parser.add_argument("--modelled", type=int, help="points of each template [the default]")
     parser.add_argument("--window", type=int, default=2 * usable_cores())
     parser.add_argument("--workload", default="mission")
     parser.add_argument(

@@ -46,6 +46,7 @@ from greenfast.search.loop.evaluate import EvaluationContext
 from greenfast.search.loop.plan import SearchPlan, SearchRequest, make_plan
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import History
+from greenfast.search.strategies.base import MODELLED_TIMES
 from greenfast.search.targets import TargetSettings, open_target
 from greenfast.search.targets.base import Runner, Target
 from greenfast.search.targets.cuda import conversation, lanes
@@ -265,6 +266,7 @@ def search_context(
         plan.limits,
         plan.seed,
         checker=setting.checker,
+        modeller=setting.checker if plan.modelled else None,
         sizes_secret=plan.seed,
     )
 
@@ -302,6 +304,7 @@ def run_row(
         "remarks": ended.closing,
         "search_s": round(search_s, 2),
         "trials": len(trials),
+        "modelled": sum(len(trial.sampler.get(MODELLED_TIMES, ())) for trial in trials),
         "trials_per_minute": round(60 * len(trials) / search_s, 1),
         "loop_cpu_share": round(loop_s / search_s, 3),
         "own_cpu_ms": round(1e3 * own_s / max(1, len(trials)), 2),
