@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from greenfast.search.timing import (
+    FAR_FASTER,
     LOOKS,
     SCREEN_RATIO,
     Decision,
@@ -34,6 +35,13 @@ WORDS = {
     Decision.SAME: "as fast as the baseline",
     Decision.AMBIGUOUS: "neither faster nor slower for certain",
     Decision.TOO_NOISY: "too noisy to judge",
+}
+
+
+# Of a decision after few blocks: what each of them showed.
+FEW_BLOCKS = {
+    Decision.SLOWER: f"at least {SCREEN_RATIO:g}",
+    Decision.FASTER: f"at most {FAR_FASTER:g}",
 }
 
 
@@ -102,10 +110,11 @@ def acceptance_sentence(acceptance: Acceptance, device: str) -> str:
     words = WORDS[acceptance.decision]
     if acceptance.decision is Decision.FASTER and acceptance.reason is not None:
         return f"{words}, but by less than the required {acceptance.min_gain:.1%}: {ratio}"
-    if acceptance.decision is Decision.SLOWER and not acceptance.has_confidence:
+    if acceptance.decision in FEW_BLOCKS and not acceptance.has_confidence:
         return (
-            f"{words}: at least {SCREEN_RATIO:g} times its time in each of {acceptance.blocks} "
-            f"blocks, too few for an interval: {acceptance.ratio:.4f} of its time"
+            f"{words}: {FEW_BLOCKS[acceptance.decision]} times its time in each of "
+            f"{acceptance.blocks} blocks, too few for an interval: {acceptance.ratio:.4f} of its "
+            "time"
         )
     return f"{words}: {ratio}"
 

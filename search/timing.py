@@ -32,8 +32,9 @@ LARGEST_GRAPH = 1024  # nodes of the shorter graph
 RING_L2S = 3
 LARGEST_RING = 512  # sets: tiny data is cold as far as these go
 CLEARLY = 0.05  # a share of time: a lead whose interval lies beyond it is not refined in a race
-SCREEN_BLOCKS = 4  # in each of which a candidate that is let go so early was slower by
-SCREEN_RATIO = 1.3
+SCREEN_BLOCKS = 4  # after which a race ends if in each of them the candidate was slower by this
+SCREEN_RATIO = 1.3  # factor, or
+FAR_FASTER = 0.5  # took at most this share of the baseline's time: a slow baseline costs most
 # Standard deviation of a median log ratio from one process to the next, and the degrees of freedom
 # of this estimate. Measured: 0.5 % over 12 candidates, 0.7 % for the one that scatters most
 # (bench/results/h200/confirm.json).
@@ -125,8 +126,8 @@ def decide(log_ratios: Sequence[float]) -> tuple[Decision, Interval]:
     Otherwise AMBIGUOUS, or TOO_NOISY for a wide interval.
     """
     interval = median_interval(log_ratios)
-    if screened(log_ratios):
-        return Decision.SLOWER, Interval(interval.median, min(log_ratios), max(log_ratios))
+    if (early := screened(log_ratios)) is not None:
+        return early, Interval(interval.median, min(log_ratios), max(log_ratios))
     if interval.high < 0:
         return Decision.FASTER, interval
     if interval.low > 0:
@@ -137,13 +138,17 @@ def decide(log_ratios: Sequence[float]) -> tuple[Decision, Interval]:
     return (Decision.TOO_NOISY if noisy else Decision.AMBIGUOUS), interval
 
 
-def screened(log_ratios: Sequence[float]) -> bool:
-    """Whether every one of a few blocks is slower by at least `SCREEN_RATIO`: no confidence.
+def screened(log_ratios: Sequence[float]) -> Decision | None:
+    """SLOWER or FASTER where every one of a few blocks clearly is: no confidence. None: neither.
 
     A candidate with the baseline's time would need noise of 26 % of its time, in one direction, in
     every block.
     """
-    return SCREEN_BLOCKS <= len(log_ratios) < LOOKS[0] and min(log_ratios) > math.log(SCREEN_RATIO)
+    if not SCREEN_BLOCKS <= len(log_ratios) < LOOKS[0]:
+        return None
+    if min(log_ratios) > math.log(SCREEN_RATIO):
+        return Decision.SLOWER
+    return Decision.FASTER if max(log_ratios) < math.log(FAR_FASTER) else None
 
 
 def student(tail: float, freedom: float) -> float:
@@ -222,7 +227,7 @@ def race(
             if (
                 screen
                 and len(samples) == 2 * SCREEN_BLOCKS < 2 * look
-                and screened(block_log_ratios(samples, others))
+                and screened(block_log_ratios(samples, others)) is not None
             ):
                 return tuple(samples), tuple(others)
         decision, interval = decide(block_log_ratios(samples, others))

@@ -46,6 +46,10 @@ class Ahead:
         self._before_s = weight * self._before_s + (1 - weight) * before_s
         self._known += 1
 
+    def cores_are_scarce(self, gpu_seconds: float) -> bool | None:
+        """Whether compilers cannot make enough for the GPUs; None: no outcome is known yet."""
+        return self.room(gpu_seconds) == self.window if self._known else None
+
     def room(self, gpu_seconds: float) -> int:
         """Candidates that may be in flight; `gpu_seconds`: the occupation of all GPUs so far."""
         if not self._known:

@@ -5,9 +5,10 @@ factor of two, but it tells early which values matter. Random valid points of ea
 compiled and run on the emulator, and the strategy takes their modelled times for one more source of
 its prior (strategies/prior.py), whose weight follows from how well it predicts measured times.
 
-A point is begun only while cores are idle, and a run is short: where a workload is large, its
-dims are halved first. So compilers and checks hardly wait for it. A search that keeps all cores
-busy, as one of a kernel of microseconds does, may model few points or none.
+A point is begun only while cores are idle and compilers make more than the GPUs can take, as with
+kernels of milliseconds. Until outcomes show which is the case, the size of the workload decides. A
+search of a kernel of microseconds needs all cores, and models nothing. A run is short: where a
+workload is large, its dims are halved first.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ LOOK_S = 0.25  # between two looks at the cores
 LEAST_IDLE = 2.0  # cores for each point that begins: those that began last are not seen at once
 CORES_A_POINT = 2
 DEADLINE_S = 10.0  # of a point's run, in processor time
-LARGEST_FLOP = 40e9  # of a workload: a few of its blocks take a second or two on a core
+LARGE_FLOP = 100e9  # of a workload: its candidates will probably keep a GPU busier than the cores
+LARGEST_FLOP = 40e9  # of one that is modelled: a few of its blocks take a second or two on a core
 BATCH = 4  # times that the strategy hears together: it fits its prior anew for each batch
 MOST_WORKLOADS = 3  # that are modelled for a point
 MOST_FAULTS = 3  # in a row, after which no further point begins
@@ -55,9 +57,11 @@ class Modelling:
         points: Iterator[Point],
         hear: Callable[[Sequence[ModelledTime]], None],
         remark: Callable[[str], None],
+        cores_are_scarce: Callable[[], bool | None],
     ) -> None:
-        """Both functions are called from another thread: `hear` with times as they come, `remark`
-        with the reason when faults end the modelling."""
+        """The functions are called from another thread: `hear` with times as they come, `remark`
+        with the reason when faults end the modelling. `cores_are_scarce`: whether the search needs
+        all cores at the moment (None: not known yet)."""
         assert context.modeller is not None, "it runs the points"
         workloads = dict.fromkeys(
             smaller_workload(context.kernel, each) for each in context.workloads[:MOST_WORKLOADS]
@@ -66,6 +70,8 @@ class Modelling:
             context, target=context.modeller, baseline=None, workloads=tuple(workloads)
         )
         self._points, self._hear, self._remark = points, hear, remark
+        self._cores_are_scarce = cores_are_scarce
+        self._is_large = any(_flop(context.kernel, each) > LARGE_FLOP for each in context.workloads)
         self._most = max(1, usable_cores() // CORES_A_POINT)
         self._end = threading.Event()
         self._running: set[Future[ModelledTime | None]] = set()
@@ -84,7 +90,8 @@ class Modelling:
     def _run(self) -> None:
         idle, unheard, faults = IdleCores(), list[ModelledTime](), 0
         while not self._end.wait(LOOK_S):
-            is_over = not self._begin(int(idle.read() / LEAST_IDLE))
+            idle_cores = idle.read()
+            is_over = not self._begin(int(idle_cores / LEAST_IDLE) if self._may_begin() else 0)
             for ended in [each for each in self._running if each.done()]:
                 self._running.remove(ended)
                 try:
@@ -103,6 +110,10 @@ class Modelling:
                 unheard = []
             if is_over:
                 return
+
+    def _may_begin(self) -> bool:
+        scarce = self._cores_are_scarce()
+        return self._is_large if scarce is None else not scarce
 
     def _begin(self, count: int) -> bool:
         """Begin as many points, if there is room for them; False: none is left."""

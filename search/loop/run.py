@@ -147,10 +147,15 @@ class SearchRun:
         use_judges()
         self.context.target.prepare()
         target = self.context.target
+        before_s = target.gpu_seconds
+
+        def gpu_seconds() -> float:
+            return target.gpu_seconds - before_s
+
         flights = Flights(
             self.plan.window,
             is_measured=target.measures,
-            room=partial(self._room, target.gpu_seconds) if target.measures else None,
+            room=(lambda: self.ahead.room(gpu_seconds())) if target.measures else None,
         )
         recorder = Recorder(self.sink, is_apart=target.measures)
         with (
@@ -165,7 +170,7 @@ class SearchRun:
                         self.context, flights.most, self.evaluator_count
                     )
                     self._tell_evaluators()
-                with self._modelling():
+                with self._modelling(gpu_seconds):
                     result = self._loop(executor, flights, recorder)
                 self._rest_evaluators()
                 if result.ended is Ended.COMPLETED:
@@ -176,17 +181,20 @@ class SearchRun:
                 self._end_all(flights.futures)
                 self._rest_evaluators()
 
-    def _room(self, gpu_seconds_before: float) -> int:
-        return self.ahead.room(self.context.target.gpu_seconds - gpu_seconds_before)
-
-    def _modelling(self) -> AbstractContextManager[object]:
+    def _modelling(self, gpu_seconds: Callable[[], float]) -> AbstractContextManager[object]:
         """Modelled times for the strategy, where the plan wants them and this machine can."""
         if not self.plan.modelled or self.context.modeller is None:
             return nullcontext()
         points = points_to_model(
             self.strategy.spaces, self.plan.modelled, self.plan.seed, self.strategy.modelled_count
         )
-        return Modelling(self.context, points, self.proposer.hear_modelled, self._on_remark)
+        return Modelling(
+            self.context,
+            points,
+            self.proposer.hear_modelled,
+            self._on_remark,
+            lambda: self.ahead.cores_are_scarce(gpu_seconds()),
+        )
 
     def _tell_evaluators(self) -> None:
         if self.running_evaluators is not None:

@@ -50,3 +50,9 @@ def test_the_mean_follows_the_latest_candidates():
 
 def test_room_never_exceeds_the_window():
     assert learnt(10, window=6).room(1.0) == 6
+
+
+def test_cores_are_scarce_while_the_gpus_could_take_more():
+    assert Ahead(32, 1).cores_are_scarce(0.0) is None
+    assert learnt(10).cores_are_scarce(10 * 0.057) is True
+    assert learnt(10).cores_are_scarce(10 * 2.0) is False

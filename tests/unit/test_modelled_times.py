@@ -17,6 +17,7 @@ from test_run import ListSink
 from greenfast.search.cores import idle_core_seconds
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.loop import modelling
+from greenfast.search.loop.ahead import Ahead
 from greenfast.search.loop.modelling import (
     IdleCores,
     Modelling,
@@ -155,6 +156,7 @@ def machine(monkeypatch, tmp_path, album):
 def idle(monkeypatch):
     monkeypatch.setattr(modelling, "LOOK_S", 0.02)
     monkeypatch.setattr(IdleCores, "read", lambda self: 4.0)
+    monkeypatch.setattr(Ahead, "cores_are_scarce", lambda *_: False)
 
 
 def test_a_search_stores_the_times_that_it_modelled_and_models_no_point_twice(
@@ -215,9 +217,34 @@ def test_nothing_is_modelled_while_all_cores_are_busy(monkeypatch):
     monkeypatch.setattr(modelling, "replace", lambda context, **_: context)
     taken = []
     points = (taken.append(number) for number in range(9))
-    with Modelling(context, points, taken.append, taken.append):
+    with Modelling(context, points, taken.append, taken.append, lambda: False):
         time.sleep(0.2)
     assert taken == []
+
+
+@pytest.mark.parametrize(
+    ("scarce", "workload", "begins"),
+    [
+        (True, "B=1,H=16,S_q=16384,D=128,dtype=bf16", False),
+        (False, "mission", True),
+        (None, "B=1,H=16,S_q=16384,D=128,dtype=bf16", True),
+        (None, "mission", False),
+    ],
+)
+def test_points_begin_where_a_gpu_is_the_limit_or_will_probably_be(
+    catalogue, monkeypatch, idle, scarce, workload, begins
+):
+    kernel = catalogue.kernel("attention")
+    context = SimpleNamespace(
+        kernel=kernel, modeller=object(), workloads=(kernel.workload(workload),)
+    )
+    monkeypatch.setattr(modelling, "replace", lambda context, **_: context)
+    monkeypatch.setattr(Modelling, "_modelled", lambda self, *point: None)
+    taken = []
+    points = (taken.append(number) or ("mma", ()) for number in range(9))
+    with Modelling(context, points, taken.append, taken.append, lambda: scarce):
+        time.sleep(0.4)
+    assert bool(taken) == begins
 
 
 @pytest.mark.parametrize(

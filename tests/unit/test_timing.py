@@ -95,6 +95,18 @@ def test_a_screen_lets_go_what_was_much_slower_in_each_of_few_blocks_and_says_sl
     assert set(results) == {(Decision.SLOWER, SCREEN_BLOCKS)}
     assert screened([0.3] * SCREEN_BLOCKS) and not screened([0.3] * 3 + [0.2])
     assert not screened([0.3] * (SCREEN_BLOCKS - 1)) and not screened([0.3] * LOOKS[0])
+
+
+def test_a_screen_ends_a_race_with_a_baseline_that_is_far_slower():
+    assert set(decisions(0.4, count=20)) == {(Decision.FASTER, SCREEN_BLOCKS)}
+    assert set(decisions(0.6, count=20)) == {(Decision.FASTER, LOOKS[0])}
+    assert screened([-0.7] * SCREEN_BLOCKS) is Decision.FASTER
+    assert screened([-0.7] * 3 + [-0.6]) is None
+    decision, interval = decide([-0.9, -0.8, -0.75, -0.7])
+    assert decision is Decision.FASTER and (interval.low, interval.high) == (-0.9, -0.7)
+
+
+def test_a_screen_is_asked_for():
     samples, _ = race(lambda: 2.0, lambda: 1.0, 0)
     assert len(samples) == 2 * LOOKS[0]
     samples, _ = race(lambda: 2.0, lambda: 1.0, 0, looks=LOOKS[-1:])
