@@ -29,6 +29,7 @@ class Ahead:
     window: int  # candidates in flight, at most
     gpus: int
     _known: int = 0
+    _ran: int = 0  # of these: those that a GPU ran
     _before_s: float = 0.0  # mean of recent candidates
 
     def hear(self, ended: Future[Evaluated]) -> None:
@@ -45,14 +46,15 @@ class Ahead:
         weight = min(RECENT, self._known / (self._known + 1))
         self._before_s = weight * self._before_s + (1 - weight) * before_s
         self._known += 1
+        self._ran += Stage.CORRECTNESS in own
 
     def cores_are_scarce(self, gpu_seconds: float) -> bool | None:
         """Whether compilers cannot make enough for the GPUs; None: no outcome is known yet."""
-        return self.room(gpu_seconds) == self.window if self._known else None
+        return self.room(gpu_seconds) == self.window if self._ran else None
 
     def room(self, gpu_seconds: float) -> int:
         """Candidates that may be in flight; `gpu_seconds`: the occupation of all GPUs so far."""
-        if not self._known:
+        if not self._ran:
             return min(self.window, FIRST * self.gpus)
         if gpu_seconds <= 0:
             return self.window

@@ -30,8 +30,11 @@ def test_kernels_that_keep_the_gpu_for_seconds_get_a_few():
     assert learnt(10, gpus=4).room(10 * 2.0) == 9 + 4 * SPARE
 
 
-def test_candidates_that_never_reach_the_gpu_make_room_for_others():
-    assert learnt(10).room(0.0) == 32
+def test_candidates_that_spill_tell_nothing_of_the_gpu():
+    ahead = learnt(3, seconds=QUICK[:3])
+    assert ahead.room(0.0) == FIRST and ahead.cores_are_scarce(0.0) is None
+    ahead.learn(QUICK)
+    assert ahead.room(4.0) == 5 + SPARE
 
 
 def test_what_was_not_compiled_says_nothing():
@@ -42,9 +45,9 @@ def test_what_was_not_compiled_says_nothing():
 
 
 def test_the_mean_follows_the_latest_candidates():
-    ahead = learnt(20, seconds=(("compile", 1.0),))
+    ahead = learnt(20, seconds=(("compile", 1.0), ("correctness", 0.1)))
     for _ in range(40):
-        ahead.learn((("compile", 4.0),))
+        ahead.learn((("compile", 4.0), ("correctness", 0.1)))
     assert ahead.room(60 * 2.0) == 4 + SPARE
 
 
