@@ -8,6 +8,7 @@ import platform
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -250,7 +251,7 @@ class Services:
         wrong.raise_all()
         target = request.target or DEFAULT_TARGET
         self._require_toolkit(target)
-        return make_plan(
+        plan = make_plan(
             request,
             catalogue,
             window=self._window(target),
@@ -259,6 +260,8 @@ class Services:
                 self.store, plan, target_device(plan.target).name
             ),
         )
+        # The cores of a cluster have no idle time that this process could see.
+        return plan if self.executor.is_here else replace(plan, modelled=0)
 
     def _require_toolkit(self, target: str) -> None:
         """Fault when CUDA's packages are missing or of different releases.

@@ -83,9 +83,13 @@ class Modelling:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Begin no further point. The caller interrupts those that run, or lets them end."""
+        """End the points that run: nobody hears their times. No trial may be in flight any more,
+        as runs of this process on the emulator end, too."""
         self._end.set()
+        self._thread.join()  # so that `hear` is called no more
         self._pool.shutdown(wait=False, cancel_futures=True)
+        if not all(each.done() for each in self._running):
+            self._context.target.interrupt()
 
     def _run(self) -> None:
         idle, unheard, faults = IdleCores(), list[ModelledTime](), 0

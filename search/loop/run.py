@@ -145,8 +145,8 @@ class SearchRun:
         self._meter = Meter(before, lambda: self.context.target.gpu_seconds)
         use_children()
         use_judges()
-        self.context.target.prepare()
         target = self.context.target
+        target.prepare()
         before_s = target.gpu_seconds
 
         def gpu_seconds() -> float:

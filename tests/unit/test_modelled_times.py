@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 import time
 from contextlib import closing
 from types import SimpleNamespace
@@ -287,3 +288,31 @@ def test_a_large_workload_is_modelled_with_smaller_dims(catalogue, kernel, workl
     dims = dict(modelled.dims)
     assert {name: dims[name] for name in smaller} == smaller
     assert modelled.compile_time(spec) == given.compile_time(spec)
+
+
+def test_a_search_that_is_over_does_not_wait_for_points_that_are_modelled(
+    machine, album, toolchain, emulator, idle, monkeypatch
+):
+    interrupted = threading.Event()
+
+    def lasting(*_):
+        if not interrupted.wait(60.0):
+            pytest.fail("nobody ended the run")
+        raise Fault("interrupted", code="interrupted")
+
+    monkeypatch.setattr(modelling, "prepare", lasting)
+    monkeypatch.setattr(type(emulator), "interrupt", lambda self: interrupted.set())
+    remarks = []
+    run = axpy_search(
+        machine,
+        ListSink(),
+        album,
+        toolchain,
+        modeller=emulator,
+        strategy="evolution",
+        modelled=20,
+        trials=3,
+        on_remark=remarks.append,
+    )
+    assert run.run().ended is Ended.COMPLETED
+    assert interrupted.is_set() and not remarks
