@@ -32,7 +32,7 @@ def main() -> None:
 
         # A killed process leaves its lease of a GPU, and the next one waits for its end.
         patch.setitem(DeviceTurns.__init__.__kwdefaults__, "lease_s", 1.0)
-        patch.setattr(wiring.Services, "_checker", lambda *_: None)
+        patch.setattr(wiring.Services, "_emulator", lambda *_: None)
         patch.setattr(this_machine, "gpu_count", lambda: len(gpus))
         patch.setattr(evaluators, "LEAST_CORES", 1)
         patch.setattr(evaluators, "LEAST_TRIALS", 1)
