@@ -146,7 +146,7 @@ def record_in(files: KernelFiles, template: str) -> dict[str, str]:
 def plan_of_submission(plan: SearchPlan, submission: Submission) -> SearchPlan:
     """The plan that judges the submission beside its baseline."""
     trials = 1 if plan.baseline == NO_BASELINE else 2
-    return replace(plan, trials=trials, submitted=submission.candidate)
+    return replace(plan, trials=trials, submitted=submission.candidate, modelled=0)
 
 
 def with_template(files: KernelFiles, other: KernelFiles, template: str) -> KernelFiles:

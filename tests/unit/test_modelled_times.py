@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -28,6 +29,8 @@ from greenfast.search.loop.modelling import (
 from greenfast.search.loop.objectives import modelled_of
 from greenfast.search.loop.plan import SearchRequest, make_plan
 from greenfast.search.loop.sink import Ended
+from greenfast.search.loop.start import baseline_candidate
+from greenfast.search.loop.submitted import plan_of_submission
 from greenfast.search.strategies import DEFAULT_MODELLED, STRATEGIES, WITH_MODELLED_TIMES
 from greenfast.search.strategies.base import MODELLED_TIMES, ModelledTime
 from greenfast.search.targets import TargetSettings, open_target
@@ -316,3 +319,13 @@ def test_a_search_that_is_over_does_not_wait_for_points_that_are_modelled(
     )
     assert run.run().ended is Ended.COMPLETED
     assert interrupted.is_set() and not remarks
+
+
+def test_nothing_is_modelled_beside_a_submission(album):
+    plan = replace(make_plan(SearchRequest("axpy"), album), modelled=40)
+    submission = SimpleNamespace(
+        candidate=baseline_candidate(
+            plan, SimpleNamespace(kernel=album.kernel("axpy"), compiled=plan.compiled)
+        )
+    )
+    assert plan_of_submission(plan, submission).modelled == 0
