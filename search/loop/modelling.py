@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from greenfast.search.acceptance import time_us_of
@@ -27,10 +28,11 @@ from greenfast.search.errors import GreenfastError
 from greenfast.search.kernels.spec import KernelSpec
 from greenfast.search.kernels.workloads import Items, Workload
 from greenfast.search.loop.evaluate import EvaluationContext, prepare
+from greenfast.search.loop.plan import SearchPlan
 from greenfast.search.oracle.cases import workload_case
 from greenfast.search.space.candidate import Candidate, Origin, OriginKind
 from greenfast.search.space.space import Space
-from greenfast.search.strategies.base import ModelledTime
+from greenfast.search.strategies.base import ModelledTime, Strategy
 from greenfast.search.targets.base import Failure
 from greenfast.search.verdict import Rejected
 
@@ -46,6 +48,21 @@ MOST_FAULTS = 3  # in a row, after which no further point begins
 DIGITS = 4  # of the logarithms
 
 Point = tuple[str, Items]  # of a template
+
+
+def modelling(
+    plan: SearchPlan,
+    context: EvaluationContext,
+    strategy: Strategy,
+    hear: Callable[[Sequence[ModelledTime]], None],
+    remark: Callable[[str], None],
+    cores_are_scarce: Callable[[], bool | None],
+) -> AbstractContextManager[object]:
+    """A block in which points are modelled, where the plan wants it and the context can."""
+    if not plan.modelled or context.modeller is None:
+        return nullcontext()
+    points = points_to_model(strategy.spaces, plan.modelled, plan.seed, strategy.modelled_count)
+    return Modelling(context, points, hear, remark, cores_are_scarce)
 
 
 class Modelling:

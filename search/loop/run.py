@@ -12,7 +12,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -50,7 +49,7 @@ from greenfast.search.loop.flights import (
 from greenfast.search.loop.garbage import rare_collections
 from greenfast.search.loop.learnt import Learnt
 from greenfast.search.loop.memory import Memory, NoMemory, Repeats
-from greenfast.search.loop.modelling import Modelling, points_to_model
+from greenfast.search.loop.modelling import modelling
 from greenfast.search.loop.older_checks import failures_today
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
@@ -170,7 +169,14 @@ class SearchRun:
                         self.context, flights.most, self.evaluator_count
                     )
                     self._tell_evaluators()
-                with self._modelling(gpu_seconds):
+                with modelling(
+                    self.plan,
+                    self.context,
+                    self.strategy,
+                    self.proposer.hear_modelled,
+                    self._on_remark,
+                    lambda: self.ahead.cores_are_scarce(gpu_seconds()),
+                ):
                     result = self._loop(executor, flights, recorder)
                 self._rest_evaluators()
                 if result.ended is Ended.COMPLETED:
@@ -180,21 +186,6 @@ class SearchRun:
                 # Cancelled, interrupted or broken: their results are no longer needed.
                 self._end_all(flights.futures)
                 self._rest_evaluators()
-
-    def _modelling(self, gpu_seconds: Callable[[], float]) -> AbstractContextManager[object]:
-        """Modelled times for the strategy, where the plan wants them and this machine can."""
-        if not self.plan.modelled or self.context.modeller is None:
-            return nullcontext()
-        points = points_to_model(
-            self.strategy.spaces, self.plan.modelled, self.plan.seed, self.strategy.modelled_count
-        )
-        return Modelling(
-            self.context,
-            points,
-            self.proposer.hear_modelled,
-            self._on_remark,
-            lambda: self.ahead.cores_are_scarce(gpu_seconds()),
-        )
 
     def _tell_evaluators(self) -> None:
         if self.running_evaluators is not None:
