@@ -45,6 +45,7 @@ from greenfast.search.strategies.ranker import Expected, Outcomes, Ranker
 FIRST_POINTS = 8  # of an island, far from each other
 FIRST_MODELLED = 4  # the same of an island that knows modelled times
 ENOUGH_MODELLED = 16  # of them
+TRUSTED = 12  # outcomes, after which half of the proposals ignore modelled times: a model may err
 FAR_FROM = 4  # random points of which the one farthest from all tried is taken
 POPULATION = 16
 ELITES_AMONG = 512  # of the best: far worse candidates are no parents
@@ -222,6 +223,8 @@ class Island:
             steps = 0
         pending = self.features(list(self.pending.values()))
         prior = self.prior if aims is self.logs else None  # it knows of no other objective
+        if prior and self.modelled and len(self.logs) >= TRUSTED and rng.random() < 0.5:
+            prior = prior.measured
         expected = times.expected(
             known,
             pending,

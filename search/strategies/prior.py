@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,6 +95,13 @@ class Prior:
         """Take the modelled times of points, all that there are so far."""
         if len(logs) >= LEAST:
             self._modelled = self._fitted(codes, logs)
+
+    @property
+    def measured(self) -> Prior:
+        """The same without modelled times."""
+        prior = copy(self)
+        prior._modelled = None
+        return prior
 
     def _fitted(self, codes: Array, logs: Array) -> Prediction:
         ranker = Ranker(self._features.groups)
