@@ -16,6 +16,7 @@ from standin_search import axpy_search
 from test_prior import BEST, driven, history, proposed, space, strategy, time_us  # noqa: F401
 from test_run import ListSink
 
+from greenfast.app.views.start import start_of
 from greenfast.search.cores import idle_core_seconds
 from greenfast.search.errors import Fault, UsageError
 from greenfast.search.loop import modelling
@@ -329,3 +330,11 @@ def test_nothing_is_modelled_beside_a_submission(album):
         )
     )
     assert plan_of_submission(plan, submission).modelled == 0
+
+
+def test_a_search_says_that_idle_cores_model_points(album):
+    plan = make_plan(SearchRequest("axpy", cold=True), album)
+    assert "idle cores" not in start_of(plan)
+    said = start_of(replace(plan, modelled=7))
+    assert said.startswith("cold:")
+    assert said.endswith("; idle cores model up to 7 points of each template")
