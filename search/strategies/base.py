@@ -82,7 +82,7 @@ class Options:
 class Strategy(ABC):
     """Chooses candidates from spaces; each choice follows from the seed and earlier outcomes."""
 
-    uses_history = False  # it learns from outcomes of other scopes, and from modelled times
+    uses_history = False  # it learns from outcomes of other scopes
     in_haste = False  # more questions wait than it can answer: a quick answer is better
 
     def __init__(

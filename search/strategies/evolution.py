@@ -9,7 +9,8 @@ milliseconds, while a trial needs a compilation.
 An island begins with points far from each other. When it has not improved for long, the next
 candidates are drawn far from all others, and the outcomes so far are kept.
 
-A warm search also learns from the outcomes of other scopes (`prior.py`).
+A warm search also learns from the outcomes of other scopes, and a search on a GPU from times that
+the emulator models (`prior.py`).
 
 With several objectives, half of the proposals rank by time alone, and the others by a random
 weighting of all objectives. Source: Knowles, "ParEGO", 2006.

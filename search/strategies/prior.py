@@ -1,4 +1,4 @@
-"""What a search knows of other scopes: the times that they predict.
+"""What a search knows of other scopes, and of modelled times: the times that they predict.
 
 A neighbouring scope is the same kernel on another shape, GPU or toolchain. Its outcomes are frozen
 with the search. A Gaussian process of a neighbour's times predicts the time of any point, and the
