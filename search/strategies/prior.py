@@ -1,8 +1,9 @@
 """What a search knows of other scopes, and of modelled times: the times that they predict.
 
 A neighbouring scope is the same kernel on another shape, GPU or toolchain. Its outcomes are frozen
-with the search. A Gaussian process of a neighbour's times predicts the time of any point, and the
-ranker weighs these predictions (ranker.py).
+with the search. Modelled times come while it runs (loop/modelling.py). A Gaussian process of the
+times of each source predicts the time of any point, and the ranker weighs these predictions
+(ranker.py).
 """
 
 from __future__ import annotations
