@@ -16,7 +16,7 @@ from greenfast.search.loop.evaluate import Evaluated
 from greenfast.search.verdict import Stage, StageSeconds
 
 BEFORE_GPU = (Stage.RENDER, Stage.COMPILE, Stage.PTXAS)
-FIRST = 8  # in flight for each GPU until an outcome is known
+FIRST = 8  # in flight for each GPU until an outcome is known, if the workload is large
 SPARE = 4  # for each GPU: one on it, one ready, and two whose outputs are judged
 PATIENCE = 2.0  # times the mean: some candidates take far longer to compile
 RECENT = 0.9  # weight of earlier candidates in the mean, for each new one
@@ -28,6 +28,7 @@ class Ahead:
 
     window: int  # candidates in flight, at most
     gpus: int
+    is_large: bool  # whether a GPU is probably the limit (modelling.py)
     _known: int = 0
     _ran: int = 0  # of these: those that a GPU ran
     _before_s: float = 0.0  # mean of recent candidates
@@ -55,7 +56,7 @@ class Ahead:
     def room(self, gpu_seconds: float) -> int:
         """Candidates that may be in flight; `gpu_seconds`: the occupation of all GPUs so far."""
         if not self._ran:
-            return min(self.window, FIRST * self.gpus)
+            return min(self.window, FIRST * self.gpus) if self.is_large else self.window
         if gpu_seconds <= 0:
             return self.window
         rate = self.gpus * self._known / gpu_seconds  # candidates a second that the GPUs can take

@@ -88,7 +88,7 @@ class Modelling:
         )
         self._points, self._hear, self._remark = points, hear, remark
         self._cores_are_scarce = cores_are_scarce
-        self._is_large = any(_flop(context.kernel, each) > LARGE_FLOP for each in context.workloads)
+        self._is_large = is_large(context.kernel, context.workloads)
         self._most = max(1, usable_cores() // CORES_A_POINT)
         self._end = threading.Event()
         self._running: set[Future[ModelledTime | None]] = set()
@@ -172,6 +172,11 @@ def points_to_model(
         sampled[name] = points[known.get(name, 0) :]
     for number in range(count):
         yield from ((name, points[number]) for name, points in sampled.items() if points[number:])
+
+
+def is_large(kernel: KernelSpec, workloads: Sequence[Workload]) -> bool:
+    """Whether candidates will probably keep a GPU busier than the cores, before any is known."""
+    return any(_flop(kernel, each) > LARGE_FLOP for each in workloads)
 
 
 def smaller_workload(kernel: KernelSpec, workload: Workload) -> Workload:

@@ -49,7 +49,7 @@ from greenfast.search.loop.flights import (
 from greenfast.search.loop.garbage import rare_collections
 from greenfast.search.loop.learnt import Learnt
 from greenfast.search.loop.memory import Memory, NoMemory, Repeats
-from greenfast.search.loop.modelling import modelling
+from greenfast.search.loop.modelling import is_large, modelling
 from greenfast.search.loop.older_checks import failures_today
 from greenfast.search.loop.plan import NO_BASELINE, SearchPlan
 from greenfast.search.loop.proposer import Proposed, Proposer
@@ -126,7 +126,8 @@ class SearchRun:
             may_move=context.target.measures,
         )
         self.next_number = 0
-        self.ahead = Ahead(plan.window, max(1, context.target.gpu_count))
+        large = is_large(context.kernel, context.workloads)
+        self.ahead = Ahead(plan.window, max(1, context.target.gpu_count), large)
         self.learnt = Learnt(plan, self._tell_evaluators)
         self._older: list[Trial] = []  # correct by an earlier version of the checks
         self.faults = FaultStreak()

@@ -10,15 +10,16 @@ QUICK = (("render", 0.1), ("compile", 2.0), ("ptxas", 0.0), ("correctness", 0.1)
 
 
 def learnt(count, gpus=1, seconds=QUICK, window=32):
-    ahead = Ahead(window, gpus)
+    ahead = Ahead(window, gpus, is_large=True)
     for _ in range(count):
         ahead.learn(seconds)
     return ahead
 
 
 @pytest.mark.parametrize(("window", "gpus", "room"), [(32, 1, FIRST), (32, 2, 16), (4, 2, 4)])
-def test_a_search_begins_with_a_few_for_each_gpu(window, gpus, room):
-    assert Ahead(window, gpus).room(0.0) == room
+def test_a_search_of_a_large_workload_begins_with_a_few_for_each_gpu(window, gpus, room):
+    assert Ahead(window, gpus, is_large=True).room(0.0) == room
+    assert Ahead(window, gpus, is_large=False).room(0.0) == window
 
 
 def test_kernels_of_microseconds_get_the_whole_window():
@@ -56,6 +57,6 @@ def test_room_never_exceeds_the_window():
 
 
 def test_cores_are_scarce_while_the_gpus_could_take_more():
-    assert Ahead(32, 1).cores_are_scarce(0.0) is None
+    assert Ahead(32, 1, is_large=False).cores_are_scarce(0.0) is None
     assert learnt(10).cores_are_scarce(10 * 0.057) is True
     assert learnt(10).cores_are_scarce(10 * 2.0) is False

@@ -218,7 +218,7 @@ def test_faults_end_the_modelling_with_a_remark_and_leave_the_search_alone(
 def test_nothing_is_modelled_while_all_cores_are_busy(monkeypatch):
     monkeypatch.setattr(modelling, "LOOK_S", 0.01)
     monkeypatch.setattr(IdleCores, "read", lambda self: 1.0)
-    context = SimpleNamespace(modeller=object(), workloads=())
+    context = SimpleNamespace(kernel=None, modeller=object(), workloads=())
     monkeypatch.setattr(modelling, "replace", lambda context, **_: context)
     taken = []
     points = (taken.append(number) for number in range(9))
