@@ -19,10 +19,8 @@ Searches are appended to SEARCHES.jsonl as they end, and a second run does those
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from unittest.mock import patch
 
@@ -30,7 +28,7 @@ import numpy as np
 
 from bench.environment import publish
 from bench.results import Row
-from bench.speed.search_quality import searched, searches_parser, stored
+from bench.speed.search_quality import completed, searched, searches_parser
 from bench.speed.search_quality_figures import evaluations_to, mean_ratio
 from bench.speed.search_quality_spaces import MeasuredSpace, recorded_space
 from greenfast.search.devices.occupancy import occupancy
@@ -180,12 +178,7 @@ def main() -> None:
         for name in names
         for kind in (NONE, *COLUMNS)
     ]
-    done = {_key(row) for row in stored(options.searches)}
-    with ProcessPoolExecutor(options.cores) as pool, options.searches.open("a") as file:
-        for row in pool.map(run, [job for job in jobs if job not in done]):
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-    rows = {_key(row): row for row in stored(options.searches)}
+    rows = completed(options, jobs, run, _key)
     chosen = [rows[job] for job in jobs]
     setting: Row = {
         "what": "setting",

@@ -14,18 +14,16 @@ Searches are appended to SEARCHES.jsonl as they end, and a second run does those
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 
 import numpy as np
 
 from bench.environment import publish
 from bench.results import Row, read_result
-from bench.speed.search_quality import TEMPLATE, searched, searches_parser, stored
+from bench.speed.search_quality import TEMPLATE, completed, searched, searches_parser
 from bench.speed.search_quality_figures import evaluations_to, interval, mean_ratio
 from bench.speed.search_quality_spaces import MeasuredSpace, recorded_space
 from greenfast.search.recordings.shelf import find_recording, recording_names
@@ -120,12 +118,7 @@ def main() -> None:
         for name in names
         for count in (0, DEFAULT_MODELLED)
     ]
-    done = {_key(row) for row in stored(options.searches)}
-    with ProcessPoolExecutor(options.cores) as pool, options.searches.open("a") as file:
-        for row in pool.map(run, [job for job in jobs if job not in done]):
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-    rows = {_key(row): row for row in stored(options.searches)}
+    rows = completed(options, jobs, run, _key)
     chosen = [rows[job] for job in jobs]
     setting: Row = {
         "what": "setting",

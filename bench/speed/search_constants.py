@@ -15,9 +15,7 @@ The seeds are not those of `search_quality`.
 
 from __future__ import annotations
 
-import json
 import math
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +25,7 @@ import numpy as np
 
 from bench.environment import publish
 from bench.results import Row
-from bench.speed.search_quality import searched, searches_parser, stored
+from bench.speed.search_quality import completed, searched, searches_parser
 from bench.speed.search_quality_figures import evaluations_to, mean_ratio
 from bench.speed.search_quality_spaces import MeasuredSpace, measured_spaces
 from greenfast.search.strategies import evolution, ranker
@@ -139,6 +137,10 @@ def compared(rows: list[Row], budget: int) -> list[Row]:
     return lines
 
 
+def _key(row: Row) -> Job:
+    return row["setting"], row["space"], row["seed"], row["budget"]
+
+
 def main() -> None:
     parser = searches_parser(__doc__, 120)
     parser.add_argument("--space", type=Path, action="append", default=[], metavar="FILE")
@@ -150,17 +152,9 @@ def main() -> None:
         for setting in (KEPT, *settings())
         for space in _spaces
     ]
-    done = {
-        (row["setting"], row["space"], row["seed"], row["budget"])
-        for row in stored(options.searches)
-    }
-    with ProcessPoolExecutor(options.cores) as pool, options.searches.open("a") as file:
-        for row in pool.map(run, [job for job in jobs if job not in done]):
-            file.write(json.dumps(row) + "\n")
-            file.flush()
     rows = [
         row
-        for row in stored(options.searches)
+        for row in completed(options, jobs, run, _key).values()
         if row["budget"] == options.evaluations and row["seed"] < options.seeds
     ]
     setting: Row = {

@@ -26,10 +26,10 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.command_line import add_save, script_parser
 from bench.environment import publish
@@ -49,6 +49,7 @@ SEEN, UNSEEN = "search_quality", "search_quality_unseen"  # the results
 LEAST_SEEDS = 20  # of a strategy of others
 LEAST_POINTS = 5  # of a space, for each evaluation: of fewer, a search would list a large part
 Search = tuple[str, str, int, int]  # space, strategy, seed, budget
+Job = TypeVar("Job", bound=Hashable)
 
 _spaces: dict[str, MeasuredSpace] = {}  # of this process
 
@@ -116,6 +117,24 @@ def stored(path: Path) -> list[Row]:
         return []
     lines = path.read_text().splitlines(keepends=True)
     return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def completed(
+    options: argparse.Namespace,
+    jobs: Sequence[Job],
+    run: Callable[[Job], Row],
+    job_of: Callable[[Row], Job],
+) -> dict[Job, Row]:
+    """Run the jobs that the file of searches lacks, append their rows, and return all of the file.
+
+    A job is a tuple, which a row names again.
+    """
+    done = {job_of(row) for row in stored(options.searches)}
+    with ProcessPoolExecutor(options.cores) as pool, options.searches.open("a") as file:
+        for row in pool.map(run, [job for job in jobs if job not in done]):
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+    return {job_of(row): row for row in stored(options.searches)}
 
 
 def _key(row: Row) -> Search:
@@ -198,18 +217,13 @@ def main() -> None:
         return
     if options.searches is None:
         parser.error("name the file that keeps the searches")
-    done = {_key(row) for row in stored(options.searches)}
     searches = [
         (space, strategy, seed, options.evaluations)
         for strategy in options.strategy or [*OURS, *SAMPLERS]
         for seed in range(options.seeds)
         for space in _spaces
     ]
-    missing = [] if options.no_searches else [each for each in searches if each not in done]
-    with ProcessPoolExecutor(options.cores) as pool, options.searches.open("a") as file:
-        for row in pool.map(search_of, missing):
-            file.write(json.dumps(row) + "\n")
-            file.flush()
+    completed(options, [] if options.no_searches else searches, search_of, _key)
     others = stored(options.kernel_tuner) if options.kernel_tuner is not None else []
     setting: Any = {
         "what": "setting",

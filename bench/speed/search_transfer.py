@@ -18,10 +18,8 @@ the budget. Searches are appended to SEARCHES.jsonl, and a second run does those
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -29,7 +27,7 @@ import numpy as np
 
 from bench.environment import publish
 from bench.results import Row
-from bench.speed.search_quality import TEMPLATE, searched, searches_parser, stored
+from bench.speed.search_quality import TEMPLATE, completed, searched, searches_parser
 from bench.speed.search_quality_figures import evaluations_to, interval, mean_ratio
 from bench.speed.search_quality_spaces import MeasuredSpace, file_space, recorded_family
 from greenfast.db.neighbours import MOST, OUTCOMES
@@ -193,12 +191,7 @@ def main() -> None:
     for family in families(options.space):
         _families.update({space.name: family for space in family})
     jobs = _jobs(options.seeds, options.evaluations, options.known)
-    done = {_key(row) for row in stored(options.searches)}
-    with ProcessPoolExecutor(options.cores) as pool, options.searches.open("a") as file:
-        for row in pool.map(run, [job for job in jobs if job not in done]):
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-    rows = {_key(row): row for row in stored(options.searches)}
+    rows = completed(options, jobs, run, _key)
     setting: Row = {
         "what": "setting",
         "seeds": options.seeds,

@@ -164,53 +164,36 @@ def idle(monkeypatch):
     monkeypatch.setattr(Ahead, "cores_are_scarce", lambda *_: False)
 
 
-def test_a_search_stores_the_times_that_it_modelled_and_models_no_point_twice(
-    machine, album, toolchain, emulator, idle
-):
+@pytest.fixture
+def search(machine, album, toolchain, emulator, idle):
+    """`search(sink, modelled, more)`: a search of axpy that models so many points."""
+
+    def prepared(sink, modelled, **more):
+        beside = {"modeller": emulator, "strategy": "evolution", "modelled": modelled}
+        return axpy_search(machine, sink, album, toolchain, **beside, **more)
+
+    return prepared
+
+
+def test_a_search_stores_the_times_that_it_modelled_and_models_no_point_twice(search):
     sink = ListSink()
-
-    def search(history, trials):
-        return axpy_search(
-            machine,
-            sink,
-            album,
-            toolchain,
-            modeller=emulator,
-            strategy="evolution",
-            modelled=6,
-            trials=trials,
-            history=history,
-        )
-
-    assert search(ListSink().history(), 14).run().ended is Ended.COMPLETED
+    assert search(sink, 6, trials=14).run().ended is Ended.COMPLETED
     rows = [row for _, each in sink.begun for row in each.sampler.get(MODELLED_TIMES, ())]
     assert 1 <= len(rows) <= 6 and len({tuple(values) for _, values, _ in rows}) == len(rows)
     first = len(rows)
-    assert search(sink.history(), 40).run().ended is Ended.COMPLETED
+    assert search(sink, 6, trials=40, history=sink.history()).run().ended is Ended.COMPLETED
     rows = [row for _, each in sink.begun for row in each.sampler.get(MODELLED_TIMES, ())]
     assert first <= len(rows) <= 6 and len({tuple(values) for _, values, _ in rows}) == len(rows)
     assert not any(isinstance(trial.verdict, Faulted) for trial in sink.trials)
 
 
-def test_faults_end_the_modelling_with_a_remark_and_leave_the_search_alone(
-    machine, album, toolchain, emulator, idle, monkeypatch
-):
+def test_faults_end_the_modelling_with_a_remark_and_leave_the_search_alone(search, monkeypatch):
     def broken(*_):
         raise Fault("the disk is full", code="disk_full")
 
     monkeypatch.setattr(modelling, "prepare", broken)
     remarks, sink = [], ListSink()
-    run = axpy_search(
-        machine,
-        sink,
-        album,
-        toolchain,
-        modeller=emulator,
-        strategy="evolution",
-        modelled=20,
-        on_remark=remarks.append,
-    )
-    assert run.run().ended is Ended.COMPLETED
+    assert search(sink, 20, on_remark=remarks.append).run().ended is Ended.COMPLETED
     assert remarks == ["no further times are modelled for the strategy: the disk is full"]
     assert len(sink.trials) == 9
 
@@ -295,7 +278,7 @@ def test_a_large_workload_is_modelled_with_smaller_dims(catalogue, kernel, workl
 
 
 def test_a_search_that_is_over_does_not_wait_for_points_that_are_modelled(
-    machine, album, toolchain, emulator, idle, monkeypatch
+    search, emulator, monkeypatch
 ):
     interrupted = threading.Event()
 
@@ -307,17 +290,7 @@ def test_a_search_that_is_over_does_not_wait_for_points_that_are_modelled(
     monkeypatch.setattr(modelling, "prepare", lasting)
     monkeypatch.setattr(type(emulator), "interrupt", lambda self: interrupted.set())
     remarks = []
-    run = axpy_search(
-        machine,
-        ListSink(),
-        album,
-        toolchain,
-        modeller=emulator,
-        strategy="evolution",
-        modelled=20,
-        trials=3,
-        on_remark=remarks.append,
-    )
+    run = search(ListSink(), 20, trials=3, on_remark=remarks.append)
     assert run.run().ended is Ended.COMPLETED
     assert interrupted.is_set() and not remarks
 
