@@ -28,6 +28,7 @@ ALONE_SAMPLES = 20  # of a kernel with nothing to compare
 SAME_BAND = 0.01
 NOISY_HALF_WIDTH = 0.05
 GRAPH_US = 200.0  # kernels shorter than this are timed in graphs that take at least as long
+UNCOVERED_US = 10_000.0  # from here on the launch's own latency is less than 0.1 % of the time
 LARGEST_GRAPH = 1024  # nodes of the shorter graph
 RING_L2S = 3
 LARGEST_RING = 512  # sets: tiny data is cold as far as these go

@@ -8,7 +8,7 @@ from bench.gpu.attention_plans import Plan
 from bench.gpu.long_rows import DTYPE, SEARCHES, VARIANTS, planned, stored_designs
 from bench.results import Row, find_result
 
-OF_EACH = 6  # points of one result
+OF_EACH = 3  # points of one result
 
 
 def stored_points(name: str) -> list[Row]:

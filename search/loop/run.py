@@ -127,7 +127,8 @@ class SearchRun:
         )
         self.next_number = 0
         large = is_large(context.kernel, context.workloads)
-        self.ahead = Ahead(plan.window, max(1, context.target.gpu_count), large)
+        gpus = max(1, context.target.gpu_count)
+        self.ahead = Ahead(plan.window, gpus, large, lambda: context.target.gpu_seconds)
         self.learnt = Learnt(plan, self._tell_evaluators)
         self._older: list[Trial] = []  # correct by an earlier version of the checks
         self.faults = FaultStreak()
@@ -147,15 +148,10 @@ class SearchRun:
         use_judges()
         target = self.context.target
         target.prepare()
-        before_s = target.gpu_seconds
-
-        def gpu_seconds() -> float:
-            return target.gpu_seconds - before_s
-
         flights = Flights(
             self.plan.window,
             is_measured=target.measures,
-            room=(lambda: self.ahead.room(gpu_seconds())) if target.measures else None,
+            room=self.ahead.room if target.measures else None,
         )
         recorder = Recorder(self.sink, is_apart=target.measures)
         with (
@@ -176,7 +172,7 @@ class SearchRun:
                     self.strategy,
                     self.proposer.hear_modelled,
                     self._on_remark,
-                    lambda: self.ahead.cores_are_scarce(gpu_seconds()),
+                    self.ahead.cores_are_scarce,
                 ):
                     result = self._loop(executor, flights, recorder)
                 self._rest_evaluators()
@@ -409,7 +405,8 @@ class SearchRun:
                 proposed.render_s,
                 lambda work: ask(work).result(),
             )
-        future.add_done_callback(self.ahead.hear)
+        timed.add_done_callback(lambda _: self.ahead.hear_timed())
+        future.add_done_callback(lambda ended: self.ahead.hear(ended, was_timed=timed.done()))
         self.twins.follow(number, future, timed)
         return Flight(number, proposal, source, future, recalled, timed)
 

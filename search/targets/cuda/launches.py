@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from greenfast.search.timing import GRAPH_US, graph_nodes
+from greenfast.search.timing import GRAPH_US, UNCOVERED_US, graph_nodes
 
 SCALARS = {
     "int32": np.int32,
@@ -98,13 +98,15 @@ class Stopwatch:
         self._begin, self._end = cupy.cuda.Event(), cupy.cuda.Event()
         for _ in range(2):
             self._launch_next()  # the first launch of a function loads it
-        self.nodes = graph_nodes(self._estimate_us(), len(ring))
+        estimate_us = self._estimate_us()
+        self._is_covered = estimate_us < UNCOVERED_US
+        self.nodes = graph_nodes(estimate_us, len(ring))
         self._graphs = [self._graph(count * self.nodes) for count in (1, 2)] if self.nodes else []
 
     def __call__(self) -> float:
         if not self.nodes:
-            # While this launch runs, the timed one is queued, so its launch latency is hidden.
-            self._launch_next()
+            if self._is_covered:  # while this launch runs, the timed one is queued
+                self._launch_next()
             return self.elapsed_us(self._launch_next)
         for _ in range(3):
             short, long = (self.elapsed_us(graph.launch) for graph in self._graphs)
@@ -118,7 +120,10 @@ class Stopwatch:
         self._graphs[0].launch() if self.nodes else self._launch_next()
 
     def _estimate_us(self) -> float:
-        single = min(self.elapsed_us(self._launch_next) for _ in range(2))
+        single = self.elapsed_us(self._launch_next)
+        if single >= UNCOVERED_US:
+            return single
+        single = min(single, self.elapsed_us(self._launch_next))
         if single >= 2 * GRAPH_US:  # too long for a launch's latency to matter
             return single
         graph = self._graph(ESTIMATE_LAUNCHES)
