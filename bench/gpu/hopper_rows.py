@@ -1,7 +1,8 @@
 """Searches on a Hopper GPU: long and short attention and decoding, and layers' products.
 
     python -m bench.gpu.hopper_rows OUT.json [--seconds 14] [--trials 40] [--only TEXT ...]
-                                    [--kernel K] [--baseline TEXT] [--together 3] [--cold]
+                                    [--kernel K] [--baseline TEXT] [--together 3]
+                                    [--cold [--against TEMPLATE:PRESET]]
 
 Each row is one `greenfast search` of one workload by values, L2 hot, with confirmation in fresh
 processes and the peers that are installed, timed in turns with the winner. Rows that OUT.json holds
@@ -9,13 +10,16 @@ are kept; the next run goes on with the others. Searches that run together share
 a lock gives the GPU to one timing at a time.
 
 With --cold, a search knows no preset: it starts without presets, history and champions, and its
-baseline is the kernel's own, which is of another template.
+baseline is the kernel's own or that of --against, which must be of another template: each comparison
+with a slow baseline keeps the GPU long.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -122,7 +126,10 @@ def main() -> int:
         "--together", type=int, help="searches at a time; default 1, of gemm and gemm_fp8 3"
     )
     parser.add_argument("--cold", action="store_true", help="search without any preset")
+    parser.add_argument("--against", help="the baseline of cold searches [the kernel's own]")
     options = parser.parse_args()
+    if options.against and not options.cold:
+        parser.error("--against is for --cold; other searches have the baseline of their row")
     require_gpu()
     rows = read_json(options.out)["rows"] if options.out.is_file() else []
     plans = [("attention", *row) for row in (*ATTENTION, *DECODE, *FEW_ROWS)]
@@ -141,7 +148,9 @@ def main() -> int:
     together = options.together or (1 if options.kernel in (None, "attention") else 3)
     with ThreadPoolExecutor(together) as threads:
         searches = [
-            threads.submit(searched, *plan, options.trials, options.seconds, cold=options.cold)
+            threads.submit(
+                searched, *plan, options.trials, options.seconds, beginning(plan, options)
+            )
             for plan in left
         ]
         for search in as_completed(searches):
@@ -159,14 +168,21 @@ def typed(values: str) -> str:
     return values if "dtype=" in values else f"{values},dtype=bf16"
 
 
+def beginning(plan: tuple[str, str, str], options: argparse.Namespace) -> list[str]:
+    """The options of `greenfast search` for what a search begins with."""
+    if not options.cold:
+        return ["--baseline", plan[2]]
+    return ["--cold", *(("--baseline", options.against) if options.against else ())]
+
+
 def searched(
-    kernel: str, workload: str, baseline: str, trials: str, seconds: str, *, cold: bool = False
+    kernel: str, workload: str, baseline: str, trials: str, seconds: str, begin: Sequence[str]
 ) -> Row:
     began_s = time.monotonic()
     template = baseline.partition(":")[0]
     process = run_greenfast(
         *("search", kernel, "--workload", workload, "--template", template),
-        *(("--cold",) if cold else ("--baseline", baseline)),
+        *begin,
         *("--target", "cuda:0", "--mode", "hot", "--trials", trials, "--seconds", seconds),
         *("--ablation-seconds", "0", "--json"),
         check=False,
@@ -181,6 +197,7 @@ def searched(
         "kernel": kernel,
         "workload": workload,
         "baseline": baseline,
+        "options": " ".join(begin),
         "start": search["start"],
         "trials": search["trials_done"],
         "verdicts": search["counts"]["by_verdict"],
