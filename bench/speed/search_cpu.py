@@ -107,8 +107,8 @@ def _patches(folder: Path, options: argparse.Namespace) -> Iterator[None]:
         monkey.setattr(CudaTarget, "measurer", "standin_attention")
         delays_s = (options.slow_down * EXECUTE_S, options.slow_down * MEASURE_S)
         kernel = Catalogue([REPOSITORY_TEMPLATES]).kernel("attention")
-        chosen = dict(kernel.workload(options.workload).options)
-        standin_attention.settings(folder / "tmp", *delays_s, chosen["dtype"], chosen["mask"])
+        compiled = dict(kernel.workload(options.workload).compile_time(kernel))
+        standin_attention.settings(folder / "tmp", *delays_s, compiled)
         for module in list(sys.modules.values()):
             if module.__name__.startswith("greenfast.") and hasattr(module, "usable_cores"):
                 stack.enter_context(patch.object(module, "usable_cores", lambda: options.cores))

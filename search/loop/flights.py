@@ -77,11 +77,6 @@ class Flight:
             return self.future.result().verdict
         return self.timed.result() if self.timed.done() else None
 
-    @property
-    def is_known(self) -> bool:
-        """Whether there is an outcome."""
-        return self.timed.done() or self.future.done()
-
 
 def set_once(future: Future[Verdict]) -> Callable[[Verdict], None]:
     """Give `future` its result; the second result of a repeated evaluation is ignored."""
@@ -128,7 +123,7 @@ class Flights:
         self.most = BEHIND * window if is_measured else window
         self._queue: deque[Flight] = deque()
         self._begun = 0
-        self._under_way: list[Flight] = []  # of the queue: the outcome may be unknown
+        self._under_way: set[Flight] = set()  # of the queue: the outcome is not known
         self._changed = threading.Event()
 
     def __bool__(self) -> bool:
@@ -144,10 +139,7 @@ class Flights:
         being recorded."""
         if len(self._queue) + asked + ending >= self.most:
             return False
-        if not self._is_measured:
-            return True
-        self._under_way = [flight for flight in self._under_way if not flight.is_known]
-        return len(self._under_way) + asked < self._room()
+        return not self._is_measured or len(self._under_way) + asked < self._room()
 
     def in_time(self, asked: int, run_s: float, left_s: float) -> bool:
         """Whether one more trial would be known within `left_s`, at the rate of the first `run_s`.
@@ -163,9 +155,13 @@ class Flights:
         self._begun += 1
         self._queue.append(flight)
         if self._is_measured:
-            self._under_way.append(flight)
-        self.watch(flight.future)
-        self.watch(flight.timed)
+            self._under_way.add(flight)
+        for outcome in (flight.future, flight.timed):
+            outcome.add_done_callback(lambda _: self._know(flight))
+
+    def _know(self, flight: Flight) -> None:
+        self._under_way.discard(flight)
+        self._changed.set()
 
     def watch(self, future: Future[Any]) -> None:
         """Let `wait` end when this future has its result."""

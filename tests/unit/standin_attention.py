@@ -30,9 +30,12 @@ FASTEST_US, SPREAD_US = 12.0, 25.0  # most candidates of a search are faster tha
 SLOW_SAMPLES, ALL_SAMPLES = 16, 80
 
 
-def settings(folder: Path, execute_s: float, measure_s: float, dtype: str, mask: str) -> None:
-    """Write the settings of the children that start with TMPDIR=`folder`."""
-    values: dict[str, Any] = {"dtype": dtype, "mask": mask}
+def settings(folder: Path, execute_s: float, measure_s: float, compiled: Mapping[str, Any]) -> None:
+    """Write the settings of the children that start with TMPDIR=`folder`.
+
+    `compiled` has the workload's D, dtype and mask.
+    """
+    values: dict[str, Any] = {name: compiled[name] for name in ("D", "dtype", "mask")}
     values |= {"execute_s": execute_s, "measure_s": measure_s, "repeat_s": measure_s / 2}
     values["reference_s"] = 0.0
     (folder / FILE).write_text(json.dumps(values))
@@ -111,7 +114,8 @@ class Gpu:
         # An absent output is a null pointer.
         numbers = [each["value"] for each in arguments if each.get("scalar", "uint64") != "uint64"]
         h, h_kv, s_q, s_kv, scale, *strides = numbers
-        dims = {"H": h, "H_kv": h_kv, "S_q": s_q, "S_kv": s_kv, "D": round(scale**-2)}
+        dims = {"H": h, "H_kv": h_kv, "S_q": s_q, "S_kv": s_kv, "D": self._settings["D"]}
+        dims["scale"] = scale
         dims["B"] = -(-places["q"].size // (2 * strides[0]))
         views = {}
         for at, name in enumerate("qkvo"):

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -130,6 +131,7 @@ RULES = (
     "source_tokens",
     "unset_variables",
 )
+SOURCE, LIBRARY = ("-x", "c++", "kernel.cu"), "kernel.so"  # in a work folder
 TEXTS_KEPT = 8  # preprocessed texts, each for the three flavours of a library
 
 
@@ -280,14 +282,14 @@ class EmulatorBuild:
                 lambda: self._compile(work, flavour, deadline), self.compiler.kind
             )
             if failed is None and is_examined:
-                failed = object_failure(work / "kernel.so", entries, text)
+                failed = object_failure(work / LIBRARY, entries, text)
             build_s = time.monotonic() - begin
             if failed is not None:
                 return ModuleFailed(failed.reason, with_names_of_text(failed.log), build_s)
             for ending in (OTHER, UNSET):  # before the library, whose presence says that all is
                 if (work / f"kernel{ending}").exists():
                     os.replace(work / f"kernel{ending}", path.with_suffix(ending))
-            os.replace(work / "kernel.so", path)
+            os.replace(work / LIBRARY, path)
         self._room.add(sum(file.stat().st_size for file in path.parent.glob(f"{path.stem}.*")))
         return Module(path, digest, entries, flavour, build_s, clusters)
 
@@ -376,56 +378,63 @@ class EmulatorBuild:
             yield Path(work)
 
     def _compile(self, work: Path, flavour: str, deadline: Deadline) -> CompilerFailed | None:
+        if flavour == "checked" and self.compiler.kind == "g++":
+            with self._work_folder() as beside, ThreadPoolExecutor(1) as threads:
+                return self._compile_checked(work, beside, threads, deadline)
+        # The sanitizers' libraries are not linked: the runtime answers their calls. Any other
+        # undefined name is an error.
+        command = self._link([*self._compiler_words(work, flavour), *SOURCE], flavour)
+        return run_compiler(command, work, deadline, self._confinement(flavour))
+
+    def _compile_checked(
+        self, work: Path, beside: Path, threads: ThreadPoolExecutor, deadline: Deadline
+    ) -> CompilerFailed | None:
+        """By way of assembly, which is changed. What is asked of the same text with other flags
+        runs in the folder `beside`: nearly every text needs it, and a search waits for its end."""
+        flavour, confinement = "checked", self._confinement("checked")
+        shutil.copy(work / "kernel.cu", beside)
+        zeros = [*self._compiler_words(beside, flavour), ZEROS, *SOURCE]
+        zeroed = threads.submit(_assembly, zeros, beside, deadline, confinement)
+        plain = [*self._compiler_words(work, flavour), *SOURCE]
+        lines, failed = _assembly(plain, work, deadline, confinement)
+        if failed is not None:
+            return failed
+        lines, debug = split_debug(lines)
+        link = self._link([self.compiler.path, "kernel.s"], flavour)
+        unset = unset_variables(lines, lambda: split_debug(zeroed.result()[0])[0])
+        if unset is not None:
+            _write_assembly(unset.other, debug, beside / "kernel.s")
+            other = threads.submit(run_compiler, link, beside, deadline, confinement)
+        _write_assembly(lines, debug, work / "kernel.s")
+        failed = run_compiler(link, work, deadline, confinement)
+        if failed is None and unset is not None:
+            failed = other.result()
+            if failed is None:
+                os.replace(beside / LIBRARY, work / f"kernel{OTHER}")
+                (work / f"kernel{UNSET}").write_text(json.dumps(unset.places))
+        return failed
+
+    def _compiler_words(self, work: Path, flavour: str) -> list[str]:
+        """The compiler with the flags for a text in the folder `work`."""
         prelude = self.folder / flavour / "prelude.h"
         use_prelude = (
             ("-include", str(prelude))
             if self.compiler.kind == "g++"
             else ("-include-pch", f"{prelude}.gch")
         )
-        confinement = self._confinement(flavour)
-        # The sanitizers' libraries are not linked: the runtime answers their calls. Any other
-        # undefined name is an error.
-        compiled = [
-            self.compiler.path,
-            *kernel_flags(self.compiler, flavour, (INCLUDE, *self.include_dirs)),
-            f"-fdebug-prefix-map={work}=.",
-            *use_prelude,
-        ]
-        source = ["-x", "c++", "kernel.cu"]
-        if flavour == "checked" and self.compiler.kind == "g++":
-            lines, failed = _assembly([*compiled, *source], work, deadline, confinement)
-            if failed is not None:
-                return failed
-            lines, debug = split_debug(lines)
-            _write_assembly(lines, debug, work / "kernel.s")
-            zeros = [*compiled, ZEROS, *source]
-            unset = unset_variables(
-                lines, lambda: split_debug(_assembly(zeros, work, deadline, confinement)[0])[0]
-            )
-            compiled, source = [self.compiler.path], ["kernel.s"]
-            if unset is not None:
-                _write_assembly(unset.other, debug, work / "other.s")
-                (work / f"kernel{UNSET}").write_text(json.dumps(unset.places))
-                link = self._link(compiled, ["other.s"], f"kernel{OTHER}", flavour)
-                failed = run_compiler(link, work, deadline, confinement)
-                if failed is not None:
-                    return failed
-        link = self._link(compiled, source, "kernel.so", flavour)
-        return run_compiler(link, work, deadline, confinement)
+        flags = kernel_flags(self.compiler, flavour, (INCLUDE, *self.include_dirs))
+        return [self.compiler.path, *flags, f"-fdebug-prefix-map={work}=.", *use_prelude]
 
-    def _link(
-        self, compiled: Sequence[str], source: Sequence[str], library: str, flavour: str
-    ) -> list[str]:
-        """The command that makes a library of a source or its assembly."""
+    def _link(self, compiled: Sequence[str], flavour: str) -> list[str]:
+        """The command that makes LIBRARY of a compiler's words with a source or its assembly."""
         return [
             *compiled,
             "-shared",
             "-nostdlib",
-            *source,
             "-x",
             "none",
             "-o",
-            library,
+            LIBRARY,
             f"-L{self.folder}",
             "-lgf_runtime",
             "-Wl,-z,defs",

@@ -61,6 +61,9 @@ def _of_other_bytes(assembly: Iterable[str]) -> Iterator[str]:
     """The lines, in which vectors of the number's bytes become vectors of the other byte."""
     holders: set[str] = set()  # registers that hold the byte
     for line in assembly:
+        if not holders and "\tmovl\t$-2," not in line:
+            yield line  # as most lines are
+            continue
         text = line.rstrip("\n")
         if (spread := _SPREAD.match(text)) is not None and spread[1] in holders:
             holders.discard(_register(spread[2]))
@@ -102,13 +105,14 @@ def unset_variables(assembly: Sequence[str], zeroed: Callable[[], Sequence[str]]
     `zeroed` makes the assembly in which they are zero: what it has of the number is the author's.
     It makes no lines if it fails.
     """
-    if not _has(assembly, True) or not (of_zeros := zeroed()):
+    with_halves = _changed_lines(assembly, True)
+    if with_halves == list(assembly) or not (of_zeros := list(zeroed())):
         return None
     for halves in (True, False):
-        if not _has(of_zeros, halves):
-            if not _has(assembly, halves):
+        if _changed_lines(of_zeros, halves) == of_zeros:
+            changed = with_halves if halves else _changed_lines(assembly, halves)
+            if changed == list(assembly):
                 return None
-            changed = _changed_lines(assembly, halves)
             return Unset((*changed, _OTHER_BYTE), _places(assembly, changed))
     return None
 
@@ -122,10 +126,6 @@ def _changed_lines(assembly: Sequence[str], halves: bool) -> list[str]:
             lines[index:end] = [f"\t.byte\t{OTHER_WORD & 0xFF}\n"] * (end - index)
         index = end
     return lines
-
-
-def _has(assembly: Sequence[str], halves: bool) -> bool:
-    return _changed_lines(assembly, halves) != list(assembly)
 
 
 def _places(assembly: Sequence[str], changed: Sequence[str]) -> tuple[Place, ...]:
