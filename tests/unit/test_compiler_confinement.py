@@ -99,7 +99,7 @@ def _built(emulator: EmulatorBuild, text: str, *, is_examined: bool = False):
 
 def _allowing(emulator: EmulatorBuild, *paths: str) -> Confinement:
     """The compiler's confinement, for another program that needs these paths."""
-    own = emulator._confinement("plain")
+    own = emulator.library_compiler.confinement("plain")
     return replace(own, readable=(*own.readable, *paths))
 
 

@@ -19,7 +19,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,17 +29,13 @@ from greenfast.search.devices.clusters import declared_clusters
 from greenfast.search.errors import Fault
 from greenfast.search.kernels.tables import ENTRY_ALIAS
 from greenfast.search.targets.emulator.absent_names import with_names_of_text, with_own_names
-from greenfast.search.targets.emulator.compiler_folders import compiler_folders
 from greenfast.search.targets.emulator.compiler_process import (
     LOG,
     CompilerFailed,
-    Confinement,
     disk_full,
     require_space,
     run_compiler,
 )
-from greenfast.search.targets.emulator.control_edges import with_checked_edges
-from greenfast.search.targets.emulator.debug_sections import split_debug
 from greenfast.search.targets.emulator.device_preprocessor import (
     HOST_FUNCTIONS,
     HOST_MACROS,
@@ -63,29 +58,29 @@ from greenfast.search.targets.emulator.device_preprocessor import (
 from greenfast.search.targets.emulator.early_macros import refused_macro
 from greenfast.search.targets.emulator.flags import (
     ALLOCATIONS,
-    HEAP_CALLS,
-    WRAPPED_CALLS,
     flags_text,
-    kernel_flags,
 )
 from greenfast.search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
+from greenfast.search.targets.emulator.library_compiler import (
+    LIBRARY,
+    OTHER,
+    TEXT,
+    UNSET,
+    LibraryCompiler,
+)
 from greenfast.search.targets.emulator.native_build import (
     EXECUTABLE,
     INCLUDE,
-    LAUNCHER,
     NATIVE,
-    RUNTIME_LIBRARY,
     build_emulator,
 )
 from greenfast.search.targets.emulator.object_check import object_fault
-from greenfast.search.targets.emulator.object_gaps import with_gaps
-from greenfast.search.targets.emulator.own_frames import with_own_frames_passed
 from greenfast.search.targets.emulator.runs import Index3
 from greenfast.search.targets.emulator.source_rewriting import Refused
 from greenfast.search.targets.emulator.source_spelling import refused_spelling
 from greenfast.search.targets.emulator.source_text import device_text, included_headers
 from greenfast.search.targets.emulator.source_tokens import PreprocessedText
-from greenfast.search.targets.emulator.unset_variables import Place, unset_variables
+from greenfast.search.targets.emulator.unset_variables import Place
 from greenfast.search.toolchain.cache_room import CacheRoom, mark_used
 from greenfast.search.toolchain.includes import refused_include
 
@@ -96,8 +91,6 @@ REFUSED = "refused"  # the reason of a ModuleFailed
 CALLS = "/gf_emulator/entries"  # absolute, as no file of an author's is
 # What decides which texts and objects are refused, and how objects lie: a cached library was made
 # by the same rules.
-ZEROS = "-ftrivial-auto-var-init=zero"
-OTHER, UNSET = ".other.so", ".unset.json"  # endings of files beside a library
 RULES = (
     "../../rendering/logical_lines",
     "../../toolchain/includes",
@@ -131,7 +124,6 @@ RULES = (
     "source_tokens",
     "unset_variables",
 )
-SOURCE, LIBRARY = ("-x", "c++", "kernel.cu"), "kernel.so"  # in a work folder
 TEXTS_KEPT = 8  # preprocessed texts, each for the three flavours of a library
 
 
@@ -204,6 +196,7 @@ class EmulatorBuild:
             (self.compiler.digest, flags_text(self.compiler), *rules, *_contents((NATIVE, INCLUDE)))
         )
         self.folder = Path(cache_dir).resolve() / "emulator" / self.digest[:24]
+        self.library_compiler = LibraryCompiler(self.compiler, self.folder, self.include_dirs)
         self._room = CacheRoom(Path(cache_dir).resolve())
         self._texts: OrderedDict[str, str | Refused | CompilerFailed] = OrderedDict()
         self._texts_lock = threading.Lock()
@@ -275,11 +268,12 @@ class EmulatorBuild:
             return ModuleFailed(REFUSED, text.sentence, time.monotonic() - begin)
         if isinstance(text, CompilerFailed):
             return ModuleFailed(text.reason, text.log, time.monotonic() - begin)
-        with self._work_folder() as work:
-            (work / "kernel.cu").write_text(f"{text}\n{calls}")
+        with self._work_folder() as work, self._work_folder() as beside:
+            (work / TEXT).write_text(f"{text}\n{calls}")
             deadline = Deadline.of(deadline_s)
             failed = beside_others(
-                lambda: self._compile(work, flavour, deadline), self.compiler.kind
+                lambda: self.library_compiler.compile(work, beside, flavour, deadline),
+                self.compiler.kind,
             )
             if failed is None and is_examined:
                 failed = object_failure(work / LIBRARY, entries, text)
@@ -348,7 +342,7 @@ class EmulatorBuild:
     ) -> str | Refused | CompilerFailed:
         stubs = self.folder / STUBS
         own = tuple(INCLUDE / name for name in (MACROS, STAMP_MACROS, UNKNOWN_MACROS))
-        confinement = self.confined_to(stubs, *own, *self.include_dirs)
+        confinement = self.library_compiler.confined_to(stubs, *own, *self.include_dirs)
         command = preprocess_command(
             self.compiler, INCLUDE, stubs, self.include_dirs, arch, is_judged=is_judged
         )
@@ -377,82 +371,6 @@ class EmulatorBuild:
         ):
             yield Path(work)
 
-    def _compile(self, work: Path, flavour: str, deadline: Deadline) -> CompilerFailed | None:
-        if flavour == "checked" and self.compiler.kind == "g++":
-            with self._work_folder() as beside, ThreadPoolExecutor(1) as threads:
-                return self._compile_checked(work, beside, threads, deadline)
-        # The sanitizers' libraries are not linked: the runtime answers their calls. Any other
-        # undefined name is an error.
-        command = self._link([*self._compiler_words(work, flavour), *SOURCE], flavour)
-        return run_compiler(command, work, deadline, self._confinement(flavour))
-
-    def _compile_checked(
-        self, work: Path, beside: Path, threads: ThreadPoolExecutor, deadline: Deadline
-    ) -> CompilerFailed | None:
-        """By way of assembly, which is changed. What is asked of the same text with other flags
-        runs in the folder `beside`: nearly every text needs it, and a search waits for its end."""
-        flavour, confinement = "checked", self._confinement("checked")
-        shutil.copy(work / "kernel.cu", beside)
-        zeros = [*self._compiler_words(beside, flavour), ZEROS, *SOURCE]
-        zeroed = threads.submit(_assembly, zeros, beside, deadline, confinement)
-        plain = [*self._compiler_words(work, flavour), *SOURCE]
-        lines, failed = _assembly(plain, work, deadline, confinement)
-        if failed is not None:
-            return failed
-        lines, debug = split_debug(lines)
-        link = self._link([self.compiler.path, "kernel.s"], flavour)
-        unset = unset_variables(lines, lambda: split_debug(zeroed.result()[0])[0])
-        if unset is not None:
-            _write_assembly(unset.other, debug, beside / "kernel.s")
-            other = threads.submit(run_compiler, link, beside, deadline, confinement)
-        _write_assembly(lines, debug, work / "kernel.s")
-        failed = run_compiler(link, work, deadline, confinement)
-        if failed is None and unset is not None:
-            failed = other.result()
-            if failed is None:
-                os.replace(beside / LIBRARY, work / f"kernel{OTHER}")
-                (work / f"kernel{UNSET}").write_text(json.dumps(unset.places))
-        return failed
-
-    def _compiler_words(self, work: Path, flavour: str) -> list[str]:
-        """The compiler with the flags for a text in the folder `work`."""
-        prelude = self.folder / flavour / "prelude.h"
-        use_prelude = (
-            ("-include", str(prelude))
-            if self.compiler.kind == "g++"
-            else ("-include-pch", f"{prelude}.gch")
-        )
-        flags = kernel_flags(self.compiler, flavour, (INCLUDE, *self.include_dirs))
-        return [self.compiler.path, *flags, f"-fdebug-prefix-map={work}=.", *use_prelude]
-
-    def _link(self, compiled: Sequence[str], flavour: str) -> list[str]:
-        """The command that makes LIBRARY of a compiler's words with a source or its assembly."""
-        return [
-            *compiled,
-            "-shared",
-            "-nostdlib",
-            "-x",
-            "none",
-            "-o",
-            LIBRARY,
-            f"-L{self.folder}",
-            "-lgf_runtime",
-            "-Wl,-z,defs",
-            *HEAP_CALLS,
-            *(WRAPPED_CALLS if flavour == "checked" else ()),
-            "-lm",
-            "-lc",
-            "-lgcc",
-        ]
-
-    def _confinement(self, flavour: str) -> Confinement:
-        own = (self.folder / flavour, self.folder / RUNTIME_LIBRARY, INCLUDE, *self.include_dirs)
-        return self.confined_to(*own)
-
-    def confined_to(self, *own: Path) -> Confinement:
-        readable = (*compiler_folders(self.compiler.path), *map(str, own))
-        return Confinement(self.folder / LAUNCHER, readable)
-
 
 @contextmanager
 def _no_full_disk(folder: Path) -> Iterator[None]:
@@ -463,23 +381,6 @@ def _no_full_disk(folder: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise disk_full(folder) from error
         raise
-
-
-def _assembly(
-    command: Sequence[str], work: Path, deadline: Deadline, confinement: Confinement
-) -> tuple[list[str], CompilerFailed | None]:
-    """The lines of assembly that a command of g++ makes, or why it failed."""
-    failed = run_compiler([*command, "-S", "-o", "plain.s"], work, deadline, confinement)
-    if failed is not None:
-        return [], failed
-    with open(work / "plain.s") as plain:
-        return plain.readlines(), None
-
-
-def _write_assembly(lines: Iterable[str], debug: Iterable[str], path: Path) -> None:
-    with open(path, "w") as file:
-        file.writelines(with_gaps(with_own_frames_passed(with_checked_edges(lines))))
-        file.writelines(debug)
 
 
 def _entry_call(entry: str) -> str:

@@ -70,7 +70,8 @@ def run_host_program(
         return expanded
     (work / EXPANDED).write_text(rewrite(expanded))
     command = [build.compiler.path, STANDARD, *_LITTLE, "-static", EXPANDED, "-o", PROGRAM]
-    failed = run_compiler(command, work, Deadline.of(COMPILE_S), build.confined_to(include))
+    confinement = build.library_compiler.confined_to(include)
+    failed = run_compiler(command, work, Deadline.of(COMPILE_S), confinement)
     return failed or _run(build, work, words)
 
 
@@ -84,7 +85,7 @@ def _expanded(build: EmulatorBuild, text: str, include: Path, work: Path) -> str
         *("-I", str(include), "-I", str(missing), "-include", "cuda_runtime.h"),
         *(TEXT, "-o", EXPANDED),
     ]
-    confinement = build.confined_to(include, missing)
+    confinement = build.library_compiler.confined_to(include, missing)
     for _ in range(MOST_MISSING):
         failed = run_compiler(command, work, Deadline.of(COMPILE_S), confinement)
         if failed is None:
@@ -106,7 +107,7 @@ def missing_headers(work: Path) -> list[str]:
 
 def _run(build: EmulatorBuild, work: Path, words: Sequence[str]) -> HostRun:
     limits = (int(RUN_S) + 1, MEMORY_BYTES, FILE_BYTES)
-    launcher = build.confined_to().launcher
+    launcher = build.library_compiler.confined_to().launcher
     folder = work.resolve()
     begun = time.monotonic()
     with open(work / LOG, "wb") as log:
