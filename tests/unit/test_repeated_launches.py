@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import standin_cupy
 
 from greenfast.search.devices.facts import device
 from greenfast.search.oracle.cases import Case
@@ -24,7 +25,7 @@ from greenfast.search.oracle.problem import (
 )
 from greenfast.search.targets.base import Failure
 from greenfast.search.targets.cuda import driver
-from greenfast.search.targets.cuda.target import CudaTarget
+from greenfast.search.targets.cuda.target import CudaTarget, Program
 from greenfast.search.verdict import Reason
 
 HERE = Path(__file__).parent
@@ -85,9 +86,13 @@ def target(tmp_path_factory):
         opened.close()
 
 
+def program_of(target: CudaTarget, kernel: str) -> Program:
+    return target.load(None, SimpleNamespace(code=kernel.encode()))
+
+
 def outcome(target: CudaTarget, kernel: str, mode: str) -> str:
     """The first thing that is wrong with a kernel after its timing."""
-    program = target.load(None, SimpleNamespace(code=kernel.encode()))
+    program = program_of(target, kernel)
     timed, fresh = problem(1, mode), problem(2, mode)
 
     def wrong(execution):
@@ -121,6 +126,36 @@ def test_a_game_that_timing_alone_would_reward_shows(target, kernel):
     assert outcome(target, kernel, "hot") == GAMES[kernel]
 
 
+# These know a timing by launches that follow each other within 10 us, which others do not.
+IN_A_ROW = {"late_in_a_row_at_one_address"}
+
+
+@pytest.mark.parametrize("kernel", sorted({*GAMES, "late_one_by_one"} - IN_A_ROW))
+def test_a_game_shows_where_launches_are_timed_one_by_one(target, kernel):
+    assert outcome(target, f"{kernel} 1000", "hot")
+
+
+@pytest.mark.parametrize("kernel", [*RIGHT, *sorted(IN_A_ROW)])
+def test_a_kernel_that_is_timed_one_by_one_gets_its_own_time(target, kernel):
+    assert outcome(target, f"{kernel} 1000", "hot") == ""
+    (timing,) = target.measure(program_of(target, f"{kernel} 1000"), None, (problem(1, "hot"),))
+    assert timing.time_median_us >= 1000 * standin_cupy.WORK_US
+
+
+def test_nothing_is_taken_away_from_an_output_that_a_kernel_adds_to(target):
+    posed = problem(1, "hot")
+    x, y, *rest = posed.arguments
+    sums = replace(y, image=np.zeros(4 * COUNT, np.uint8), filled=True)
+    posed = replace(posed, tensors=(x, sums), arguments=(x, sums, *rest))
+
+    def wrong(execution):
+        added = execution.outputs["y"].view(np.float32) - 2 * x.image.view(np.float32)
+        return Failure(Reason.WRONG_VALUES, "it began with something else") if added.any() else None
+
+    timings = target.measure(program_of(target, "adds 1000"), None, (posed,), inspect=wrong)
+    assert not isinstance(timings, Failure), timings
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", sorted({*GAMES} - {"in_a_row_at_one_address"}))
 def test_a_game_shows_on_a_ring_of_input_sets_too(target, kernel):
@@ -129,7 +164,7 @@ def test_a_game_shows_on_a_ring_of_input_sets_too(target, kernel):
 
 def test_a_candidate_that_damages_the_inputs_of_others_costs_them_nothing(target):
     def executed(kernel: str, seed: int):
-        program = target.load(None, SimpleNamespace(code=kernel.encode()))
+        program = program_of(target, kernel)
         (execution,) = target.execute(program, (problem(seed, "hot"),))
         return execution
 

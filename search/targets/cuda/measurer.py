@@ -51,6 +51,7 @@ from greenfast.search.targets.cuda.repeated import Repetition, fit, own_count
 from greenfast.search.targets.cuda.reporter import RUN, SLOT_BYTES
 from greenfast.search.targets.cuda.slots import Slots
 from greenfast.search.targets.cuda.spans import UNASKED
+from greenfast.search.targets.cuda.spots import Spots
 from greenfast.search.text import one_line, shortened
 from greenfast.search.timing import alone, race, ring_sets
 
@@ -201,7 +202,12 @@ class Measurer:
         with self._clock("upload"):
             base, rings, heads = self._rings(programs, request)
         with self._clock("prepare"):
-            watches = [Stopwatch(ring, self.stream, request["deadline_s"]) for ring in rings]
+            watches = [
+                Stopwatch(ring, self.stream, request["deadline_s"], is_trusted=number > 0)
+                for number, ring in enumerate(rings)
+            ]
+            spots = self._spots(request["problem"], watches[0], base, heads[0], len(rings[0]))
+            watches[0].spots = spots
         with self._clock("wait"):
             foreign = self.health.quiet(request["quiet_s"])
         with self._clock("race"):
@@ -220,8 +226,18 @@ class Measurer:
             "nodes": watches[0].nodes,
             "other_nodes": watches[1].nodes if len(watches) == 2 else 0,
             "health": health,
-            "damage": [left],
+            "damage": [spots.fault if spots is not None and spots.fault else left],
         }
+
+    def _spots(
+        self, described: dict[str, Any], watch: Stopwatch, base: int, head: Head, sets: int
+    ) -> Spots | None:
+        """Of the ring at `base`; None where launches are timed in graphs."""
+        if watch.nodes:
+            return None
+        arena = lay_out(described)
+        places = [base + number * arena.total_bytes for number in range(sets)]
+        return Spots(described, arena, head.host(described, arena), places, self.stream)
 
     def do_repeat(self, request: dict[str, Any]) -> dict[str, Any]:
         """Launch as in `do_measure`, with the inputs of the problem `fresh` at the same addresses.
