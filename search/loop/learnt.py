@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable
 
+from greenfast.search.acceptance import time_us_of
 from greenfast.search.dispatch.times import is_correct
 from greenfast.search.errors import Fault
 from greenfast.search.loop.assignment import News
@@ -24,6 +25,9 @@ from greenfast.search.verdict import (
     weak_tests_of,
 )
 
+# A comparison with a baseline that is so many times slower is nearly all the baseline's. Of kernels
+# below a millisecond compiling takes longer.
+SLOW_BASELINE, LEAST_SLOW_US = 8.0, 1000.0
 LOOK_S = 0.25  # how soon a wait for the baseline notices that the search ends
 
 
@@ -55,6 +59,18 @@ class Learnt:
     def is_confirmed(self) -> bool:
         """Whether the search measured, and its winner is timed again."""
         return self._plan.confirm and self.measured_baseline is not None
+
+    @property
+    def slow_baseline(self) -> str:
+        """A sentence about a baseline that takes most of the GPU's time; empty without one."""
+        baseline_us = time_us_of(self.baseline) if self.baseline else 0.0
+        if baseline_us < max(LEAST_SLOW_US, SLOW_BASELINE * self.best_time_us):
+            return ""
+        return (
+            f"the baseline took {baseline_us / self.best_time_us:.0f} times as long as the best "
+            "candidate, and so most of the GPU's time; a search with a faster one (--baseline "
+            "TEMPLATE:PRESET) compares more candidates"
+        )
 
     def timed_baseline(self, stop: threading.Event) -> tuple[Timing, ...] | None:
         """The times of trial 0, once they are known; it was begun before any other.

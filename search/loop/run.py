@@ -240,8 +240,10 @@ class SearchRun:
 
     def _with_remarks(self, result: RunResult) -> RunResult:
         self._hear_remarks()
-        remarks = self.context.target.remarks[self._remarks :]
-        return replace(result, closing="; ".join(filter(None, (result.closing, *remarks))))
+        target = self.context.target
+        slow = self.learnt.slow_baseline if target.measures else ""
+        sentences = (result.closing, slow, *target.remarks[self._remarks :])
+        return replace(result, closing="; ".join(filter(None, sentences)))
 
     def _closed(self, executor: LocalExecutor, result: RunResult) -> RunResult:
         """Confirm the winner of a complete search, unless it is paused or cancelled.
