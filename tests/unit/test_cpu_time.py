@@ -124,7 +124,7 @@ def test_a_child_that_spins_is_late_and_one_that_waits_is_starved(
 
 
 def test_a_compiler_that_spins_is_late_and_one_that_waits_is_starved(tmp_path, artifacts):
-    own = prepared(artifacts)._confinement("plain")
+    own = prepared(artifacts).library_compiler.confinement("plain")
     allowed = replace(own, readable=(*own.readable, "/bin", "/usr/bin"))
     spin = ["/bin/sh", "-c", "while :; do :; done"]
     late = run_compiler(spin, tmp_path, Deadline(0.5, LONG_S), allowed)
