@@ -135,10 +135,12 @@ def test_a_game_shows_where_launches_are_timed_one_by_one(target, kernel):
     assert outcome(target, f"{kernel} 1000", "hot")
 
 
+@pytest.mark.parametrize("mode", ["hot", "cold"])
 @pytest.mark.parametrize("kernel", [*RIGHT, *sorted(IN_A_ROW)])
-def test_a_kernel_that_is_timed_one_by_one_gets_its_own_time(target, kernel):
-    assert outcome(target, f"{kernel} 1000", "hot") == ""
-    (timing,) = target.measure(program_of(target, f"{kernel} 1000"), None, (problem(1, "hot"),))
+def test_a_kernel_that_is_timed_one_by_one_gets_its_own_time(target, kernel, mode):
+    assert outcome(target, f"{kernel} 1000", mode) == ""
+    (timing,) = target.measure(program_of(target, f"{kernel} 1000"), None, (problem(1, mode),))
+    assert timing.note.endswith("launched one by one")
     assert timing.time_median_us >= 1000 * standin_cupy.WORK_US
 
 
