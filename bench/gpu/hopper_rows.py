@@ -10,7 +10,7 @@ are kept; the next run goes on with the others. Searches that run together share
 a lock gives the GPU to one timing at a time.
 
 With --cold, a search knows no preset: it starts without presets, history and champions, and its
-baseline is the kernel's own or that of --against, which must be of another template: each$
+baseline is the kernel's own or that of --against, which must be of another template: each
 comparison with a slow baseline keeps the GPU long.
 """
 

@@ -112,9 +112,7 @@ def _rates() -> Iterable[Line]:
     yield _line(f"{name}{SECOND}", 1500.0, _fastest()["trials_per_minute"], RATE, least=True)
     again = {
         version: max(
-            float(row["trials_per_minute"])
-            for row in rows(AGAIN)
-            if row["version"].startswith(version) and "before" not in row["version"]
+            float(row["trials_per_minute"]) for row in rows(AGAIN) if row["version"] == version
         )
         for version in (BEFORE, NOW)
     }
