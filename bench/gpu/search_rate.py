@@ -3,6 +3,7 @@
     python -m bench.gpu.search_rate OUT.json [--seconds 60] [--trials 300] [--target cuda:0]
                                     [--strategy evolution] [--window N] [--workload mission]
                                     [--switch-ms 5] [--then-switch-ms 1] [--total-seconds 110]
+                                    [--evaluators N]
 
 All gates run, safety on the emulator; the caches are empty. The emulator is built before the clock
 starts. Prints trials a minute, the idle share of each GPU, and by stage what threads did, also
@@ -70,12 +71,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="greenfast-rate-") as folder:
         setting = with_checker(catalogue, request, options.window, Path(folder))
         try:
-            result = measured(setting)
+            result = measured(setting, options.evaluators)
             left_s = options.total_seconds - (time.monotonic() - began_s) - END_S
             if options.then_switch_ms is not None and left_s >= SHORTEST_S:
                 sys.setswitchinterval(options.then_switch_ms / 1e3)
                 again = {**request, "seconds": min(left_s, options.seconds)}
-                result["again"] = measured(replace(setting, request=again))
+                result["again"] = measured(replace(setting, request=again), options.evaluators)
         finally:
             if setting.checker is not None:
                 setting.checker.close()
@@ -93,6 +94,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--modelled", type=int, help="points of each template [the default]")
     parser.add_argument("--window", type=int, default=2 * usable_cores())
     parser.add_argument("--workload", default="mission")
+    parser.add_argument("--evaluators", type=int, help="processes [as many as a search starts]")
     parser.add_argument(
         "--switch-ms", type=float, default=1e3 * sys.getswitchinterval(), help="of Python's threads"
     )
@@ -101,7 +103,7 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def measured(setting: Setting) -> Row:
+def measured(setting: Setting, evaluators: int | None = None) -> Row:
     """One search from empty caches."""
     with tempfile.TemporaryDirectory(prefix="greenfast-rate-") as cache:
         folder = Path(cache)
@@ -118,7 +120,7 @@ def measured(setting: Setting) -> Row:
             begin_s, cpu_s, children_s = time.perf_counter(), _own_cpu_s(), _children_cpu_s()
             workers_s = _workers_cpu_s()
             with opened_recorder(folder, plan) as recorder, watched() as spans:
-                row, _ = run_row(plan, context, recorder)
+                row, _ = run_row(plan, context, recorder, evaluators=evaluators)
             period = Period(begin_s, recorder.at_s[-1])
             row |= {
                 "workers_cpu_s": round(_workers_cpu_s() - workers_s, 2),

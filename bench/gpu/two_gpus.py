@@ -54,7 +54,7 @@ from greenfast.search.targets.cuda.several import SeveralGpus
 from greenfast.search.targets.cuda.spans import UNASKED
 from greenfast.search.targets.cuda.target import CudaTarget
 from greenfast.search.toolchain import Toolchain
-from greenfast.search.verdict import Trial, performance_of
+from greenfast.search.verdict import Stage, Trial, performance_of
 
 SEED = 5
 LONG_WORKLOAD = "B=1,H=1,S_q=16384,D=64,dtype=fp16"
@@ -317,6 +317,7 @@ def run_row(
         "workers": worker_count(),
         "gpus": {gpu.name: _gpu_row(gpu, trials, search_s) for gpu in gpus},
         "verdicts": dict(Counter(map(verdict_and_reason, trials))),
+        "templates": _templates(trials),
         "faults": sum(hasattr(trial.verdict, "code") for trial in trials),
         "each_number_once": [trial.number for trial in trials] == list(range(len(trials))),
         "children_killed": len(killed),
@@ -329,6 +330,21 @@ def _stages_ms(trials: Sequence[Trial]) -> Row:
     for trial in trials:
         seconds.update(dict(trial.stage_seconds))
     return {stage: round(1e3 * each / len(trials), 1) for stage, each in seconds.items()}
+
+
+def _templates(trials: Sequence[Trial]) -> Row:
+    """The trials of each template, and the mean milliseconds that their compilation took.
+
+    They include the wait for a core.
+    """
+    by_template: dict[str, list[float]] = {}
+    for trial in trials:
+        seconds = dict(trial.stage_seconds).get(Stage.COMPILE, 0.0)
+        by_template.setdefault(trial.candidate.template, []).append(1e3 * seconds)
+    return {
+        name: {"trials": len(each), "compile_ms": round(statistics.mean(each), 1)}
+        for name, each in sorted(by_template.items())
+    }
 
 
 def _processor_ticks() -> tuple[int, int]:

@@ -22,7 +22,9 @@ from greenfast.search.render import RenderedSource
 from greenfast.search.strategies.base import Proposal, Told
 from greenfast.search.verdict import Faulted, Stage, Verdict
 
-BEHIND = 4  # times the window: trials that are not recorded, with those that only wait for it
+# Times the window: trials that are not recorded, with those that only wait for it. At the start
+# of a search nearly all wait for the first safety check, which takes seconds on busy cores.
+BEHIND = 8
 
 
 WORKER_DIED = "worker_died"
