@@ -7,7 +7,7 @@ import os
 import platform
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -27,12 +27,9 @@ from greenfast.search.kernels.catalogue import Catalogue
 from greenfast.search.kernels.frozen import KernelFiles, frozen_catalogue, kernel_files
 from greenfast.search.kernels.submitted_name import is_submitted
 from greenfast.search.loop.evaluate import EvaluationContext
-from greenfast.search.loop.memory import Memory
 from greenfast.search.loop.modelling import DEADLINE_S as MODEL_DEADLINE_S
 from greenfast.search.loop.plan import DEFAULT_TARGET, SearchPlan, SearchRequest, make_plan
-from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.scope import scope_of
-from greenfast.search.loop.sink import History, Sink
 from greenfast.search.loop.submitted import with_template
 from greenfast.search.loop.target_space import target_device
 from greenfast.search.loop.tuning import (
@@ -53,7 +50,6 @@ from greenfast.search.targets.gpu_names import numbers_of
 from greenfast.search.toolchain import Toolchain
 from greenfast.search.toolchain.cache_room import CacheRoom
 from greenfast.search.toolchain.toolkit import toolkit_place
-from greenfast.search.verdict import Trial
 
 if TYPE_CHECKING:  # SQLAlchemy is imported when a command opens the database
     from greenfast.db.device_turns import DeviceTurns
@@ -351,28 +347,10 @@ class Services:
         name = f"emulator:{like(target.device).name}"
         return runner(self.target(name, run_deadline_s, include_dirs))
 
-    def search_run(
-        self,
-        search_id: str,
-        sink: Sink,
-        history: History,
-        on_trials: Callable[[Sequence[Trial]], None] = lambda trials: None,
-        on_closing: Callable[[], None] = lambda: None,
-        memory: Memory | None = None,
-        on_remark: Callable[[str], None] = lambda sentence: None,
-    ) -> SearchRun:
-        """A run of the search with the files that it was submitted with."""
+    def search_context(self, search_id: str) -> tuple[SearchPlan, EvaluationContext]:
+        """What a run of the search needs, with the files that it was submitted with."""
         plan = self.store.plan(search_id)
-        return SearchRun(
-            plan,
-            self.context(plan, self.catalogue_of(search_id)),
-            sink,
-            history,
-            on_trials,
-            on_closing,
-            memory,
-            on_remark,
-        )
+        return plan, self.context(plan, self.catalogue_of(search_id))
 
     def environment(self, context: EvaluationContext) -> dict[str, str]:
         """Device, toolchain and versions that results depend on. The target must be prepared."""

@@ -14,6 +14,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeVar
 
 from greenfast.app.views.ablation_after import ablate_after
@@ -24,6 +25,7 @@ from greenfast.db.rows import Claim
 from greenfast.search.cores import usable_cores
 from greenfast.search.errors import Fault, GreenfastError, SpecError
 from greenfast.search.loop.comparison import Confirmation, Peer
+from greenfast.search.loop.evaluators import evaluators_for
 from greenfast.search.loop.run import SearchRun
 from greenfast.search.loop.sink import (
     Begun,
@@ -295,17 +297,22 @@ def _prepared(
     memory: StoreMemory,
     say: Callable[[str], None],
 ) -> SearchRun:
-    """The run with its target built, which takes a while the first time on a machine."""
-    run = services.search_run(search_id, sink, history, on_trials, on_closing, memory, say)
-    if run.context.checker is not None:  # the safety gate needs it later than the target
-        threading.Thread(
-            target=_prepare_quietly, args=(run.context.checker,), name=PREPARING, daemon=True
-        ).start()
-    if not run.evaluator_count:  # evaluators have their own
-        warming = (run.context, usable_cores(), run.plan.trials)
-        threading.Thread(target=warm, args=warming, name=PREPARING, daemon=True).start()
-    run.context.target.prepare()
+    """The run with its target built, which takes a while the first time on a machine.
+
+    Meanwhile the checker is built, and the processes start that evaluate candidates.
+    """
+    plan, context = services.search_context(search_id)
+    if context.checker is not None:  # the safety gate needs it later than the target
+        _in_background(partial(_prepare_quietly, context.checker))
+    if not evaluators_for(context.target, plan.trials):  # evaluators have their own
+        _in_background(partial(warm, context, usable_cores(), plan.trials))
+    run = SearchRun(plan, context, sink, history, on_trials, on_closing, memory, say)
+    context.target.prepare()
     return run
+
+
+def _in_background(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name=PREPARING, daemon=True).start()
 
 
 def _prepare_quietly(checker: Target) -> None:
