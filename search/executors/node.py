@@ -82,8 +82,9 @@ class Examination:
 class Emulation:
     """Runs of one flavour of a source.
 
-    `has_other_number`: of the library with another number in variables that are not set. There are
-    no results where it has none.
+    `has_other_number`: of the library with another number in variables that are not set.
+    `keeps_paths`: of one whose variables keep it on paths that do not set them. There are no
+    results where such a library would be no other than the first.
     """
 
     setup: EmulatorSetup
@@ -92,6 +93,7 @@ class Emulation:
     runs: tuple[Run, ...]
     patience: float
     has_other_number: bool = False
+    keeps_paths: bool = False
 
 
 def compile_source(parcel: Parcel, *arrays: np.ndarray) -> Parcel:
@@ -141,6 +143,12 @@ class NodeEmulator(EmulatorTarget):
         if len(self._programs) > PROGRAMS_KEPT:
             self._programs.popitem(last=False)
         module: Module | None = self._module(program, wanted.flavour)
+        if module is not None and wanted.keeps_paths:
+            module = (
+                self._module(program, wanted.flavour, keeps_paths=True)
+                if module.folded_places is not None
+                else None
+            )
         if module is not None and wanted.has_other_number:
             module = module.with_other_number
         return self._execute(module, list(wanted.runs), wanted.patience) if module else ()

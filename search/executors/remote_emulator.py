@@ -38,11 +38,17 @@ class RemoteModule(Module):
 
     source: RenderedSource
     has_other_number: bool = False
+    keeps_paths: bool = False
 
     @property
     def with_other_number(self) -> Module | None:
         """Whether there is one is known where it is built."""
         return replace(self, has_other_number=True)
+
+    @property
+    def folded_places(self) -> tuple[Place, ...] | None:
+        """Whether there are any is known where it is built."""
+        return ()
 
     @property
     def unset_places(self) -> tuple[Place, ...]:
@@ -108,9 +114,17 @@ class RemoteEmulator(EmulatorTarget):
         self._work.cluster.interrupt()
         super().interrupt()
 
-    def _module(self, program: Program, flavour: str) -> Module:
+    def _module(self, program: Program, flavour: str, *, keeps_paths: bool = False) -> Module:
         source = program.source
-        return RemoteModule(Path(), source.digest, source.entries, flavour, 0.0, source=source)
+        return RemoteModule(
+            Path(),
+            source.digest,
+            source.entries,
+            flavour,
+            0.0,
+            source=source,
+            keeps_paths=keeps_paths,
+        )
 
     def _execute(
         self,
@@ -130,6 +144,7 @@ class RemoteEmulator(EmulatorTarget):
             tuple(runs),
             patience,
             module.has_other_number,
+            module.keeps_paths,
         )
         results: tuple[RunResult, ...] = self._work.run(emulate, request, near=module.source.digest)
         return results

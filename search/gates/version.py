@@ -40,9 +40,10 @@ again, and a champion needs a recheck.
 15 tensor copies as a GPU does them: boxes begin at multiples of 16 bytes, stores have no negative
    coordinates, rows that are shorter than the swizzle have gaps, and NaN outside has other bits
 16 launches that are timed one by one write the bytes that were taken away right before them
+17 variables that one constant sets on some paths and nothing on the others; unset floats in memory
 """
 
-CHECKS_VERSION = 16
+CHECKS_VERSION = 17
 CHECKS = "checks"  # the entry of an environment; one without it is from before version 1
 
 

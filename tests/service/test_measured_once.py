@@ -142,6 +142,7 @@ def test_a_second_search_measures_its_baseline_and_repeats_the_rest(services, se
     assert seen == pytest.approx(0.88, rel=0.02)  # of today, not the 0.8 of the first search
 
 
+@pytest.mark.slow
 def test_fresh_measures_again_and_another_baseline_repeats_no_comparison(services, search):
     services.has_checker = False  # without a baseline, every trial's safety would be judged
     search(by_threads(FAST))
@@ -171,6 +172,7 @@ def test_a_verdict_that_may_be_the_machines_is_measured_again(services, search):
     assert len(services.gpu.timed) > 1
 
 
+@pytest.mark.slow
 def test_times_of_another_day_are_ranked_by_their_ratio_to_the_baseline(services, search):
     """Today the GPU takes half as long again, so that every time of the first search is shorter."""
     first = search(lambda text: 10.0 if is_plain(text) else 8.0, {"trials": 12})

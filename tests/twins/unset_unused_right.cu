@@ -12,10 +12,11 @@ __global__ void smallest(const float* x, float* y, int* at, int n)
     __shared__ Entry entries[32];
     const bool is_inside = threadIdx.x < n;
     float own;                                      // only where `is_inside`
+    float sign;                                     // one constant, only there
     float parts[4];                                 // only the second of them
     Entry entry;
-    if (is_inside) own = x[blockIdx.x * n + threadIdx.x];
-    parts[1] = is_inside ? own : 3.0e38f;
+    if (is_inside) own = x[blockIdx.x * n + threadIdx.x], sign = -1.0f;
+    parts[1] = is_inside ? sign * own : 3.0e38f;
     entry.value = parts[1];
     entry.place = threadIdx.x;
     entries[threadIdx.x] = entry;

@@ -356,6 +356,7 @@ def test_evaluators_ask_the_process_of_the_search(monkeypatch, tmp_path, twins, 
             )
 
 
+@pytest.mark.slow
 def test_launches_that_differ_are_other_work(tmp_path, search):
     """One text and so one machine code for all numbers of threads, which it reads from blockDim."""
     catalogue = twin_catalogue(tmp_path, "")

@@ -54,6 +54,7 @@ def test_every_length_is_right(catalogue, emulator, preset):
         assert judged.outcome is Outcome.PASSED, judged
 
 
+@pytest.mark.slow
 def test_a_slot_released_before_the_short_step_has_read_it_is_a_race(catalogue, emulator):
     """Only blocks that go on to another tile fill the slot again."""
     right = changed_subject(

@@ -182,6 +182,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("clamp", &clamp_half); m.def("e
 """
 
 
+@pytest.mark.slow
 def test_a_pytorch_extension_is_imported_without_its_host_code(run):  # noqa: F811
     Path("clamp.cu").write_text(EXTENSION)
     launch = ("--entry", "clamp<TILE>", "--tune", "TILE=128,64", "--grid", "ceil_div(n, TILE)")

@@ -60,6 +60,7 @@ def test_searches_that_hear_modelled_times_are_faster(space):  # noqa: F811
     assert reached(modelled(space, best={**BEST, "c": 16})) < reached([]) - 0.5
 
 
+@pytest.mark.slow
 def test_a_model_that_is_wrong_everywhere_costs_little(space):  # noqa: F811
     """The weight of a source that predicts worse than the outcomes alone becomes 0."""
     wrong = [

@@ -25,6 +25,7 @@ def other(lines, zeroed=("\tret\n",)):
         ("\tmovabsq\t$-72340172838076674, %rax\n", "\tmovabsq\t$8897841259083430779, %rax\n"),
         # A member that is not set, and beside it one of -3.0e38 that is.
         ("\tmovabsq\t$-72340172831608346, %rbp\n", "\tmovabsq\t$8897841261296333286, %rbp\n"),
+        ("\tmovl\t$0xfefefefe, 20(%rsp)\n", f"\tmovl\t${OTHER}, 20(%rsp)\n"),
         ("\tmovl\t$-16843011, %eax\n", None),
         ("\tmovl\t-16843010(%rax), %eax\n", None),  # a distance
         ("\tjmp\t.L16843010\n", None),

@@ -62,6 +62,7 @@ from greenfast.search.targets.emulator.flags import (
 )
 from greenfast.search.targets.emulator.host_compiler import HostCompiler, find_host_compiler
 from greenfast.search.targets.emulator.library_compiler import (
+    FOLDED,
     LIBRARY,
     OTHER,
     TEXT,
@@ -102,6 +103,7 @@ RULES = (
     "device_preprocessor",
     "dynamic_shared",
     "early_macros",
+    "folded_constants",
     "header_macros",
     "inline_assembly",
     "object_check",
@@ -163,11 +165,24 @@ class Module:
             raise Fault("a compiled kernel was removed from the cache", code="cache_entry_removed")
 
     @property
+    def folded_places(self) -> tuple[Place, ...] | None:
+        """Lines of variables that may have a constant on paths that do not set them.
+
+        None if there are no such variables.
+        """
+        return _places(self.path.with_suffix(FOLDED))
+
+    @property
     def unset_places(self) -> tuple[Place, ...]:
-        """Lines that use the number of such a variable."""
-        path = self.path.with_suffix(UNSET)
-        rows = json.loads(path.read_text()) if path.exists() else []
-        return tuple((file, line) for file, line in rows)
+        """Lines that use the number of a variable that is not set."""
+        return _places(self.path.with_suffix(UNSET)) or ()
+
+
+def _places(path: Path) -> tuple[Place, ...] | None:
+    try:
+        return tuple((file, line) for file, line in json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -242,12 +257,15 @@ class EmulatorBuild:
         deadline_s: float,
         arch: str = DEFAULT_ARCH,
         is_examined: bool = True,
+        keeps_paths: bool = False,
     ) -> Module | ModuleFailed:
         """Compile one candidate's text in a killable child, as code for the GPU `arch`.
 
         `entries` are its extern "C" kernels. `deadline_s` is processor time, of the compiler and
         all processes that it starts. Fault when the machine gives it too little processor time.
-        Without `is_examined`, host code is compiled as it is: only for tests of the sandbox.
+        With `keeps_paths`, a checked library's variables keep their number on paths that do not set
+        them (folded_constants.py). Without `is_examined`, host code is compiled as it is: only for
+        tests of the sandbox.
         """
         if sentence := refused_include(translation_unit, "kernel.cu"):
             return ModuleFailed("compile", sentence, 0.0)
@@ -255,7 +273,7 @@ class EmulatorBuild:
         # These lines are none of the author's: a call from them is not named in a finding.
         calls = f'#line 1 "{CALLS}"\n' + "".join(map(_entry_call, entries))
         key = (translation_unit, calls, arch, str(is_examined), *_contents(self.include_dirs))
-        digest = _digest((self.digest, flavour, *key))
+        digest = _digest((self.digest, flavour, str(keeps_paths), *key))
         path = self.folder / "modules" / f"{digest[:32]}.so"
         clusters = declared_clusters(translation_unit, entries)
         if mark_used(path):
@@ -272,7 +290,9 @@ class EmulatorBuild:
             (work / TEXT).write_text(f"{text}\n{calls}")
             deadline = Deadline.of(deadline_s)
             failed = beside_others(
-                lambda: self.library_compiler.compile(work, beside, flavour, deadline),
+                lambda: self.library_compiler.compile(
+                    work, beside, flavour, deadline, keeps_paths=keeps_paths
+                ),
                 self.compiler.kind,
             )
             if failed is None and is_examined:
@@ -280,7 +300,8 @@ class EmulatorBuild:
             build_s = time.monotonic() - begin
             if failed is not None:
                 return ModuleFailed(failed.reason, with_names_of_text(failed.log), build_s)
-            for ending in (OTHER, UNSET):  # before the library, whose presence says that all is
+            # Before the library, whose presence says that all is.
+            for ending in (OTHER, UNSET, FOLDED):
                 if (work / f"kernel{ending}").exists():
                     os.replace(work / f"kernel{ending}", path.with_suffix(ending))
             os.replace(work / LIBRARY, path)

@@ -84,6 +84,9 @@ CHECKED_FLAGS = {
         "-fno-sanitize-recover=bounds,shift-exponent,float-cast-overflow",
     ),
 }
+# Without the passes that take a constant for a variable on paths that do not set it
+# (folded_constants.py).
+NO_FOLDING_FLAGS = ("-fno-tree-fre", "-fno-tree-pre", "-fno-code-hoisting")  # of g++
 # Hooks at loads and stores only.
 HOOK_FLAGS = {
     "g++": (
@@ -175,6 +178,6 @@ def flags_text(compiler: HostCompiler) -> str:
     return repr(
         (
             (COMMON_FLAGS, NATIVE_FLAGS, KERNEL_FLAGS, hooks),
-            (sorted(SELDOM_RUN), WRAPPED_CALLS, HEAP_CALLS),
+            (sorted(SELDOM_RUN), WRAPPED_CALLS, HEAP_CALLS, NO_FOLDING_FLAGS),
         )
     )

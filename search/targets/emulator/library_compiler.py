@@ -23,16 +23,23 @@ from greenfast.search.targets.emulator.compiler_process import (
 )
 from greenfast.search.targets.emulator.control_edges import with_checked_edges
 from greenfast.search.targets.emulator.debug_sections import split_debug
-from greenfast.search.targets.emulator.flags import HEAP_CALLS, WRAPPED_CALLS, kernel_flags
+from greenfast.search.targets.emulator.flags import (
+    HEAP_CALLS,
+    NO_FOLDING_FLAGS,
+    WRAPPED_CALLS,
+    kernel_flags,
+)
+from greenfast.search.targets.emulator.folded_constants import DUMP_FLAG, folded_variables
 from greenfast.search.targets.emulator.host_compiler import HostCompiler
 from greenfast.search.targets.emulator.native_build import INCLUDE, LAUNCHER, RUNTIME_LIBRARY
 from greenfast.search.targets.emulator.object_gaps import with_gaps
 from greenfast.search.targets.emulator.own_frames import with_own_frames_passed
-from greenfast.search.targets.emulator.unset_variables import unset_variables
+from greenfast.search.targets.emulator.unset_variables import Place, unset_variables
 
 CHECKED = "checked"
 TEXT, ASSEMBLY, LIBRARY = "kernel.cu", "kernel.s", "kernel.so"  # in a work folder
-OTHER, UNSET = ".other.so", ".unset.json"  # endings of files beside a library
+OTHER, UNSET, FOLDED = ".other.so", ".unset.json", ".folded.json"  # files beside a library
+EARLY = "early.txt"  # the dump of early passes
 ZEROS = "-ftrivial-auto-var-init=zero"
 
 
@@ -45,31 +52,49 @@ class LibraryCompiler:
     include_dirs: tuple[Path, ...]
 
     def compile(
-        self, work: Path, beside: Path, flavour: str, deadline: Deadline
+        self,
+        work: Path,
+        beside: Path,
+        flavour: str,
+        deadline: Deadline,
+        *,
+        keeps_paths: bool = False,
     ) -> CompilerFailed | None:
-        """Make LIBRARY of TEXT in `work`, and perhaps the files OTHER and UNSET beside it.
+        """Make LIBRARY of TEXT in `work`, and perhaps the files OTHER, UNSET and FOLDED beside it.
 
-        `beside` is another folder. `deadline` holds for each process. None: it succeeded.
+        `beside` is another folder. `deadline` holds for each process. With `keeps_paths`, a
+        checked variable keeps its number on paths that do not set it. None: it succeeded.
         """
         if flavour == CHECKED and self.compiler.kind == "g++":
+            more = NO_FOLDING_FLAGS if keeps_paths else (f"{DUMP_FLAG}={EARLY}",)
             with ThreadPoolExecutor(1) as threads:
-                return self._checked(work, beside, threads, deadline)
+                return self._checked(work, beside, threads, deadline, more)
         # The sanitizers' libraries are not linked: the runtime answers their calls. Any other
         # undefined name is an error.
         command = self._link(self._words(work, flavour), flavour)
         return run_compiler(command, work, deadline, self.confinement(flavour))
 
     def _checked(
-        self, work: Path, beside: Path, threads: ThreadPoolExecutor, deadline: Deadline
+        self,
+        work: Path,
+        beside: Path,
+        threads: ThreadPoolExecutor,
+        deadline: Deadline,
+        more: Sequence[str],
     ) -> CompilerFailed | None:
+        """`more`: flags beside those of the flavour."""
         confinement = self.confinement(CHECKED)
         shutil.copy(work / TEXT, beside)
         # At once: nearly every text needs it, and a search waits for the end.
-        zeros = [*self._words(beside, CHECKED), ZEROS]
+        zeros = [*self._words(beside, CHECKED), *more, ZEROS]
         zeroed = threads.submit(_assembly, zeros, beside, deadline, confinement)
-        lines, failed = _assembly(self._words(work, CHECKED), work, deadline, confinement)
+        words = [*self._words(work, CHECKED), *more]
+        lines, failed = _assembly(words, work, deadline, confinement)
         if failed is not None:
             return failed
+        stem = (work / LIBRARY).with_suffix("")
+        if (folded := _folded_variables(work)) is not None:
+            stem.with_suffix(FOLDED).write_text(json.dumps(folded))
         lines, debug = split_debug(lines)
         link = self._link([self.compiler.path, ASSEMBLY], CHECKED)
         unset = unset_variables(lines, lambda: split_debug(zeroed.result()[0])[0])
@@ -81,7 +106,6 @@ class LibraryCompiler:
         if failed is None and unset is not None:
             failed = other.result()
             if failed is None:
-                stem = (work / LIBRARY).with_suffix("")
                 os.replace(beside / LIBRARY, stem.with_suffix(OTHER))
                 stem.with_suffix(UNSET).write_text(json.dumps(unset.places))
         return failed
@@ -138,6 +162,14 @@ def _assembly(
         return [], failed
     with open(work / "plain.s") as plain:
         return plain.readlines(), None
+
+
+def _folded_variables(work: Path) -> tuple[Place, ...] | None:
+    try:
+        with open(work / EARLY, errors="replace") as dump:
+            return folded_variables(dump)
+    except FileNotFoundError:  # this build has no such dump
+        return None
 
 
 def _write_assembly(lines: Iterable[str], debug: Iterable[str], path: Path) -> None:

@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -253,27 +253,48 @@ class EmulatorTarget(Runner):
     ) -> Iterator[Checked]:
         """The first of the runs whose outputs depend on a variable that is not set."""
         module = self._module(program, "checked") if clean else None
-        other = module.with_other_number if module is not None else None
-        if module is None or other is None:
+        if module is None:
             return
         runs = [
             self._run(program, problem, order, str(number), check=True)
             for number, (problem, order, _) in enumerate(clean)
         ]
+        places = module.unset_places
+        at = self._first_unset(module, runs, [result for _, _, result in clean])
+        if at is None and module.folded_places is not None:
+            places = module.folded_places
+            at = self._first_unset(self._module(program, "checked", keeps_paths=True), runs)
+        if at is not None:
+            problem, order, _ = clean[at]
+            finding = unset_finding(places, program.source_lines)
+            yield Checked(problem, order, (finding,), ())
+
+    def _first_unset(
+        self,
+        module: Module,
+        runs: list[native.Run],
+        known: Sequence[native.RunResult] | None = None,
+    ) -> int | None:
+        """The first of the runs that ends otherwise with another number in unset variables.
+
+        `known`: the results with the library as it is, if they are known.
+        """
+        other = module.with_other_number
+        if other is None:
+            return None
         # With two workers, atomics of two blocks may come in another order each time.
-        others = self._execute(other, runs, CHECKED_PATIENCE, workers=1)
+        execute = partial(self._execute, patience=CHECKED_PATIENCE, workers=1)
+        results = execute(module, runs) if known is None else known
+        others = execute(other, runs)
         # Elsewhere a library may prove to have no such number: then there are no results.
-        for run, (problem, order, result), changed in zip(runs, clean, others, strict=False):
+        for at, (result, changed) in enumerate(zip(results, others, strict=False)):
             if changed.status in ("not_run", "timeout") or end_alike((result, changed)):
                 continue
-            own, again = (
-                self._execute(module, [run], CHECKED_PATIENCE, workers=1)[0] for _ in range(2)
-            )
+            own, again = (execute(module, [runs[at]])[0] for _ in range(2))
             differs_by_itself = not end_alike((own, again))
             if not differs_by_itself and not end_alike((own, changed)):
-                finding = unset_finding(module.unset_places, program.source_lines)
-                yield Checked(problem, order, (finding,), ())
-                return
+                return at
+        return None
 
     def _in_a_row(
         self, program: Program, clean: Sequence[tuple[Problem, str, native.RunResult]]
@@ -366,10 +387,11 @@ class EmulatorTarget(Runner):
         result = self._execute(self._module(program, "counted"), [run])[0]
         return failure_of(result, self._run_deadline_s) or result
 
-    def _module(self, program: Program, flavour: str) -> Module:
+    def _module(self, program: Program, flavour: str, *, keeps_paths: bool = False) -> Module:
         if flavour == "plain" and _WATCHED.search(program.source.unit):
             flavour = "counted"  # its loads call the runtime, so a thread that waits gives way
-        if (kept := program.modules.get(flavour)) is not None and mark_used(kept.path):
+        key = f"{flavour}, keeps paths" if keeps_paths else flavour
+        if (kept := program.modules.get(key)) is not None and mark_used(kept.path):
             return kept
         source = program.source
         self.examine(source)
@@ -379,9 +401,10 @@ class EmulatorTarget(Runner):
             flavour=flavour,
             deadline_s=COMPILE_DEADLINE_S,
             arch=self._arch(source),
+            keeps_paths=keeps_paths,
         )
         if isinstance(built, Module):
-            program.modules[flavour] = built
+            program.modules[key] = built
             return built
         if built.reason == REFUSED:
             raise SourceRefused(built.log)

@@ -24,12 +24,13 @@ KIND = "unset_variable"
 Place = tuple[str, int]  # file and line
 
 
-_NUMBER = re.compile(r"(?<=[$\t ])-?\d{8,20}\b(?!\()")  # of at least 28 bits
+# Of at least 28 bits. A float that is stored to memory is written in hexadecimal.
+_NUMBER = re.compile(r"(?<=[$\t ])(?:-?\d{8,20}|0x[0-9a-f]{8,16})\b(?!\()")
 
 
 def _changed(number: re.Match[str]) -> str:
     """The number, with the other word in place of each that is WORD."""
-    value = int(number[0])
+    value = int(number[0], 16 if number[0].startswith("0x") else 10)
     bits = 32 if -(1 << 31) <= value < 1 << 32 else 64
     words = [(value >> at) & 0xFFFFFFFF for at in range(0, bits, 32)]
     if WORD not in words:

@@ -70,7 +70,7 @@ __forceinline__ float flushed(float x) {
 template <class To, class From>
 __forceinline__ To bit_cast(From value) {
     static_assert(sizeof(To) == sizeof(From));
-    To result;
+    To result{};
     __builtin_memcpy(&result, &value, sizeof result);
     return result;
 }
