@@ -69,3 +69,9 @@ def test_two_constants_and_computed_values_are_not_folded_and_a_name_belongs_to_
     assert folded_variables([unset, both]) is None
     through = ["  # s_2 = PHI <s_3(2), 7(3)>\n", "  # s_3 = PHI <s_1(2), s_2(4)>\n"]
     assert folded_variables([unset, *through]) == (("a.cu", 3),)
+
+
+def test_a_text_that_joins_values_without_end_is_not_followed_to_its_end():
+    chain = [f"  # s_{at} = PHI <s_{at + 1}(2), 7(3)>\n" for at in range(2, 100_000)]
+    unset = '  s_100000 = .DEFERRED_INIT (4, 1, &"s"[0]);\n'
+    assert folded_variables([unset, *chain]) == ()
