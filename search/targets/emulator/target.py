@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -263,7 +264,8 @@ class EmulatorTarget(Runner):
         at = self._first_unset(module, runs, [result for _, _, result in clean])
         if at is None and module.folded_places is not None:
             places = module.folded_places
-            at = self._first_unset(self._module(program, "checked", keeps_paths=True), runs)
+            with suppress(CannotCompile, SourceRefused):  # these flags are no fault of the text
+                at = self._first_unset(self._module(program, "checked", keeps_paths=True), runs)
         if at is not None:
             problem, order, _ = clean[at]
             finding = unset_finding(places, program.source_lines)
